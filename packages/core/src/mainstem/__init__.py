@@ -1,0 +1,118 @@
+"""Mainstem: streaming pipelines for PySpark, assembled from plugins.
+
+What this module exports is the whole API of a plugin's author. Names are loaded when they are first
+used, so that importing `mainstem` costs nothing and never imports pyspark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mainstem.contracts.abilities import ABILITIES as ABILITIES
+    from mainstem.contracts.abilities import AfterBatch as AfterBatch
+    from mainstem.contracts.abilities import Branching as Branching
+    from mainstem.contracts.abilities import Expressions as Expressions
+    from mainstem.contracts.abilities import HelperProcess as HelperProcess
+    from mainstem.contracts.abilities import KeyedWrites as KeyedWrites
+    from mainstem.contracts.abilities import Measurable as Measurable
+    from mainstem.contracts.abilities import Rewindable as Rewindable
+    from mainstem.contracts.abilities import Staged as Staged
+    from mainstem.contracts.abilities import Stateful as Stateful
+    from mainstem.contracts.abilities import StateFacts as StateFacts
+    from mainstem.contracts.abilities import Supervised as Supervised
+    from mainstem.contracts.abilities import Swappable as Swappable
+    from mainstem.contracts.abilities import Transactional as Transactional
+    from mainstem.contracts.abilities import Upgradable as Upgradable
+    from mainstem.contracts.capabilities import DeliveryCapabilities as DeliveryCapabilities
+    from mainstem.contracts.capabilities import OperatorCapabilities as OperatorCapabilities
+    from mainstem.contracts.capabilities import SinkCapabilities as SinkCapabilities
+    from mainstem.contracts.capabilities import SourceCapabilities as SourceCapabilities
+    from mainstem.contracts.capabilities import StateStoreCapabilities as StateStoreCapabilities
+    from mainstem.contracts.components import Delivery as Delivery
+    from mainstem.contracts.components import Inputs as Inputs
+    from mainstem.contracts.components import Needs as Needs
+    from mainstem.contracts.components import Operator as Operator
+    from mainstem.contracts.components import Sink as Sink
+    from mainstem.contracts.components import Source as Source
+    from mainstem.contracts.components import StateStore as StateStore
+    from mainstem.contracts.contexts import Batch as Batch
+    from mainstem.contracts.contexts import OperatorContext as OperatorContext
+    from mainstem.contracts.contexts import SourceContext as SourceContext
+    from mainstem.contracts.ddl import Column as Column
+    from mainstem.contracts.ddl import quoted as quoted
+    from mainstem.contracts.ddl import read_columns as read_columns
+    from mainstem.contracts.ddl import read_type as read_type
+    from mainstem.contracts.guarantee import Level as Level
+    from mainstem.contracts.guarantee import Promise as Promise
+    from mainstem.contracts.options import Duration as Duration
+    from mainstem.contracts.options import LocalPath as LocalPath
+    from mainstem.contracts.options import Options as Options
+    from mainstem.contracts.options import Schema as Schema
+    from mainstem.contracts.options import Secret as Secret
+    from mainstem.contracts.options import Size as Size
+    from mainstem.contracts.options import option as option
+    from mainstem.contracts.options import write_duration as write_duration
+    from mainstem.contracts.shapes import ANYTHING as ANYTHING
+    from mainstem.contracts.shapes import EVENTS as EVENTS
+    from mainstem.contracts.shapes import LOST as LOST
+    from mainstem.contracts.shapes import MESSAGES as MESSAGES
+    from mainstem.contracts.shapes import REJECTED as REJECTED
+    from mainstem.contracts.shapes import Accepts as Accepts
+    from mainstem.contracts.shapes import Changelog as Changelog
+    from mainstem.contracts.shapes import Events as Events
+    from mainstem.contracts.shapes import EventTime as EventTime
+    from mainstem.contracts.shapes import Shape as Shape
+    from mainstem.contracts.shapes import messages as messages
+    from mainstem.errors import DocumentError as DocumentError
+    from mainstem.errors import MachineError as MachineError
+    from mainstem.errors import MainstemError as MainstemError
+    from mainstem.errors import OptionError as OptionError
+    from mainstem.errors import PipelineError as PipelineError
+    from mainstem.errors import PluginError as PluginError
+    from mainstem.crashpoints import failpoint as failpoint
+    from mainstem.hookspecs import hookimpl as hookimpl
+
+_HOMES = {
+    "mainstem.contracts.abilities": (
+        "ABILITIES AfterBatch Branching Expressions HelperProcess KeyedWrites Measurable Rewindable "
+        "Staged Stateful StateFacts Supervised Swappable Transactional Upgradable"
+    ),
+    "mainstem.contracts.capabilities": (
+        "DeliveryCapabilities OperatorCapabilities SinkCapabilities SourceCapabilities "
+        "StateStoreCapabilities"
+    ),
+    "mainstem.contracts.components": (
+        "Delivery Inputs Needs Operator Sink Source StateStore"
+    ),
+    "mainstem.contracts.contexts": "Batch OperatorContext SourceContext",
+    "mainstem.contracts.ddl": "Column quoted read_columns read_type",
+    "mainstem.contracts.guarantee": "Level Promise",
+    "mainstem.contracts.options": (
+        "Duration LocalPath Options Schema Secret Size option write_duration"
+    ),
+    "mainstem.contracts.shapes": (
+        "ANYTHING EVENTS LOST MESSAGES REJECTED Accepts Changelog Events EventTime Shape messages"
+    ),
+    "mainstem.errors": (
+        "DocumentError MachineError MainstemError OptionError PipelineError PluginError"
+    ),
+    "mainstem.crashpoints": "failpoint",
+    "mainstem.hookspecs": "hookimpl",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mainstem' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,95 @@
+"""Operator `changelog`: events that set or delete a key become a changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    EVENTS,
+    REJECTED,
+    Changelog,
+    Inputs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Options,
+    Shape,
+    option,
+    quoted,
+)
+from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class ChangelogOptions(Options):
+    """Options of `changelog`."""
+
+    key: list[str] = option(min_length=1, description="The columns of the table's key.")
+    sequence: str = option(
+        description="The column that only grows for a key: of two rows the one with the greater "
+        "value is the newer. A version number, a time, or a message's position."
+    )
+    delete: str | None = option(
+        None,
+        description="An SQL condition: a row that meets it deletes its key.",
+        example="status = 'gone'",
+    )
+
+
+class ToChangelog(Operator):
+    """Reads each event as the new state of its key, or as its deletion; keeps no state itself."""
+
+    options: ChangelogOptions
+    capabilities = OperatorCapabilities(row_wise=True)
+    ports = {"input": EVENTS}
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given = inputs.only
+        for option_name, names in (("key", self.options.key), ("sequence", [self.options.sequence])):
+            for name in names:
+                if given.column(name) is None:
+                    hint = f"Columns: {', '.join(given.names)}."
+                    raise OptionError(f"there is no column {name!r}", option=option_name, hint=hint)
+        return Changelog(
+            given.columns, self.options.key, self.options.sequence, event_time=given.event_time
+        )
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"rejected": REJECTED}
+
+    def expressions(self) -> Mapping[str, str]:
+        return {"delete": self.options.delete} if self.options.delete else {}
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        frame = inputs.only
+        sequence = quoted(self.options.sequence)
+        needed = {name: quoted(name) for name in [*self.options.key, self.options.sequence]}
+        missing = " ".join(
+            f"WHEN {column} IS NULL THEN '{_escaped(name)} is null'" for name, column in needed.items()
+        )
+        plain = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
+        delete = self.options.delete or "false"
+        timestamp = dict(frame.dtypes)[self.options.sequence] == "timestamp"
+        return frame.selectExpr(
+            "*",
+            f"IF({delete}, 'delete', 'update_postimage') AS {CHANGE_TYPE}",
+            f"{sequence} AS {COMMIT_VERSION}",
+            f"{sequence if timestamp else 'CAST(NULL AS TIMESTAMP)'} AS {COMMIT_TIMESTAMP}",
+            f"CASE {missing} END AS __reason",
+        ).selectExpr(
+            *(quoted(name) for name in frame.columns),
+            CHANGE_TYPE,
+            COMMIT_VERSION,
+            COMMIT_TIMESTAMP,
+            "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
+            "IF(__reason IS NOT NULL, struct(__reason AS reason, "
+            f"CAST(to_json(struct({plain})) AS BINARY) AS payload), NULL) AS _rejected",
+        )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,117 @@
+"""Operator `encode`: columns become messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import (
+    Column,
+    Events,
+    Inputs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Options,
+    Shape,
+    option,
+    quoted,
+)
+from mainstem.contracts.shapes import CHANGE_TYPE, CHANGELOG_COLUMNS, MESSAGE_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_DDL = {column.name: column for column in MESSAGE_COLUMNS}
+
+
+class EncodeOptions(Options):
+    """Options of `encode`."""
+
+    format: Literal["json", "csv", "raw"] = option(
+        description="How the value is written; `raw` takes the only column as it is."
+    )
+    columns: list[str] | None = option(
+        None, min_length=1, description="The columns that go into the value; all when left out."
+    )
+    key: str | None = option(
+        None, description="The message's key: an SQL expression, cast to bytes.", example="order_id"
+    )
+    headers: dict[str, str] = option(
+        dict, description="Headers: SQL expressions by name, cast to bytes; null leaves one out."
+    )
+    timestamp: str | None = option(
+        None, description="The message's time: an SQL expression; null when left out."
+    )
+    origin: str | None = option(
+        None, description="The topic, queue or subject to send to, for sinks that take it from the "
+        "row: an SQL expression.",
+    )
+
+
+class Encode(Operator):
+    """Turns columns into messages; a changelog's deletes become messages without a value."""
+
+    options: EncodeOptions
+    capabilities = OperatorCapabilities(row_wise=True)
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given = self._columns(inputs.only)
+        if self.options.format == "raw" and len(given) != 1:
+            raise OptionError(
+                f"raw takes one column, not {', '.join(given)}", option="columns"
+            )
+        names = ["key", "value", "headers", "timestamp"]
+        if self.options.origin:
+            names.append("origin")
+        return Events([Column(name, _DDL[name].type) for name in names])
+
+    def expressions(self) -> Mapping[str, str]:
+        options = self.options
+        single = {"key": options.key, "timestamp": options.timestamp, "origin": options.origin}
+        return {
+            **{name: text for name, text in single.items() if text},
+            **{f"headers.{name}": text for name, text in options.headers.items()},
+        }
+
+    def _columns(self, shape: Shape) -> list[str]:
+        wanted = self.options.columns
+        if wanted is None:
+            return list(shape.names)
+        for name in wanted:
+            if shape.column(name) is None:
+                have = ", ".join(shape.names)
+                raise OptionError(f"there is no column {name!r}", option="columns", hint=f"Columns: {have}.")
+        return wanted
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        options = self.options
+        frame = inputs.only
+        reserved = [name for name in frame.columns if name.startswith("_")]
+        names = options.columns or [name for name in frame.columns if name not in reserved]
+        packed = f"struct({', '.join(map(quoted, names))})"
+        value = {
+            "json": f"to_json({packed})",
+            "csv": f"to_csv({packed})",
+            "raw": quoted(names[0]),
+        }[options.format]
+        if CHANGE_TYPE in reserved:
+            frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
+            value = f"IF({CHANGE_TYPE} = 'delete', NULL, {value})"
+        headers = ", ".join(
+            f"struct('{name}' AS key, CAST({text} AS BINARY) AS value)"
+            for name, text in options.headers.items()
+        )
+        return frame.selectExpr(
+            *(quoted(name) for name in reserved if name not in CHANGELOG_COLUMNS),
+            f"CAST({options.key or 'NULL'} AS BINARY) AS key",
+            f"CAST({value} AS BINARY) AS value",
+            f"map_from_entries(filter(array({headers}), h -> h.value IS NOT NULL)) AS headers"
+            if headers
+            else "CAST(NULL AS MAP<STRING, BINARY>) AS headers",
+            f"CAST({options.timestamp or 'NULL'} AS TIMESTAMP) AS timestamp",
+            *([f"CAST({options.origin} AS STRING) AS origin"] if options.origin else []),
+        )
+
+

@@ -1,0 +1,48 @@
+"""Wires the built-in words to their classes."""
+
+from __future__ import annotations
+
+from mainstem.builtin.changelog import ToChangelog
+from mainstem.builtin.console import Console
+from mainstem.builtin.decode import Decode
+from mainstem.builtin.encode import Encode
+from mainstem.builtin.files_sink import FilesSink
+from mainstem.builtin.files_source import Files
+from mainstem.builtin.microbatch import Microbatch
+from mainstem.builtin.rate import Rate
+from mainstem.builtin.select import Select
+from mainstem.builtin.state_stores import Memory, RocksDB
+from mainstem.builtin.union import Union
+from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
+from mainstem.hookspecs import hookimpl
+
+
+@hookimpl
+def mainstem_sources() -> dict[str, type[Source]]:
+    return {"files": Files, "rate": Rate}
+
+
+@hookimpl
+def mainstem_operators() -> dict[str, type[Operator]]:
+    return {
+        "changelog": ToChangelog,
+        "decode": Decode,
+        "encode": Encode,
+        "select": Select,
+        "union": Union,
+    }
+
+
+@hookimpl
+def mainstem_sinks() -> dict[str, type[Sink]]:
+    return {"console": Console, "files": FilesSink}
+
+
+@hookimpl
+def mainstem_state_stores() -> dict[str, type[StateStore]]:
+    return {"memory": Memory, "rocksdb": RocksDB}
+
+
+@hookimpl
+def mainstem_delivery() -> dict[str, type[Delivery]]:
+    return {"microbatch": Microbatch}

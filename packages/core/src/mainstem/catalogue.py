@@ -1,0 +1,17 @@
+"""Which distribution brings which word: turns an unknown word into its `pip install` line.
+
+The one place where the core names other packages of the project; a word stands here from the day
+its package works.
+"""
+
+from __future__ import annotations
+
+CATALOGUE = {
+    ("operator", "aggregate"): "mainstem-operators-windows",
+}
+
+
+def install_line(kind: str, word: str) -> str | None:
+    """Return the command that installs the plugin for `word`, or None for an unknown word."""
+    distribution = CATALOGUE.get((kind, word))
+    return f"pip install {distribution}" if distribution else None

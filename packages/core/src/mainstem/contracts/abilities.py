@@ -1,0 +1,185 @@
+"""Abilities: small protocols that a component implements when it can.
+
+Implementing one *is* the capability, so that nothing can be claimed and missing; the core and the
+strategies ask with `isinstance`. `ABILITIES` lists them for `mainstem plugins show` and the docs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from mainstem.contracts.components import Inputs
+from mainstem.contracts.shapes import Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.contracts.components import Source
+    from mainstem.contracts.contexts import Batch
+
+
+@dataclass(frozen=True)
+class StateFacts:
+    """What the state of an operator is.
+
+    `version` is that of its layout and `shaped_by` the options that decide the layout: when either
+    differs from the checkpoint's, the state can't be used as it is. `grows` says why the state
+    grows without bound, or is empty when it does not. `holds` is how far the watermark must pass a
+    row's event time until everything the row takes part in has come out.
+    """
+
+    version: int
+    shaped_by: Mapping[str, object] = field(default_factory=dict)
+    grows: str = ""
+    holds: timedelta = timedelta(0)
+    #: Spark's output mode for a query that ends in this operator: `append` or `update`.
+    output_mode: str = "append"
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An operator that keeps state between batches; it anchors a query."""
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        """Return what the state is, given the shapes at the ports. Called without Spark."""
+
+
+@runtime_checkable
+class Branching(Protocol):
+    """An operator with outputs beside its main one, such as `rejected` or `late`.
+
+    `apply` then returns one frame with the reserved column `_output`: null for rows of the main
+    output, else the output's name, with the row in the reserved struct column `_<output>`
+    (`_rejected`: reason STRING, payload BINARY). The core splits the frame.
+    """
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Return the named outputs and their shapes. Called without Spark."""
+
+
+@runtime_checkable
+class Expressions(Protocol):
+    """A component whose options hold SQL expressions: lets a failure be traced to its node."""
+
+    def expressions(self) -> Mapping[str, str]:
+        """Return the expressions as written, by the key of the option that holds each."""
+
+
+@runtime_checkable
+class Measurable(Protocol):
+    """A source that can say where it ends now: for lag, and for loading a table before use."""
+
+    def end(self) -> Mapping[str, str]:
+        """Return the end of each partition, in the terms of the source's offsets."""
+
+
+@runtime_checkable
+class Rewindable(Protocol):
+    """A source that can start elsewhere: for replay."""
+
+    def starting_at(self, point: datetime | str) -> Source:
+        """Return this source starting at a time, or at `earliest`.
+
+        Raises:
+            OptionError: the source no longer has that point; says what it has.
+        """
+
+
+@dataclass(frozen=True)
+class HelperProcess:
+    """A process that the runner starts before the first query and watches: what to run, and where.
+
+    `argv` is started with this interpreter's environment; `name` is shown in the live table.
+    """
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Supervised(Protocol):
+    """A component that needs helper processes beside Spark."""
+
+    def processes(self, folder: Path) -> Sequence[HelperProcess]:
+        """Return the processes; `folder` is the node's durable folder."""
+
+
+@runtime_checkable
+class AfterBatch(Protocol):
+    """A source that publishes how far a finished query has read; never ahead of what is written."""
+
+    def after_batch(self, end: Mapping[str, Any]) -> None:
+        """Called after Spark committed a batch, with the end offset of this source in it.
+
+        Perhaps called again with an older end after a crash; a failure is logged and tried again
+        with the next batch.
+        """
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A sink whose far side commits a batch's rows and a ledger entry in one transaction."""
+
+    def committed(self, batch: Batch) -> bool:
+        """Whether the far side's ledger says that this batch is in. Asked before a retry."""
+
+    def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write rows and ledger entry in one transaction; arguments and result as `Sink.write`."""
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """A sink that executors can fill in parallel at a place nobody reads, published all at once."""
+
+    def stage(self, frame: DataFrame, batch: Batch) -> Any:
+        """Write the batch where nobody reads it and return what `publish` needs to find it."""
+
+    def publish(self, staged: Any, batch: Batch) -> None:
+        """Make the staged batch visible, all at once, with a ledger entry."""
+
+    def discard(self, batch: Batch) -> None:
+        """Remove what an earlier try of this batch left at the staging place."""
+
+
+@runtime_checkable
+class KeyedWrites(Protocol):
+    """A sink that compares and sets by key: an older row never overwrites a newer one."""
+
+    def write_keyed(
+        self, frame: DataFrame, batch: Batch, key: Sequence[str], sequence: str
+    ) -> DataFrame | None:
+        """Write rows whose `sequence` is above the one stored for their `key`; skip the rest."""
+
+
+@runtime_checkable
+class Swappable(Protocol):
+    """A sink that can be built under another name and put in place at once."""
+
+    def beside(self, suffix: str) -> Swappable:
+        """Return a sink of the same kind that writes to a place of its own."""
+
+    def swap(self, built: Swappable) -> None:
+        """Put what `built` has written in this sink's place, at once for its readers."""
+
+
+@runtime_checkable
+class Upgradable(Protocol):
+    """An operator that can read the state of its older versions."""
+
+    def migrate(self, state: Path, version: int, spark: SparkSession) -> None:
+        """Turn the state at `state`, of layout `version`, into the present layout."""
+
+
+#: Every ability, by the name under which it is shown.
+ABILITIES: Mapping[str, type] = {
+    ability.__name__: ability
+    for ability in (
+        Stateful, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
+        Transactional, Staged, KeyedWrites, Swappable, Upgradable,
+    )
+}  # fmt: skip

@@ -1,0 +1,66 @@
+"""Plain facts about a component, one small frozen class for each kind.
+
+What a component can *do* is an ability (see `abilities`); these are what it simply *is*. A component
+states them as the class attribute `capabilities`, or as a property when its options decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SourceCapabilities:
+    """Facts about a source."""
+
+    #: A batch's offset range gives the same rows when it is read again.
+    replayable: bool = True
+    #: Events can be lost before the source has them; `why` says how.
+    lossy: bool = False
+    #: The source can give one event twice (under different positions).
+    may_duplicate: bool = False
+    #: Rows of one partition come in the order in which they happened.
+    ordered: bool = False
+    #: Why it is lossy, may duplicate or can't be replayed; what must hold for the rest.
+    why: str = ""
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperatorCapabilities:
+    """Facts about an operator."""
+
+    #: Each output row comes from one input row alone, so reserved columns pass untouched.
+    row_wise: bool = False
+    #: The output does not depend on how the input was cut into batches.
+    batch_invariant: bool = True
+
+
+@dataclass(frozen=True)
+class SinkCapabilities:
+    """Facts about a sink."""
+
+    #: Writing a batch again replaces what the first try wrote.
+    replaces_batch: bool = False
+    #: The sink uses the column `_id`.
+    needs_id: bool = False
+    #: What must hold for the above to be true.
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StateStoreCapabilities:
+    """Facts about a state store."""
+
+    #: State of any size: it need not fit into memory.
+    spills: bool = False
+    #: It can hold the state of operators that work on keyed state (transformWithState).
+    keyed: bool = False
+
+
+@dataclass(frozen=True)
+class DeliveryCapabilities:
+    """Facts about a delivery strategy."""
+
+    #: The strategy uses the column `_id` of events.
+    needs_id: bool = False

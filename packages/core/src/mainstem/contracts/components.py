@@ -1,0 +1,180 @@
+"""The five kinds of component. Each base has one or two methods that an author writes.
+
+A component is made anew for each use in a document, with its validated options, and says what it
+gives (`shape`) before Spark starts. It must not import pyspark, or its vendor's library, before
+`load`, `apply` or `write` is called.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeVar, get_type_hints
+
+from mainstem.contracts.capabilities import (
+    DeliveryCapabilities,
+    OperatorCapabilities,
+    SinkCapabilities,
+    SourceCapabilities,
+    StateStoreCapabilities,
+)
+from mainstem.contracts.guarantee import Promise
+from mainstem.contracts.options import Options
+from mainstem.contracts.shapes import ANYTHING, Accepts, Shape
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem.contracts.contexts import Batch, OperatorContext, SourceContext
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a component needs of the Spark session it runs in.
+
+    `conf` are Spark settings (a document's own win), `packages` Maven coordinates, `jars` paths.
+    """
+
+    conf: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+
+
+class Inputs(dict[str, T]):
+    """What stands at an operator's ports, by the port's name: shapes, or frames."""
+
+    @property
+    def only(self) -> T:
+        """What stands at the only port."""
+        (value,) = self.values()
+        return value
+
+
+class Component(ABC):
+    """What all kinds share.
+
+    A subclass annotates `options` with its own model; the core reads the model from there. The
+    first line of the class's docstring is what `mainstem plugins` lists.
+    """
+
+    kind: ClassVar[str]
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    @classmethod
+    def options_model(cls) -> type[Options]:
+        """Return the model that `options` is annotated with."""
+        model = get_type_hints(cls)["options"]
+        if not (isinstance(model, type) and issubclass(model, Options)):
+            raise TypeError(f"{cls.__qualname__}.options is not annotated with an Options model")
+        return model
+
+    def needs(self) -> Needs:
+        """Return what the Spark session must have for this component; asked once, before Spark."""
+        return Needs()
+
+
+class Source(Component):
+    """Gives a stream of events or changes."""
+
+    kind = "source"
+    capabilities: SourceCapabilities = SourceCapabilities()
+
+    @abstractmethod
+    def shape(self) -> Shape:
+        """Return what the stream is. Called without Spark, perhaps more than once.
+
+        Raises:
+            OptionError: the options do not fit each other.
+        """
+
+    @abstractmethod
+    def load(self, ctx: SourceContext) -> DataFrame:
+        """Return the streaming frame, through `ctx.read_stream` or `ctx.reader`.
+
+        Called once for each query that reads the source (the plan says how often), in the
+        driver. It may have reserved columns beyond the shape's, for the identity.
+        """
+
+
+class Operator(Component):
+    """Turns streams into a stream."""
+
+    kind = "operator"
+    capabilities: OperatorCapabilities = OperatorCapabilities()
+    #: The input ports and what each takes. `from: name` connects the only port; several ports are
+    #: connected by a map.
+    ports: Mapping[str, Accepts] = {"input": ANYTHING}
+
+    @abstractmethod
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        """Return what the main output is, given the shapes at the ports. Called without Spark.
+
+        Raises:
+            OptionError: the options do not fit the inputs.
+        """
+
+    @abstractmethod
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        """Return the output for the inputs.
+
+        The frames are streaming ones above an anchor and batches below it, so this only builds a
+        plan: no action, no look at the data. Inputs may have reserved columns beyond their shapes;
+        a row-wise operator leaves them in.
+        """
+
+
+class Sink(Component):
+    """Writes a stream somewhere."""
+
+    kind = "sink"
+    capabilities: SinkCapabilities = SinkCapabilities()
+    accepts: Accepts = ANYTHING
+
+    @abstractmethod
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write one micro-batch: its rows are evaluated at most once.
+
+        Called again with the same `batch.id` after a crash or a failure, then with the same rows,
+        perhaps partitioned otherwise. Returns the rows that the far side refuses for good, with
+        the columns `reason STRING, payload BINARY` (and `_id` where there is one), or None.
+
+        Raises:
+            Exception: the batch could not be written; the query fails and the batch is not
+                committed.
+        """
+
+
+class StateStore(Component):
+    """Says where the state of stateful operators is kept."""
+
+    kind = "state store"
+    capabilities: StateStoreCapabilities = StateStoreCapabilities()
+
+    @abstractmethod
+    def conf(self) -> Mapping[str, str]:
+        """Return the Spark settings that choose and tune the store."""
+
+
+class Delivery(Component):
+    """Decides how a batch is handed to a sink so that a retry does no harm."""
+
+    kind = "delivery"
+    capabilities: DeliveryCapabilities = DeliveryCapabilities()
+
+    @abstractmethod
+    def promise(self, sink: Sink, shape: Shape) -> Promise:
+        """Return what holds when this strategy writes rows of `shape` into `sink`.
+
+        Raises:
+            OptionError: the sink lacks the ability that the strategy needs; says which.
+        """
+
+    @abstractmethod
+    def write(self, sink: Sink, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write one micro-batch into the sink; arguments and result as `Sink.write`."""

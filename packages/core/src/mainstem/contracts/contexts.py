@@ -1,0 +1,66 @@
+"""What the core hands to a component while a pipeline runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamReader
+
+
+class SourceContext(Protocol):
+    """Handed to `Source.load`."""
+
+    #: The node's name in the document.
+    node: str
+    spark: SparkSession
+    #: Whether the identity of rows is used below this source; if not, reserved identity columns
+    #: need not be made.
+    identified: bool
+    #: SQL for a row's number within the task that reads it, from 0: what Spark forbids on streams,
+    #: and is sound for a source whose tasks always read the same rows in the same order.
+    row_in_task: str
+
+    def reader(self) -> DataStreamReader:
+        """Return a stream reader that carries the name under which the checkpoint knows this read."""
+
+    def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002
+        """Return `reader().format(format).options(**options).load()`."""
+
+    def folder(self) -> Path:
+        """Return the node's durable folder, made when it is not there yet.
+
+        It lies in the pipeline's checkpoint and lives as long as that.
+        """
+
+
+class OperatorContext(Protocol):
+    """Handed to `Operator.apply`."""
+
+    #: The node's name in the document.
+    node: str
+    spark: SparkSession
+    #: The named outputs that somebody reads, so that work for the others can be left out.
+    wanted: frozenset[str]
+
+    def folder(self) -> Path:
+        """Return the node's durable folder, made when it is not there yet."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch on its way into one sink.
+
+    `id` counts from 0 within a checkpoint; a retry has the same. `query_id` is Spark's, made with
+    the checkpoint and never used by another one, so (`query_id`, `id`) names the batch for ever.
+    """
+
+    id: int
+    pipeline: str
+    query: str
+    query_id: str
+    sink: str
+    spark: SparkSession

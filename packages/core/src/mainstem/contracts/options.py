@@ -1,0 +1,185 @@
+"""Options: one frozen model per component.
+
+The model is the one spec for validation, error messages, generated docs, the JSON Schema and
+`mainstem plugins show`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+
+from mainstem.contracts.ddl import Column, quoted, read_columns
+
+
+class Options(BaseModel):
+    """Base of every component's options: frozen, no unknown keys, a description on every field."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, field in cls.model_fields.items():
+            if not field.description:
+                raise TypeError(f"option {name!r} of {cls.__qualname__} has no description")
+
+
+def option(
+    default: Any = ...,
+    *,
+    description: str,
+    example: Any = None,
+    advanced: bool = False,
+    **constraints: Any,
+) -> Any:
+    """Declare an option.
+
+    Args:
+        default: its value when the document leaves it out; none given makes it required.
+        description: one or two sentences for the user: what it does, in which unit.
+        example: a value worth showing in the docs.
+        advanced: whether most users can pass it by.
+        constraints: pydantic's (`gt`, `ge`, `le`, `min_length`, `pattern`, `alias`, ...).
+    """
+    extra: dict[str, Any] = {"advanced": True} if advanced else {}
+    if not callable(default) or default is ...:
+        constraints["default"] = default
+    else:
+        constraints["default_factory"] = default
+    if example is not None:
+        constraints["examples"] = [example]
+    return Field(description=description, json_schema_extra=extra, **constraints)
+
+
+#: A value that is never printed. `.get_secret_value()` gives it.
+Secret = SecretStr
+
+_UNITS = {
+    "ms": 0.001, "millisecond": 0.001, "s": 1, "second": 1, "m": 60, "min": 60, "minute": 60,
+    "h": 3600, "hour": 3600, "d": 86400, "day": 86400, "w": 604800, "week": 604800,
+}  # fmt: skip
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
+
+
+def read_duration(value: Any) -> Any:
+    """Read `10 minutes`, `1.5 hours` or `1 hour 30 minutes`.
+
+    Raises:
+        ValueError: the text is no duration.
+    """
+    if not isinstance(value, str):
+        if isinstance(value, timedelta):
+            return value
+        raise ValueError("expected a duration such as '10 minutes'")
+    seconds = 0.0
+    for number, unit in _DURATION.findall(value):
+        name = unit.lower()
+        factor = _UNITS.get(name) or _UNITS.get(name.rstrip("s"))
+        if factor is None:
+            raise ValueError(f"unknown unit {unit!r}; expected a duration such as '10 minutes'")
+        seconds += float(number) * factor
+    if _DURATION.sub("", value).strip() or not _DURATION.search(value):
+        raise ValueError("expected a duration such as '10 minutes'")
+    return timedelta(seconds=seconds)
+
+
+def write_duration(value: timedelta) -> str:
+    """Write a duration as Spark reads an interval, in its largest whole unit."""
+    total = round(value.total_seconds() * 1000)
+    for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000)):
+        if total and total % size == 0:
+            count = total // size
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{total} milliseconds"
+
+
+def read_size(value: Any) -> Any:
+    """Read `64 MiB`, `20 GB` or a plain number of bytes."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", value)
+        factor = _SIZES.get(match.group(2).upper()) if match else None
+        if match is None or factor is None:
+            raise ValueError("expected a size such as '64 MiB' or '20 GB'")
+        return int(float(match.group(1)) * factor)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("expected a size such as '64 MiB' or a number of bytes")
+    return value
+
+
+def _read_path(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, str) or not value:
+        raise ValueError("expected a path")
+    folder = (info.context or {}).get("folder")
+    return Path(folder, value) if folder else Path(value)
+
+
+#: A length of time, written `10 minutes`; a `timedelta` in the component.
+Duration = Annotated[
+    timedelta,
+    PlainValidator(read_duration),
+    PlainSerializer(write_duration),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*\d", "examples": ["10 minutes"]}),
+]
+
+#: A number of bytes, written `64 MiB` or `64000000`.
+Size = Annotated[
+    int,
+    BeforeValidator(read_size),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["64 MiB"]}),
+]
+
+#: A path on this machine or a shared file system; a relative one is relative to the document.
+LocalPath = Annotated[
+    Path,
+    PlainValidator(_read_path),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "minLength": 1, "format": "path"}),
+]
+
+
+def _read_schema(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, dict):
+        return read_columns(", ".join(f"{quoted(name)} {kind}" for name, kind in value.items()))
+    if not isinstance(value, str):
+        raise ValueError("expected DDL text, a map from column to type, or file:PATH")
+    if value.startswith("file:"):
+        file = Path((info.context or {}).get("folder") or "", value.removeprefix("file:"))
+        try:
+            value = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise ValueError(f"can't read {file}: {error.strerror}") from None
+    return read_columns(value)
+
+
+#: Columns with types: DDL text (`a INT, b STRING`), a map (`{a: INT}`), or `file:PATH` of DDL text.
+Schema = Annotated[
+    tuple[Column, ...],
+    PlainValidator(_read_schema),
+    PlainSerializer(lambda columns: ", ".join(c.ddl for c in columns)),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1},
+            ]
+        }
+    ),
+]

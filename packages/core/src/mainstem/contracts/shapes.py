@@ -1,0 +1,191 @@
+"""The type of a stream, known before Spark starts.
+
+A stream is `Events` (each row happened once and is never taken back) or a `Changelog` (each row
+changes a table). A shape lists the columns, with types where they are declared, and says how a row
+is told from every other, for ever: its identity.
+
+Columns whose names begin with an underscore are reserved: the core adds them, row-wise operators
+pass them through untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeVar
+
+from mainstem.contracts.ddl import Column, read_columns
+
+#: What every message source gives and every message sink takes. `position` is unique and
+#: increasing within origin and partition, of fixed width, so that byte order is log order.
+MESSAGE_COLUMNS = read_columns(
+    "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, "
+    "origin STRING, partition STRING, position STRING"
+)
+
+#: The reserved columns of a changelog, named as in Spark's change feed. `_commit_version` holds the
+#: sequence, so its type is the sequence's.
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+CHANGELOG_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """The column that carries a watermark, and how far the watermark stays behind its maximum."""
+
+    column: str
+    delay: timedelta
+
+
+ShapeT = TypeVar("ShapeT", bound="Shape")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What `Events` and `Changelog` share; build one of those.
+
+    `identity` names the columns that tell a row from every other; empty when there are none, or
+    when a row-wise operator leaves its input's as it is.
+    """
+
+    columns: tuple[Column, ...]
+    identity: tuple[str, ...] = ()
+    event_time: EventTime | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def kind(self) -> str:
+        """The shape's word: `events` or `changelog`."""
+        return type(self).__name__.lower()
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of that name, or None. Names compare as Spark's do: case aside."""
+        return next((c for c in self.columns if c.name.lower() == name.lower()), None)
+
+    def with_columns(self: ShapeT, columns: Iterable[Column]) -> ShapeT:
+        """Return this shape with other columns and no identity of its own.
+
+        The event time stays only if a column of that name does; an operator that gives that name
+        to another value has to say so (`replace(shape, event_time=None)`).
+        """
+        new = tuple(columns)
+        kept = self.event_time
+        if kept and all(c.name.lower() != kept.column.lower() for c in new):
+            kept = None
+        return replace(self, columns=new, identity=(), event_time=kept)
+
+    def __str__(self) -> str:
+        body = ", ".join(f"{c.name} {c.type.upper() if c.type else '?'}" for c in self.columns)
+        return f"{self.kind}({body})"
+
+
+def _columns(columns: str | Iterable[Column]) -> tuple[Column, ...]:
+    return read_columns(columns) if isinstance(columns, str) else tuple(columns)
+
+
+@dataclass(frozen=True, init=False)
+class Events(Shape):
+    """Rows that happened: facts, never taken back.
+
+    Args:
+        columns: DDL text (`"n BIGINT, at TIMESTAMP"`) or columns.
+        identity: the columns that tell a row from every other, the same after any replay. They may
+            be reserved ones that `load` adds to the columns; the core drops those again.
+    """
+
+    def __init__(
+        self,
+        columns: str | Iterable[Column],
+        identity: Iterable[str] = (),
+        event_time: EventTime | None = None,
+    ) -> None:
+        super().__init__(_columns(columns), tuple(identity), event_time)
+
+
+@dataclass(frozen=True, init=False)
+class Changelog(Shape):
+    """Changes of a table, one row each, told apart by key and sequence.
+
+    The rows also carry `_change_type` (insert, update_preimage, update_postimage, delete),
+    `_commit_version` (the sequence) and `_commit_timestamp`; `columns` does not list those.
+
+    Args:
+        columns: DDL text or columns of the table.
+        key: the columns of the table's key.
+        sequence: the column whose value `_commit_version` holds; it only grows for any one key.
+            None for a changelog that comes batch by batch: the core then puts the batch's id.
+        preimages: whether updates and deletes carry the row as it was before.
+    """
+
+    key: tuple[str, ...] = ()
+    sequence: str | None = None
+    preimages: bool = False
+
+    def __init__(
+        self,
+        columns: str | Iterable[Column],
+        key: Iterable[str] = (),
+        sequence: str | None = None,
+        preimages: bool = False,
+        identity: Iterable[str] = (),
+        event_time: EventTime | None = None,
+    ) -> None:
+        super().__init__(_columns(columns), tuple(identity), event_time)
+        object.__setattr__(self, "key", tuple(key))
+        object.__setattr__(self, "sequence", sequence)
+        object.__setattr__(self, "preimages", preimages)
+
+
+def messages() -> Events:
+    """Return the shape of every message source: `MESSAGE_COLUMNS`, identified by their position."""
+    return Events(MESSAGE_COLUMNS, identity=("origin", "partition", "position"))
+
+
+#: Rows that a node or a sink refused. `_id` is null where the row had no identity.
+REJECTED = Events("_id BINARY, node STRING, reason STRING, payload BINARY, at TIMESTAMP")
+
+#: Ranges of a log that were lost, as far as that can be known.
+LOST = Events("node STRING, `from` STRING, to STRING, count BIGINT, reason STRING")
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """What a port or a sink takes.
+
+    Args:
+        shapes: the kinds it takes.
+        columns: DDL text of columns that must be there, of these types where types are known.
+        preimages: whether a changelog must carry pre-images.
+    """
+
+    shapes: tuple[type[Shape], ...] = (Events, Changelog)
+    columns: str = ""
+    preimages: bool = False
+
+    def refusal(self, shape: Shape) -> str | None:
+        """Return why `shape` does not fit, in a few words, or None when it does."""
+        if not isinstance(shape, self.shapes):
+            wanted = " or ".join(kind.__name__.lower() for kind in self.shapes)
+            return f"takes {wanted}, not {shape.kind}"
+        if self.preimages and isinstance(shape, Changelog) and not shape.preimages:
+            return "needs a changelog with pre-images (operator `table` adds them)"
+        for wanted_column in read_columns(self.columns) if self.columns else ():
+            found = shape.column(wanted_column.name)
+            if found is None:
+                return f"needs a column {wanted_column.ddl}; there are: {', '.join(shape.names)}"
+            if found.type is not None and found.type != wanted_column.type:
+                return f"needs column {wanted_column.ddl}, not {found.ddl}"
+        return None
+
+
+#: Any stream.
+ANYTHING = Accepts()
+#: Events only.
+EVENTS = Accepts((Events,))
+#: Messages: `value` must be there; what else of the message columns is there is used.
+MESSAGES = Accepts((Events,), "value BINARY")

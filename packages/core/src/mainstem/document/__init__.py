@@ -1,0 +1,1 @@
+"""The document: YAML text to a checked model, every value with its line."""

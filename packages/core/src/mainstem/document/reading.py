@@ -1,0 +1,174 @@
+"""YAML 1.2 to plain values, with the place of every key and value.
+
+Works on ruamel.yaml's node graph rather than on built objects: so every duplicate key is found, not
+the first alone, and an alias can be counted before it is expanded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from mainstem.errors import DocumentError, Problem
+
+#: More values than this, aliases expanded, is an attack or a mistake.
+MOST_VALUES = 20_000
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass
+class Written:
+    """A document as written: plain values, and where each stands."""
+
+    file: str
+    folder: Path
+    values: Any
+    places: dict[Path_, tuple[int, int]] = field(default_factory=dict)
+    keys: dict[Path_, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problem(
+        self, message: str, path: Path_, *, hint: str = "", at_key: bool = False, exit_code: int = 2
+    ) -> Problem:
+        """Make a problem at a path, or at the nearest part of it that is written."""
+        line = column = 0
+        for length in range(len(path), -1, -1):
+            part = path[:length]
+            place = (self.keys.get(part) if at_key else None) or self.places.get(part)
+            if place:
+                line, column = place
+                break
+        key = ".".join(str(p) for p in path)
+        return Problem(message, key, self.file, line, column, hint, exit_code)
+
+
+def read_file(path: Path) -> Written:
+    """Read a document from a file.
+
+    Raises:
+        DocumentError: there is no such file, it is not UTF-8, or not one YAML document.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DocumentError([Problem("there is no such file", file=str(path))]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError([Problem(f"can't be read: {error}", file=str(path))]) from None
+    return read_text(text, file=str(path), folder=path.resolve().parent)
+
+
+def read_text(text: str, *, file: str = "", folder: Path | None = None) -> Written:
+    """Read a document from text; relative paths in it are relative to `folder`."""
+    yaml = YAML(typ="safe", pure=True)
+    written = Written(file, folder or Path.cwd(), None)
+    try:
+        nodes = list(yaml.compose_all(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        message = f"not YAML: {error.problem or error.context}"
+        raise DocumentError([Problem(message, "", file, line, column)]) from None
+    except (YAMLError, ValueError) as error:
+        raise DocumentError([Problem(f"not YAML: {error}", file=file)]) from None
+    except RecursionError:
+        raise DocumentError([Problem("not YAML: nested too deeply", file=file)]) from None
+    if len(nodes) != 1 or not isinstance(nodes[0], MappingNode):
+        what = f"found {len(nodes)} documents" if len(nodes) != 1 else "found something else"
+        raise DocumentError([Problem(f"expected one mapping; {what}", file=file, line=1)])
+    builder = _Builder(yaml, written)
+    try:
+        written.values = builder.build(nodes[0], (), ())
+    except _TooManyError:
+        message = f"more than {MOST_VALUES:,} values once its aliases are expanded"
+        raise DocumentError([Problem(message, file=file, line=1)]) from None
+    except RecursionError:
+        raise DocumentError([Problem("nested too deeply", file=file, line=1)]) from None
+    return written
+
+
+def from_values(values: Any, *, folder: Path | None = None) -> Written:
+    """Take a document that is already plain values, for use from Python."""
+    return Written("", folder or Path.cwd(), values)
+
+
+class _TooManyError(Exception):
+    pass
+
+
+class _Builder:
+    def __init__(self, yaml: YAML, written: Written) -> None:
+        self._yaml = yaml
+        self._written = written
+        self._count = 0
+
+    def build(self, node: Node, path: Path_, above: tuple[int, ...]) -> Any:
+        self._count += 1
+        if self._count > MOST_VALUES:
+            raise _TooManyError
+        place = (node.start_mark.line + 1, node.start_mark.column + 1)
+        self._written.places.setdefault(path, place)
+        if id(node) in above:
+            self._wrong("an alias of something that contains it", path, place)
+            return None
+        above = (*above, id(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path, above)
+        if isinstance(node, SequenceNode):
+            return [self.build(item, (*path, i), above) for i, item in enumerate(node.value)]
+        return self._scalar(node, path, place)
+
+    def _mapping(self, node: MappingNode, path: Path_, above: tuple[int, ...]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            place = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            if not isinstance(key_node, ScalarNode):
+                self._wrong("a key must be plain text", path, place)
+                continue
+            key = key_node.value
+            if key == "<<" and str(key_node.ctag) == "tag:yaml.org,2002:merge":
+                for part in value_node.value if isinstance(value_node, SequenceNode) else [value_node]:
+                    found = self.build(part, path, above)
+                    if isinstance(found, dict):
+                        merged = found | merged
+                    else:
+                        self._wrong("only a mapping can be merged", path, place)
+                continue
+            if key in values:
+                first = self._written.keys[(*path, key)]
+                self._wrong(f"key {key!r} stands twice; first in line {first[0]}", (*path, key), place)
+                continue
+            self._written.keys[(*path, key)] = place
+            self._written.places.pop((*path, key), None)
+            values[key] = self.build(value_node, (*path, key), above)
+        return merged | values
+
+    def _scalar(self, node: ScalarNode, path: Path_, place: tuple[int, int]) -> Any:
+        tag = str(node.ctag)
+        kind = tag.rpartition(":")[2]
+        if not tag.startswith("tag:yaml.org,2002:") or kind not in {
+            "null", "bool", "int", "float", "str", "timestamp",
+        }:  # fmt: skip
+            self._wrong(f"tag {tag!r} is not known here", path, place)
+            return None
+        if kind in {"str", "timestamp"}:
+            return node.value
+        try:
+            value = self._yaml.constructor.construct_object(node)
+        except (YAMLError, ValueError) as error:
+            self._wrong(f"not a {kind}: {error}", path, place)
+            return None
+        if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
+            self._wrong("a number must be finite", path, place)
+            return None
+        return value
+
+    def _wrong(self, message: str, path: Path_, place: tuple[int, int]) -> None:
+        key = ".".join(str(p) for p in path)
+        self._written.problems.append(Problem(message, key, self._written.file, *place))

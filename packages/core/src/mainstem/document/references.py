@@ -1,0 +1,97 @@
+"""`${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}`: resolved late, never printed.
+
+What a reference stands for is a secret as far as the core is concerned. A `Scrubber` remembers every
+value and puts the reference's own text in its place in anything that is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mainstem.document.reading import Path_, Written
+
+_REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
+_FORM = re.compile(r"(env):([A-Za-z_]\w*)(?::-(.*))?|(file):(.+)", re.DOTALL)
+#: Shorter values are left alone: hiding `1` everywhere would make output unreadable.
+SHORTEST_HIDDEN = 4
+
+#: A scalar with a reference in it, for the JSON Schema.
+PATTERN = r"\$\{(env|file):"
+
+
+class Scrubber:
+    """Puts references back in place of the values that they stand for."""
+
+    def __init__(self) -> None:
+        self._hidden: dict[str, str] = {}
+
+    def hide(self, value: str, reference: str) -> None:
+        """Remember that `value` must never be printed; `reference` is shown instead."""
+        for form in {value, value.strip(), *value.split("\n")}:
+            if len(form) >= SHORTEST_HIDDEN:
+                self._hidden.setdefault(form, reference)
+
+    def clean(self, text: str) -> str:
+        """Return `text` with every hidden value replaced."""
+        for value in sorted(self._hidden, key=len, reverse=True):
+            text = text.replace(value, self._hidden[value])
+        return text
+
+
+def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
+    """Return the document's values with references resolved, and the paths that held one.
+
+    What can't be resolved becomes a problem of `written`, and the path keeps its text.
+    """
+    referring: set[Path_] = set()
+
+    def walk(value: Any, path: Path_) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item, (*path, i)) for i, item in enumerate(value)]
+        if isinstance(value, str) and "$" in value:
+            return _replace(value, path, walk_found)
+        return value
+
+    def walk_found(match: re.Match[str], path: Path_) -> str:
+        if match.group() == "$$":
+            return "$"
+        form = _FORM.fullmatch(match.group(1))
+        if form is None:
+            message = f"{match.group()!r} is no reference; expected ${{env:NAME}} or ${{file:PATH}}"
+            written.problems.append(written.problem(message, path, hint="Write $$ for a plain $."))
+            return match.group()
+        referring.add(path)
+        text = _value(form, path)
+        if text is None:
+            return match.group()
+        scrubber.hide(text, match.group())
+        return text
+
+    def _value(form: re.Match[str], path: Path_) -> str | None:
+        if form.group(1):
+            name, default = form.group(2), form.group(3)
+            text = os.environ.get(name) or default
+            if text is None:
+                hint = f"Set it, or write ${{env:{name}:-default}}."
+                problem = written.problem(f"environment variable {name} is not set", path, hint=hint)
+                written.problems.append(problem)
+            return text
+        file = Path(written.folder, form.group(5))
+        try:
+            return file.read_text(encoding="utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            written.problems.append(written.problem(f"can't read {file}: {reason}", path))
+            return None
+
+    return walk(written.values, ()), referring
+
+
+def _replace(text: str, path: Path_, found: Callable[[re.Match[str], Path_], str]) -> str:
+    return _REFERENCE.sub(lambda match: found(match, path), text)

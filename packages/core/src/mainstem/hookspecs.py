@@ -1,0 +1,66 @@
+"""The hooks of a plugin module, in pluggy's terms.
+
+A plugin's `plugin.py` implements the hook of each kind it has components of, and returns its words
+with their classes. The other hooks let a plugin observe a run; they are called in the driver, one
+after another, and must return soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
+    from mainstem.errors import MainstemError
+    from mainstem.plan.model import Plan
+
+hookspec = pluggy.HookspecMarker("mainstem")
+hookimpl = pluggy.HookimplMarker("mainstem")
+
+
+@hookspec
+def mainstem_sources() -> Mapping[str, type[Source]]:
+    """Return the sources of this module, by the words that documents use for them."""
+    raise NotImplementedError
+
+
+@hookspec
+def mainstem_operators() -> Mapping[str, type[Operator]]:
+    """Return the operators of this module, by their words."""
+    raise NotImplementedError
+
+
+@hookspec
+def mainstem_sinks() -> Mapping[str, type[Sink]]:
+    """Return the sinks of this module, by their words."""
+    raise NotImplementedError
+
+
+@hookspec
+def mainstem_state_stores() -> Mapping[str, type[StateStore]]:
+    """Return the state stores of this module, by their words."""
+    raise NotImplementedError
+
+
+@hookspec
+def mainstem_delivery() -> Mapping[str, type[Delivery]]:
+    """Return the delivery strategies of this module, by their words."""
+    raise NotImplementedError
+
+
+@hookspec
+def mainstem_run_started(plan: Plan) -> None:
+    """A run begins: the session is up, no query has started yet."""
+
+
+@hookspec
+def mainstem_run_progress(facts: Mapping[str, Any]) -> None:
+    """A query finished a batch; `facts` is what `mainstem run` prints as one JSON line."""
+
+
+@hookspec
+def mainstem_run_ended(plan: Plan, error: MainstemError | None) -> None:
+    """A run ended: by itself or by a signal (`error` is None), or because it failed."""

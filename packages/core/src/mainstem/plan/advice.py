@@ -1,0 +1,66 @@
+"""Warnings: what is allowed and will hurt later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mainstem.contracts.guarantee import Promise
+from mainstem.plan.delivering import strongest
+from mainstem.plan.model import Plan, SinkNode
+from mainstem.plan.queries import repeated
+
+
+def warnings(plan: Plan) -> Iterator[str]:
+    """Yield the warnings of a plan, each a sentence that names the node and the way out."""
+    for node in plan.nodes.values():
+        if (
+            "rejected" in node.outputs
+            and not isinstance(node, SinkNode)
+            and not node.drops_rejected
+            and not plan.readers(node.name, "rejected")
+        ):
+            yield (
+                f"{node.name}: nobody reads {node.name}.rejected, so the first row it refuses ends "
+                "the run. Give it a sink, or write `on_rejected: drop`."
+            )
+        if node.state and node.state.grows:
+            yield f"{node.name}: its state grows without bound: {node.state.grows}"
+        if node.watermark and not node.watermark.delay:
+            yield (
+                f"{node.name}: a watermark delay of 0 makes every event late that is not the newest; "
+                "give the longest disorder you expect."
+            )
+        if isinstance(node, SinkNode):
+            yield from _lower_than_possible(plan, node)
+        if node.kind != "sink" and not plan.readers(node.name):
+            yield f"{node.name}: nobody reads it, so it does not run."
+    for name, queries in repeated(plan.queries, plan.nodes).items():
+        if plan.nodes[name].kind == "source":
+            yield (
+                f"{name}: read once for each of the queries {', '.join(queries)}, each at its own "
+                "pace."
+            )
+        elif plan.nodes[name].state:
+            yield f"{name}: computed, and its state kept, in each of the queries {', '.join(queries)}."
+    for query in plan.queries:
+        for name, count in query.reads.items():
+            if count > 1:
+                yield f"{name}: read {count} times in the query {query.name}."
+
+
+def _lower_than_possible(plan: Plan, sink: SinkNode) -> Iterator[str]:
+    if sink.delivery is None:
+        return
+    shape = plan.shape(sink.streams[0])
+    given = sink.delivery.promise(sink.sink, shape)
+    word, best = strongest(sink, shape, plan.registry)
+    offered = best.promise(sink.sink, shape)
+    if _rank(offered) < _rank(given):
+        yield (
+            f"{sink.name}: delivered by {sink.delivery_word} ({given.level}), while the sink offers "
+            f"{offered.level} by `deliver: {word}`."
+        )
+
+
+def _rank(promise: Promise) -> tuple[bool, bool]:
+    return promise.may_lose, promise.may_double

@@ -1,0 +1,139 @@
+"""Chooses how each sink is written to, and judges what that guarantees end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mainstem.contracts.components import Component, Delivery, Source
+from mainstem.contracts.guarantee import Level, Promise
+from mainstem.contracts.options import write_duration
+from mainstem.contracts.shapes import Shape
+from mainstem.document.model import Document
+from mainstem.errors import OptionError, PluginError
+from mainstem.plan.model import Node, SinkNode
+from mainstem.plan.queries import ancestors
+from mainstem.registry import Registry
+
+
+def choose(
+    nodes: Mapping[str, Node],
+    document: Document,
+    registry: Registry,
+    component: Callable[..., Component | None],
+    problem: Callable[..., None],
+) -> None:
+    """Set each sink's delivery: the one it names, else the strongest that the sink offers.
+
+    Only strategies that can be made without options, and whose plugins work, are tried for a sink
+    that names none; of equally strong ones the plainest, `microbatch`, wins.
+    """
+    for sink in nodes.values():
+        if not isinstance(sink, SinkNode):
+            continue
+        written = document.sinks[sink.name].deliver
+        shape = _input_shape(sink, nodes)
+        if written is not None:
+            made = component(written, "delivery", ("sinks", sink.name, "deliver"))
+            if not isinstance(made, Delivery):
+                continue
+            try:
+                made.promise(sink.sink, shape)
+            except OptionError as error:
+                problem(error.message, "sinks", sink.name, "deliver", hint=error.hint)
+                continue
+            sink.delivery, sink.delivery_word = made, written.use
+        else:
+            sink.delivery_word, sink.delivery = strongest(sink, shape, registry)
+        sink.needs_id = (
+            sink.sink.capabilities.needs_id or sink.delivery.capabilities.needs_id
+        )
+
+
+def strongest(sink: SinkNode, shape: Shape, registry: Registry) -> tuple[str, Delivery]:
+    """Return the strategy, of those that need no options, that promises most for a sink."""
+    best: tuple[tuple[bool, bool, bool], str, Delivery] | None = None
+    for word in registry.named("delivery"):
+        try:
+            found = registry.component("delivery", word)
+            made = found(found.options_model().model_validate({}))
+            assert isinstance(made, Delivery)  # noqa: S101
+            promise = made.promise(sink.sink, shape)
+        except (PluginError, OptionError, ValueError):
+            continue  # not for this sink
+        rank = (promise.may_lose, promise.may_double, word != "microbatch")
+        if best is None or rank < best[0]:
+            best = (rank, word, made)
+    if best is None:
+        raise PluginError("no delivery strategy is installed; reinstall: pip install mainstem")
+    return best[1], best[2]
+
+
+def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., None]) -> None:
+    """Set each sink's promise, and hold it against what the document requires."""
+    for sink in nodes.values():
+        if not isinstance(sink, SinkNode) or sink.delivery is None:
+            continue
+        promise = Promise()
+        above = ancestors(sink.name, nodes)
+        windowed = any(nodes[name].state for name in above)
+        for node in nodes.values():
+            if node.name in above:
+                promise = promise.then(_promise(node, windowed=windowed))
+        delivered = sink.delivery.promise(sink.sink, _input_shape(sink, nodes))
+        sink.promise = promise.then(_named(sink.name, delivered))
+        gates = [(sink.required, ("sinks", sink.name, "require"))]
+        gates += [(Level(document.require) if document.require else None, ("require",))]
+        for required, path in gates:
+            if required and not sink.promise.meets(required):
+                reasons = "; ".join(sink.promise.reasons)
+                message = f"sink {sink.name!r} is {sink.promise.level}, not {required}: {reasons}"
+                problem(message, *path)
+                break
+
+
+def _promise(node: Node, *, windowed: bool) -> Promise:
+    """Return what a node above a sink does to the guarantee."""
+    assumptions: list[str] = []
+    if node.drops_rejected:
+        assumptions.append(f"{node.name} counts and drops the rows it refuses (on_rejected: drop)")
+    if node.watermark and windowed:
+        delay = write_duration(node.watermark.delay)
+        assumptions.append(
+            f"no event of {node.name} is more than {delay} late: later ones are counted and dropped "
+            "by operators with windows"
+        )
+    if not isinstance(node.component, Source):
+        return Promise(assumptions=tuple(assumptions))
+    facts = node.component.capabilities
+    reasons = []
+    if facts.lossy:
+        reasons.append(f"{node.name} can lose events: {facts.why}")
+    if not facts.replayable:
+        reasons.append(f"{node.name} can't be read again after a crash: {facts.why}")
+    if facts.may_duplicate:
+        reasons.append(f"{node.name} can give an event twice: {facts.why}")
+    return Promise(
+        may_lose=facts.lossy or not facts.replayable,
+        may_double=facts.may_duplicate,
+        reasons=tuple(reasons),
+        assumptions=(*(f"{node.name}: {text}" for text in facts.assumptions), *assumptions),
+    )
+
+
+def _named(name: str, promise: Promise) -> Promise:
+    return Promise(
+        promise.may_lose,
+        promise.may_double,
+        tuple(f"{name}: {reason}" for reason in promise.reasons),
+        tuple(f"{name}: {text}" for text in promise.assumptions),
+    )
+
+
+def _input_shape(sink: SinkNode, nodes: Mapping[str, Node]) -> Shape:
+    stream = sink.streams[0]
+    node = nodes[stream.node]
+    shape = node.outputs[stream.output] if stream.output else node.shape
+    assert shape is not None  # noqa: S101
+    return shape
+
+

@@ -1,0 +1,358 @@
+"""Makes a plan from a document: the one way in for every command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mainstem.contracts.abilities import Branching, Stateful
+from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
+from mainstem.contracts.guarantee import Level
+from mainstem.contracts.shapes import REJECTED, EventTime, Shape
+from mainstem.document import checking
+from mainstem.document.model import SECTIONS, Document, From, Watermark
+from mainstem.document.model import Component as Used
+from mainstem.document.model import SinkNode as WrittenSink
+from mainstem.document.reading import Path_, Written, from_values, read_file
+from mainstem.document.references import Scrubber, resolve
+from mainstem.errors import DocumentError, OptionError, PluginError, nearest
+from mainstem.plan import advice, delivering, identity, queries
+from mainstem.plan.model import Node, Plan, SinkNode, Stream
+from mainstem.registry import Registry
+
+
+def make_plan(
+    document: str | Path | Mapping[str, Any], registry: Registry | None = None
+) -> Plan:
+    """Check a document and return its plan.
+
+    Args:
+        document: the path of a YAML file, or a document as plain values.
+        registry: the words to use; what is installed when left out.
+
+    Raises:
+        DocumentError: with every problem found. Its `exit_code` is 3 if all that is wrong is that
+            plugins are missing or broken.
+    """
+    written = (
+        from_values(dict(document)) if isinstance(document, Mapping) else read_file(Path(document))
+    )
+    return _Maker(written, registry or Registry()).make()
+
+
+class _Maker:
+    def __init__(self, written: Written, registry: Registry) -> None:
+        self.written = written
+        self.registry = registry
+        self.scrubber = Scrubber()
+        self.nodes: dict[str, Node] = {}
+        self.broken: set[str] = set()
+        self.referring: set[Path_] = set()
+
+    def make(self) -> Plan:
+        values, self.referring = resolve(self.written, self.scrubber)
+        document = checking.check(Document, values, self.written, (), self.referring)
+        if document is None:
+            self._check_parts(values)
+            self._stop()
+        assert document is not None  # noqa: S101
+        self._name_clashes(document)
+        for section, kind in SECTIONS.items():
+            for name, used in getattr(document, section).items():
+                self._add(section, kind, name, used)
+        store = self._component(document.state, "state store", ("state",))
+        self._connect(document)
+        order = self._order()
+        self._shapes(order, document)
+        self._stop()
+        nodes = {name: self.nodes[name] for name in order}
+        cuts = queries.cut(nodes, self._problem)
+        delivering.choose(nodes, document, self.registry, self._component, self._problem)
+        identity.place(nodes, self._problem)
+        delivering.judge(nodes, document, self._problem)
+        self._stop()
+        assert isinstance(store, StateStore)  # noqa: S101
+        plan = Plan(
+            document.pipeline, self.written.file, document, nodes, cuts,
+            document.state.use, store, (), self.registry, self.scrubber,
+        )  # fmt: skip
+        object.__setattr__(plan, "warnings", tuple(advice.warnings(plan)))
+        return plan
+
+    # -- problems ---------------------------------------------------------------------------
+
+    def _problem(
+        self, message: str, *path: str | int, hint: str = "", at_key: bool = False, code: int = 2
+    ) -> None:
+        text = self.scrubber.clean(message)
+        problem = self.written.problem(text, path, hint=hint, at_key=at_key, exit_code=code)
+        self.written.problems.append(problem)
+
+    def _stop(self) -> None:
+        if self.written.problems:
+            raise DocumentError(dict.fromkeys(self.written.problems))
+
+    def _check_parts(self, values: Any) -> None:
+        """Check the options of every node of a document whose own keys are wrong elsewhere."""
+        if not isinstance(values, dict):
+            return
+        for section, kind in SECTIONS.items():
+            nodes = values.get(section)
+            for name, node in nodes.items() if isinstance(nodes, dict) else ():
+                if isinstance(node, dict) and isinstance(node.get("use"), str):
+                    options = node.get("with", {})
+                    if isinstance(options, dict):
+                        used = Used.model_construct(use=node["use"], with_=options)
+                        self._component(used, kind, (section, name))
+
+    def _name_clashes(self, document: Document) -> None:
+        seen: dict[str, str] = {}
+        for section in SECTIONS:
+            for name in getattr(document, section):
+                if name in seen:
+                    message = f"the name {name!r} is already that of a node in `{seen[name]}`"
+                    self._problem(message, section, name, at_key=True)
+                seen.setdefault(name, section)
+
+    # -- components -------------------------------------------------------------------------
+
+    def _component(self, used: Used, kind: str, path: Path_) -> Component | None:
+        try:
+            found = self.registry.component(kind, used.use)
+        except PluginError as error:
+            self._problem(str(error), *path, "use", code=3)
+            return None
+        problems = len(self.written.problems)
+        options = checking.check(
+            found.options_model(), used.with_, self.written, (*path, "with"), self.referring
+        )
+        if options is None or len(self.written.problems) > problems:
+            return None
+        try:
+            return found(options)
+        except OptionError as error:
+            self._option_error(error, path)
+            return None
+
+    def _option_error(self, error: OptionError, path: Path_) -> None:
+        where: Path_ = (*path, "with", error.option) if error.option else path
+        self._problem(error.message, *where, hint=error.hint)
+
+    def _add(self, section: str, kind: str, name: str, used: Used) -> None:
+        component = self._component(used, kind, (section, name))
+        if component is None:
+            self.broken.add(name)
+            return
+        word = self.registry.find(kind, used.use)
+        make = SinkNode if kind == "sink" else Node
+        node = make(name, kind, word.name, word.distribution, component)
+        node.drops_rejected = getattr(used, "on_rejected", "fail") == "drop"
+        if isinstance(node, SinkNode) and isinstance(used, WrittenSink):
+            node.own_query = used.query == "own"
+            node.required = Level(used.require) if used.require else None
+        self.nodes.setdefault(name, node)
+
+    # -- connections ------------------------------------------------------------------------
+
+    def _connect(self, document: Document) -> None:
+        for section, nodes in (("operators", document.operators), ("sinks", document.sinks)):
+            for name, used in nodes.items():
+                node = self.nodes.get(name)
+                ports = (
+                    list(node.operator.ports) if node and node.kind == "operator" else ["input"]
+                )
+                inputs = self._inputs(used.from_, ports, (section, name, "from"), known=node)
+                if node is not None:
+                    node.inputs = inputs
+
+    def _inputs(
+        self, given: From, ports: list[str], path: Path_, known: Node | None
+    ) -> dict[str, tuple[Stream, ...]]:
+        if not isinstance(given, dict):
+            if len(ports) != 1 and known:
+                wanted = ", ".join(f"{port}: NAME" for port in ports)
+                self._problem(f"has {len(ports)} ports; expected {{{wanted}}}", *path)
+                return {}
+            given = {ports[0]: given}
+            paths: dict[str, Path_] = {ports[0]: path}
+        else:
+            paths = {port: (*path, port) for port in given}
+            for port in given if known else ():
+                if port not in ports:
+                    hint = nearest(port, ports) or f"Ports: {', '.join(ports)}."
+                    self._problem(f"has no port {port!r}", *path, port, hint=hint, at_key=True)
+            for port in ports if known else ():
+                if port not in given:
+                    self._problem(f"port {port!r} is not connected", *path)
+        return {
+            port: tuple(
+                stream
+                for index, text in enumerate(refs if isinstance(refs, list) else [refs])
+                if (stream := self._stream(
+                    text, (*paths[port], index) if isinstance(refs, list) else paths[port]
+                ))
+            )
+            for port, refs in given.items()
+        }  # fmt: skip
+
+    def _stream(self, text: str, path: Path_) -> Stream | None:
+        name, _, output = text.partition(".")
+        names = {n for s in ("sources", "operators", "sinks") for n in self._section(s)}
+        readable = names if output else names - set(self._section("sinks"))
+        if name not in readable:
+            why = "is a sink: only its output `rejected` can be read" if name in names else "is no node"
+            hint = nearest(name, readable) or f"Nodes: {', '.join(sorted(readable))}."
+            self._problem(f"{name!r} {why}", *path, hint=hint)
+            return None
+        return Stream(name, output)
+
+    def _section(self, section: str) -> list[str]:
+        return list(self.written.values.get(section) or {})
+
+    def _order(self) -> list[str]:
+        """Return the nodes sources first; a cycle is a problem."""
+        order: list[str] = []
+        state: dict[str, str] = {}
+
+        def visit(name: str, above: tuple[str, ...]) -> None:
+            if state.get(name) == "done" or name not in self.nodes:
+                return
+            if name in above:
+                cycle = " -> ".join((*above[above.index(name) :], name))
+                self._problem(f"a cycle: {cycle}", *self._path(name), "from")
+                state[name] = "done"
+                self.broken.add(name)
+                return
+            for stream in self.nodes[name].streams:
+                visit(stream.node, (*above, name))
+            if state.get(name) != "done":
+                state[name] = "done"
+                order.append(name)
+
+        for name in list(self.nodes):
+            visit(name, ())
+        return order
+
+    def _path(self, name: str) -> Path_:
+        section = next(s for s, kind in SECTIONS.items() if kind == self.nodes[name].kind)
+        return (section, name)
+
+    # -- shapes -----------------------------------------------------------------------------
+
+    def _shapes(self, order: list[str], document: Document) -> None:
+        for name in order:
+            node = self.nodes[name]
+            inputs = self._input_shapes(node)
+            if inputs is None or name in self.broken:
+                self.broken.add(name)
+                continue
+            try:
+                self._shape(node, inputs)
+            except OptionError as error:
+                self._option_error(error, self._path(name))
+                self.broken.add(name)
+                continue
+            section: Mapping[str, Any] = (
+                document.sources if node.kind == "source" else document.operators
+            )
+            written = section.get(name)
+            if written is not None and written.watermark is not None:
+                self._watermark(node, written.watermark)
+
+    def _input_shapes(self, node: Node) -> Inputs[Shape] | None:
+        shapes: Inputs[Shape] = Inputs()
+        whole = True
+        accepts = (
+            node.operator.ports
+            if node.kind == "operator"
+            else {"input": node.component.accepts if isinstance(node.component, Sink) else None}
+        )
+        for port, streams in node.inputs.items():
+            found = [shape for stream in streams if (shape := self._output(stream, node)) is not None]
+            if len(found) < len(streams) or not found or port not in accepts:
+                whole = False
+                continue
+            first = found[0]
+            for stream, shape in zip(streams[1:], found[1:], strict=True):
+                reason = _difference(first, shape)
+                if reason:
+                    message = f"{stream} and {streams[0]} are not of one shape: {reason}"
+                    self._problem(message, *self._path(node.name), "from")
+                    whole = False
+            if len(found) > 1:
+                event_time = first.event_time if all(s.event_time == first.event_time for s in found) else None
+                first = type(first)(**{**_fields(first), "event_time": event_time})
+            wanted = accepts[port]
+            refusal = wanted.refusal(first) if wanted else None
+            if refusal:
+                where = f"port {port!r} " if len(accepts) > 1 else ""
+                message = f"{where}{refusal} (from {', '.join(map(str, streams))})"
+                self._problem(message, *self._path(node.name), "from")
+                whole = False
+            shapes[port] = first
+        return shapes if whole else None
+
+    def _output(self, stream: Stream, reader: Node) -> Shape | None:
+        node = self.nodes.get(stream.node)
+        if node is None or node.name in self.broken:
+            return None
+        if not stream.output:
+            return node.shape
+        if stream.output not in node.outputs:
+            have = ", ".join(sorted(node.outputs)) or "none"
+            hint = nearest(stream.output, node.outputs) or f"Its named outputs: {have}."
+            message = f"{stream.node!r} has no output {stream.output!r}"
+            self._problem(message, *self._path(reader.name), "from", hint=hint)
+            return None
+        return node.outputs[stream.output]
+
+    def _shape(self, node: Node, inputs: Inputs[Shape]) -> None:
+        component = node.component
+        if isinstance(component, Source):
+            node.shape = component.shape()
+        elif isinstance(component, Operator):
+            node.shape = component.shape(inputs)
+            if isinstance(component, Branching):
+                node.outputs = dict(component.outputs(inputs))
+            if isinstance(component, Stateful):
+                node.state = component.state(inputs)
+        else:
+            node.outputs = {"rejected": REJECTED}
+
+    def _watermark(self, node: Node, wanted: Watermark) -> None:
+        assert node.shape is not None  # noqa: S101
+        path = (*self._path(node.name), "watermark")
+        column = node.shape.column(wanted.column)
+        if column is None:
+            hint = nearest(wanted.column, node.shape.names) or f"Columns: {', '.join(node.shape.names)}."
+            self._problem(f"there is no column {wanted.column!r}", *path, "column", hint=hint)
+            return
+        if column.type not in (None, "timestamp"):
+            self._problem(f"{column.ddl} is no TIMESTAMP", *path, "column")
+            return
+        if node.state is not None or node.shape.event_time is not None:
+            reason = "an operator with state" if node.state else "a stream that has one"
+            self._problem(f"a watermark can't be put on {reason}", *path)
+            return
+        node.watermark = EventTime(column.name, wanted.delay)
+        node.shape = type(node.shape)(**{**_fields(node.shape), "event_time": node.watermark})
+
+
+def _fields(shape: Shape) -> dict[str, Any]:
+    return {name: getattr(shape, name) for name in shape.__dataclass_fields__}
+
+
+def _difference(first: Shape, other: Shape) -> str | None:
+    if type(first) is not type(other):
+        return f"one is {first.kind}, the other {other.kind}"
+    missing = set(first.names) ^ set(other.names)
+    if missing:
+        return f"only one has {', '.join(sorted(missing))}"
+    for column in first.columns:
+        twin = other.column(column.name)
+        if twin and column.type and twin.type and twin.type != column.type:
+            return f"{column.name} is {column.type} in one and {twin.type} in the other"
+    return None
+
+

@@ -1,0 +1,155 @@
+"""What a plan consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mainstem.contracts.abilities import StateFacts
+from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
+from mainstem.contracts.guarantee import Level, Promise
+from mainstem.contracts.shapes import Changelog, EventTime, Shape
+from mainstem.document.model import Document
+from mainstem.document.references import Scrubber
+from mainstem.registry import Registry
+
+
+@dataclass(frozen=True, order=True)
+class Stream:
+    """A node's output: the main one when `output` is empty."""
+
+    node: str
+    output: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.output}" if self.output else self.node
+
+
+@dataclass
+class Node:
+    """One node of the graph, with all that is known of it before Spark starts."""
+
+    name: str
+    kind: str
+    word: str
+    distribution: str
+    component: Component
+    inputs: Mapping[str, tuple[Stream, ...]] = field(default_factory=dict)
+    shape: Shape | None = None
+    outputs: Mapping[str, Shape] = field(default_factory=dict)
+    watermark: EventTime | None = None
+    state: StateFacts | None = None
+    drops_rejected: bool = False
+    #: Whether `_id` is made here: the identity begins in this node and somebody below uses it.
+    makes_id: bool = False
+
+    @property
+    def source(self) -> Source:
+        """The component of a source node."""
+        assert isinstance(self.component, Source)  # noqa: S101
+        return self.component
+
+    @property
+    def operator(self) -> Operator:
+        """The component of an operator node."""
+        assert isinstance(self.component, Operator)  # noqa: S101
+        return self.component
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """Every stream that comes in, port by port."""
+        return tuple(stream for streams in self.inputs.values() for stream in streams)
+
+    @property
+    def row_wise(self) -> bool:
+        """Whether rows keep their identity in this node."""
+        return self.kind == "operator" and self.operator.capabilities.row_wise
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns of the identity that begins in this node; empty when none does."""
+        if isinstance(self.shape, Changelog) and self.shape.key:
+            return (*self.shape.key, "_commit_version", "_change_type")
+        return self.shape.identity if self.shape else ()
+
+
+@dataclass
+class SinkNode(Node):
+    """A sink: how it is written to, and what that guarantees."""
+
+    delivery_word: str = ""
+    delivery: Delivery | None = None
+    promise: Promise = field(default_factory=Promise)
+    required: Level | None = None
+    own_query: bool = False
+    query: str = ""
+    needs_id: bool = False
+
+    @property
+    def sink(self) -> Sink:
+        """The component."""
+        assert isinstance(self.component, Sink)  # noqa: S101
+        return self.component
+
+
+@dataclass(frozen=True)
+class Query:
+    """One streaming query: what is above its anchor is streaming, the rest happens batch by batch."""
+
+    name: str
+    anchor: str
+    sinks: tuple[str, ...]
+    #: The nodes from the sources down to the anchor, in order.
+    streaming: tuple[str, ...]
+    #: The stateless nodes between anchor and sinks, in order.
+    per_batch: tuple[str, ...]
+    #: How often each source is read.
+    reads: Mapping[str, int]
+    output_mode: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked pipeline, ready to run."""
+
+    pipeline: str
+    file: str
+    document: Document
+    nodes: Mapping[str, Node]
+    queries: tuple[Query, ...]
+    state_word: str
+    state_store: StateStore
+    warnings: tuple[str, ...]
+    registry: Registry
+    scrubber: Scrubber
+
+    @property
+    def checkpoint(self) -> Path:
+        """The pipeline's checkpoint folder."""
+        return Path(self.document.checkpoint, self.pipeline)
+
+    def sinks(self) -> list[SinkNode]:
+        """The sinks, in the document's order."""
+        return [node for node in self.nodes.values() if isinstance(node, SinkNode)]
+
+    def shape(self, stream: Stream) -> Shape:
+        """Return the shape of a stream."""
+        node = self.nodes[stream.node]
+        found = node.outputs[stream.output] if stream.output else node.shape
+        assert found is not None  # noqa: S101
+        return found
+
+    def readers(self, name: str, output: str | None = None) -> list[str]:
+        """Return the nodes that read from a node, or from one of its outputs."""
+        return [
+            node.name
+            for node in self.nodes.values()
+            for stream in node.streams
+            if stream.node == name and output in (None, stream.output)
+        ]
+
+    @property
+    def flush(self) -> bool:
+        """Whether the run closes all windows at its end."""
+        return self.document.trigger.flush

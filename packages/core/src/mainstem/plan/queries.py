@@ -1,0 +1,106 @@
+"""Cuts the graph into queries at its anchors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from mainstem.plan.model import Node, Query, SinkNode
+
+
+def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query, ...]:
+    """Return the queries, and set each sink's `query`.
+
+    A node's anchor is itself if it is a source, keeps state, or brings streams of different
+    anchors together; else it is that of its inputs. All sinks of one anchor share a query.
+    """
+    anchors: dict[str, str] = {}
+    for name, node in nodes.items():  # sources first
+        above = {anchors[stream.node] for stream in node.streams}
+        alone = node.kind == "source" or node.state is not None or len(above) != 1
+        anchors[name] = name if alone else above.pop()
+    groups: dict[str, list[SinkNode]] = {}
+    for node in nodes.values():
+        if isinstance(node, SinkNode):
+            own = node.own_query or anchors[node.name] == node.name
+            node.query = node.name if own else anchors[node.name]
+            groups.setdefault(node.query, []).append(node)
+    queries = tuple(
+        _query(name, anchors[sinks[0].name], sinks, nodes) for name, sinks in groups.items()
+    )
+    for query in queries:
+        _check_modes(query, nodes, problem)
+    _check_repeats(queries, nodes, problem)
+    return queries
+
+
+def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, Node]) -> Query:
+    above = ancestors(anchor, nodes) | {anchor}
+    wanted: set[str] = set()
+    for sink in sinks:
+        wanted |= ancestors(sink.name, nodes)
+    reads: Counter[str] = Counter()
+    _count_reads(anchor, nodes, reads)
+    state = nodes[anchor].state
+    return Query(
+        name=name,
+        anchor=anchor,
+        sinks=tuple(sink.name for sink in sinks if sink.name),
+        streaming=tuple(n for n in nodes if n in above),
+        per_batch=tuple(n for n in nodes if n in wanted and n not in above),
+        reads=dict(sorted(reads.items())),
+        output_mode=state.output_mode if state else "append",
+    )
+
+
+def ancestors(name: str, nodes: Mapping[str, Node]) -> set[str]:
+    """Return every node above a node."""
+    found: set[str] = set()
+    for stream in nodes[name].streams:
+        found |= {stream.node} | ancestors(stream.node, nodes)
+    return found
+
+
+def _count_reads(name: str, nodes: Mapping[str, Node], reads: Counter[str]) -> None:
+    if nodes[name].kind == "source":
+        reads[name] += 1
+    for stream in nodes[name].streams:
+        _count_reads(stream.node, nodes, reads)
+
+
+def _check_modes(query: Query, nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
+    for name in query.streaming:
+        state = nodes[name].state
+        if state and state.output_mode != "append" and name != query.anchor:
+            problem(
+                f"emits changes, which {query.anchor!r} can't take in one query: Spark's stateful "
+                "steps and unions follow only on final results",
+                "operators",
+                name,
+                hint="Use `emit: final`.",
+            )
+
+
+def _check_repeats(
+    queries: tuple[Query, ...], nodes: Mapping[str, Node], problem: Callable[..., None]
+) -> None:
+    for name, names in repeated(queries, nodes).items():
+        node = nodes[name]
+        if node.state and not node.operator.capabilities.batch_invariant:
+            partial(problem, at_key=True)(
+                f"would run in the queries {', '.join(names)}, and its output depends on how the "
+                "input falls into batches: the two would disagree",
+                "operators",
+                name,
+                hint="Let one query read it, and let the others read what that one wrote.",
+            )
+
+
+def repeated(queries: tuple[Query, ...], nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """Return the nodes that run in more than one query, sources among them, with the queries."""
+    where: dict[str, list[str]] = {}
+    for query in queries:
+        for name in (*query.streaming, *query.per_batch):
+            where.setdefault(name, []).append(query.name)
+    return {name: where[name] for name in nodes if len(where.get(name, ())) > 1}

@@ -1,0 +1,138 @@
+"""What happens with one micro-batch of a query: the steps below the anchor, then every sink."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.contracts.contexts import Batch
+from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
+from mainstem.crashpoints import failpoint
+from mainstem.errors import PipelineError
+from mainstem.plan.model import Plan, Query, SinkNode, Stream
+from mainstem.run.frames import BatchFrames, Frames
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Stopping(Exception):  # noqa: N818
+    """Raised into a query instead of its next batch when the run has been told to stop."""
+
+
+class Batches:
+    """The function that Spark calls with each batch of a query.
+
+    Attributes:
+        error: the exception that ended a batch, kept since Spark passes on its text alone.
+        node: the sink in hand when it happened.
+        counts: rows by node, by batch id, until the runner has fetched them.
+    """
+
+    def __init__(self, plan: Plan, query: Query, frames: Frames) -> None:
+        self._plan = plan
+        self._query = query
+        self._frames = frames
+        self._nodes = (*query.streaming, *query.per_batch, *query.sinks)
+        self.query_id = ""
+        self.stopping = threading.Event()
+        self.error: BaseException | None = None
+        self.node: str | None = None
+        self.counts: dict[int, dict[str, dict[str, int]]] = {}
+
+    def check(self, anchor_frame: DataFrame) -> None:
+        """Build all steps and sink frames over no rows, so that Spark's analysis finds its faults."""
+        spark = anchor_frame.sparkSession
+        empty = spark.createDataFrame([], anchor_frame.schema)
+        made = self._begin(empty, 0)
+        try:
+            for name in self._query.sinks:
+                self._sink_frame(made, self._sink(name))
+        finally:
+            made.release()
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write one batch; raises what went wrong, after keeping it."""
+        if self.stopping.is_set():
+            raise Stopping
+        failpoint("run.before-batch")
+        made = self._begin(frame, batch_id)
+        written: dict[str, dict[str, int]] = {}
+        try:
+            for name in self._query.sinks:
+                self.node = name
+                written[name] = self._write(made, self._sink(name), batch_id)
+            self.node = None
+            self.counts[batch_id] = made.counts() | written
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            made.release()
+        failpoint("run.after-batch")
+
+    def _begin(self, frame: DataFrame, batch_id: int) -> BatchFrames:
+        made = BatchFrames(self._frames, self._plan, self._nodes)
+        anchor = self._query.anchor
+        readers = [n for n in self._plan.readers(anchor) if n in self._nodes]
+        made.begin(anchor, frame, batch_id, readers=len(readers))
+        return made
+
+    def _sink(self, name: str) -> SinkNode:
+        node = self._plan.nodes[name]
+        assert isinstance(node, SinkNode)  # noqa: S101
+        return node
+
+    def _sink_frame(self, made: BatchFrames, sink: SinkNode) -> DataFrame:
+        """Return what a sink is given: its shape's columns, and the reserved ones that it uses."""
+        if sink.name == self._query.anchor:  # a union of streams with different anchors
+            frame = made.read(Stream(sink.name))
+        else:
+            frame = self._frames.union([made.read(stream) for stream in sink.streams])
+        shape = self._plan.shape(sink.streams[0])
+        columns = list(shape.names)
+        if isinstance(shape, Changelog):
+            columns += CHANGELOG_COLUMNS
+        if sink.needs_id and "_id" not in columns:
+            columns.append("_id")
+        return frame.select(*(F.col(f"`{name}`") for name in columns))
+
+    def _write(self, made: BatchFrames, sink: SinkNode, batch_id: int) -> dict[str, int]:
+        from pyspark.sql import Observation
+
+        frame = self._sink_frame(made, sink)
+        spark = frame.sparkSession
+        observation = Observation()
+        frame = frame.observe(observation, F.count(F.lit(1)).alias("rows"))
+        batch = Batch(
+            batch_id, self._plan.pipeline, self._query.name, self.query_id, sink.name, spark
+        )
+        assert sink.delivery is not None  # noqa: S101
+        refused = sink.delivery.write(sink.sink, frame, batch)
+        completed = observation._jo is not None and observation._jo.future().isCompleted()
+        counts = {"rows": int(observation.get["rows"]) if completed else 0}
+        if refused is not None:
+            counts["rejected"] = self._refused(made, sink, refused)
+        elif self._plan.readers(sink.name, "rejected"):
+            columns = ", ".join(column.ddl for column in REJECTED.columns)
+            made.put(sink.name, spark.createDataFrame([], columns))
+        return counts
+
+    def _refused(self, made: BatchFrames, sink: SinkNode, refused: Any) -> int:
+        """Send rows that a sink refused on their way; return how many there are."""
+        frame = self._frames.refused(sink, refused, {n: F.col(n) for n in ("reason", "payload")})
+        frame = frame.persist()
+        made.put(sink.name, frame)
+        count = int(frame.count())
+        if count and not sink.drops_rejected and not self._plan.readers(sink.name, "rejected"):
+            first = frame.select("reason", F.hex("_id").alias("id")).first()
+            row = first["id"] if first else None
+            raise PipelineError(
+                f"{sink.name}: {count} rows were refused for good, and nobody reads "
+                f"{sink.name}.rejected: {first['reason'] if first else ''}",
+                node=sink.name,
+                row=row,
+            )
+        return count

@@ -1,0 +1,84 @@
+"""What is known of a run while it goes on: the same facts for the live table and as JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from mainstem.plan.model import Plan, Query
+
+
+def batch_facts(
+    plan: Plan, query: Query, progress: Any, counts: Mapping[str, Mapping[str, int]]
+) -> dict[str, Any]:
+    """Return the facts of one finished batch.
+
+    Rows are counts, times ISO 8601 in UTC, durations seconds. `nodes` has `rows` (of the main
+    output) and `rejected` for each node that counted.
+    """
+    nodes: dict[str, dict[str, int]] = {}
+    for name, row in (progress.observedMetrics or {}).items():
+        base = name.partition("__")[0]
+        found = nodes.setdefault(base, {})
+        for key, value in row.asDict().items():
+            found[key] = found.get(key, 0) + int(value or 0)
+    nodes |= {name: dict(found) for name, found in counts.items()}
+    seconds = (progress.batchDuration or 0) / 1000
+    rows_in = sum(nodes.get(name, {}).get("rows", 0) for name in query.reads)
+    state = progress.stateOperators or []
+    watermark = (progress.eventTime or {}).get("watermark")
+    return {
+        "event": "batch",
+        "pipeline": plan.pipeline,
+        "query": query.name,
+        "batch": progress.batchId,
+        "at": progress.timestamp,
+        "seconds": seconds,
+        "rows_in": rows_in,
+        "rows_per_second": round(rows_in / seconds, 1) if seconds else 0.0,
+        "watermark": None if watermark is None or watermark.startswith("1970-01-01T00:00:00") else watermark,
+        "state_rows": sum(s.numRowsTotal for s in state),
+        "late_rows": sum(s.numRowsDroppedByWatermark for s in state),
+        "nodes": {name: nodes[name] for name in plan.nodes if name in nodes},
+    }
+
+
+def latest_event(progress: Any) -> datetime | None:
+    """Return the latest event time that a batch saw, or None."""
+    text = (progress.eventTime or {}).get("max")
+    return datetime.fromisoformat(text) if text else None
+
+
+class Totals:
+    """Sums up a run: for the summary, and for the totals of the live table."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.queries: dict[str, dict[str, Any]] = {
+            query.name: {"batches": 0, "rows_in": 0, "seconds": 0.0, "late_rows": 0}
+            for query in plan.queries
+        }
+        self.nodes: dict[str, dict[str, dict[str, int]]] = {q.name: {} for q in plan.queries}
+
+    def add(self, facts: Mapping[str, Any]) -> None:
+        """Add the facts of a batch."""
+        query = self.queries[facts["query"]]
+        query["batches"] += 1
+        for key in ("rows_in", "seconds", "late_rows"):
+            query[key] += facts[key]
+        for name, counts in facts["nodes"].items():
+            found = self.nodes[facts["query"]].setdefault(name, {})
+            for key, count in counts.items():
+                found[key] = found.get(key, 0) + count
+
+    def summary(self, plan: Plan, seconds: float) -> dict[str, Any]:
+        """Return the facts of the whole run."""
+        return {
+            "event": "summary",
+            "pipeline": plan.pipeline,
+            "seconds": round(seconds, 3),
+            "queries": {
+                name: {**query, "seconds": round(query["seconds"], 3), "nodes": self.nodes[name]}
+                for name, query in self.queries.items()
+            },
+        }

@@ -1,0 +1,91 @@
+"""Says in a few lines why a query failed, and in which node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from mainstem.contracts.abilities import Expressions
+from mainstem.errors import MainstemError, PipelineError
+from mainstem.plan.model import Plan
+
+#: Begins the message of an error that our own plans raise on a refused row; the parts after it are
+#: separated by a unit separator: node, reason, `_id` in hex, content.
+REJECTION = "mainstem-rejected:"
+_REJECTED = re.compile(re.escape(REJECTION) + r"([^\x1f]*)\x1f([^\x1f]*)\x1f([0-9A-F]*)\x1f?([^\x1f]*)")
+
+
+def first_line(error: BaseException) -> str:
+    """Return an error's message without Java's stack, plans and SQL states."""
+    text = str(getattr(error, "desc", None) or error)
+    text = re.split(r"\n\s*(?:at |== |Caused by|JVM stacktrace|=== Streaming|!?')", text)[0]
+    text = re.sub(r"\s*SQLSTATE: \w+", "", text).strip()
+    lines = [line for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:3]) or type(error).__name__
+
+
+def blame(error: Any, plan: Plan, among: Iterable[str]) -> tuple[str | None, str]:
+    """Return the node, and the key in the document, whose expression an error is about.
+
+    Spark tells the fragment of SQL that failed; the node is the one whose options hold it.
+    """
+    fragments = [*_fragments(error), *re.findall(r"== SQL .*?==\n(.*)\n", str(error))]
+    for name in among:
+        component = plan.nodes[name].component
+        if not isinstance(component, Expressions):
+            continue
+        written = component.expressions()
+        section = plan.nodes[name].kind + "s"
+        for key, text in written.items():
+            if any(f and (f in text or text in f) for f in fragments):
+                return name, f"{section}.{name}.with.{key}"
+        if len(list(among)) == 1:
+            return name, f"{section}.{name}"
+    return None, ""
+
+
+def _fragments(error: Any) -> list[str]:
+    try:
+        return [context.fragment() for context in error.getQueryContext()]
+    except (AttributeError, TypeError, ValueError):
+        return []
+    except Exception:  # noqa: BLE001 - py4j raises its own for contexts without a fragment
+        return []
+
+
+def explain(error: BaseException, plan: Plan, query: str) -> MainstemError:
+    """Return the error that a user is shown for a failed query."""
+    if isinstance(error, MainstemError):
+        return error
+    text = str(error)
+    refused = _REJECTED.search(text)
+    if refused:
+        node, reason, row, content = refused.groups()
+        message = f"{node}: refused a row, and nobody reads {node}.rejected: {reason}"
+        if row:
+            message += f"\n  row: _id {row.lower()}"
+        if content:
+            message += f"\n  content: {content.splitlines()[0][:500]}"
+        message += f"\n  Read {node}.rejected, or write `on_rejected: drop` for {node}."
+        return PipelineError(plan.scrubber.clean(message), node=node, row=row or None)
+    found = next(q for q in plan.queries if q.name == query)
+    candidates = [*found.streaming, *found.per_batch]
+    name, key = blame(error, plan, candidates)
+    where = f"{name} ({key})" if name else f"query {query}"
+    return PipelineError(plan.scrubber.clean(f"{where}: {_cause(error)}"), node=name)
+
+
+def _cause(error: BaseException) -> str:
+    """Return the most telling line of a query's failure: its root cause."""
+    text = str(error)
+    conditions = re.findall(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)", text)
+    telling = [(c, m) for c, m in conditions if c not in _WRAPPERS]
+    if telling:
+        condition, message = telling[0]
+        return re.sub(r"\s*SQLSTATE: \w+", "", f"[{condition}] {message}").strip()
+    causes = re.findall(r"Caused by: ([^\n]+)", text)
+    return (causes[-1] if causes else first_line(error)).strip()
+
+
+_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "JOB_ABORTED", "TASK_WRITE_FAILED"}

@@ -1,0 +1,360 @@
+"""Turns the plan's graph into Spark frames: the same steps above an anchor and below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.contracts.components import Inputs
+from mainstem.contracts.ddl import quoted
+from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, REJECTED, Changelog
+from mainstem.errors import DocumentError, PluginError, Problem, nearest
+from mainstem.plan.model import Node, Plan, SinkNode, Stream
+from mainstem.run.failures import REJECTION, blame, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamReader
+
+    from mainstem.run.checkpoint import Checkpoint
+
+OUTPUT = "_output"
+_ROW_IN_TASK = "(monotonically_increasing_id() & 8589934591L)"  # without the task's number
+
+
+class NodeContext:
+    """What a component is handed; see `SourceContext` and `OperatorContext`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        node: Node,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        read_name: str,
+        row_in_task: str = _ROW_IN_TASK,
+    ) -> None:
+        self.node = node.name
+        self.row_in_task = row_in_task
+        self.spark = spark
+        self.identified = node.makes_id
+        self.wanted = frozenset(o for o in node.outputs if plan.readers(node.name, o))
+        self._checkpoint = checkpoint
+        self._read_name: str | None = read_name
+
+    def reader(self) -> DataStreamReader:
+        if self._read_name is None:
+            raise PluginError(f"{self.node}: a source may read one stream for each load")
+        name, self._read_name = self._read_name, None
+        return self.spark.readStream.name(name)
+
+    def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002
+        return self.reader().format(format).options(**options).load()
+
+    def folder(self) -> Path:
+        return self._checkpoint.node(self.node)
+
+
+class Frames:
+    """Builds the frames of one query.
+
+    Args:
+        watermark: puts a node's watermark on its streaming frame.
+        show_rows: whether the error for a refused row may hold its content.
+        checking: make frames for Spark's check of streaming plans, never to run.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        watermark: Callable[[Node, DataFrame], DataFrame],
+        *,
+        show_rows: bool = False,
+        checking: bool = False,
+    ) -> None:
+        self._plan = plan
+        self._row_in_task = "0L" if checking else _ROW_IN_TASK
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._watermark = watermark
+        self._show_rows = show_rows
+        self._loads: dict[str, int] = {}
+        self._observed: dict[str, int] = {}
+
+    # -- above the anchor -------------------------------------------------------------------
+
+    def streaming(self, name: str) -> DataFrame:
+        """Return a node's whole streaming frame, with rows of named outputs still in it.
+
+        A source is loaded anew each time it is met, for Spark takes one read for one name.
+        """
+        node = self._plan.nodes[name]
+        if node.kind == "source":
+            count = self._loads[name] = self._loads.get(name, 0) + 1
+            read_name = name if count == 1 else f"{name}__{count}"
+            context = NodeContext(
+                self._plan, node, self._spark, self._checkpoint, read_name, self._row_in_task
+            )
+            with self.blaming(node):
+                frame = node.source.load(context)
+            frame = self._finish(node, self._checked(node, frame))
+        elif isinstance(node, SinkNode):
+            return self.union([self._streaming_output(stream) for stream in node.streams])
+        else:
+            inputs = Inputs(
+                {
+                    port: self.union([self._streaming_output(stream) for stream in streams])
+                    for port, streams in node.inputs.items()
+                }
+            )
+            frame = self.apply(node, inputs)
+        if node.watermark:
+            with self.blaming(node):
+                frame = self._watermark(node, frame)
+        return self._count(node, frame)
+
+    def _streaming_output(self, stream: Stream) -> DataFrame:
+        return self.output(stream, self.streaming(stream.node))
+
+    def _count(self, node: Node, frame: DataFrame) -> DataFrame:
+        """Let Spark count a node's rows as they pass; the counts come with each batch's progress."""
+        count = self._observed[node.name] = self._observed.get(node.name, 0) + 1
+        name = node.name if count == 1 else f"{node.name}__{count}"
+        return frame.observe(name, *counts(frame))
+
+    # -- anywhere ---------------------------------------------------------------------------
+
+    def apply(self, node: Node, inputs: Inputs[DataFrame]) -> DataFrame:
+        """Return an operator's frame, with rows of named outputs still in it."""
+        context = NodeContext(self._plan, node, self._spark, self._checkpoint, node.name)
+        with self.blaming(node):
+            frame = node.operator.apply(inputs, context)
+        return self._finish(node, self._checked(node, frame))
+
+    def output(self, stream: Stream, frame: DataFrame) -> DataFrame:
+        """Return the rows of one output of a node, in that output's columns."""
+        node = self._plan.nodes[stream.node]
+        if OUTPUT not in frame.columns:
+            return frame
+        if stream.output:
+            frame = frame.where(F.col(OUTPUT) == stream.output)
+            if node.outputs[stream.output] == REJECTED:
+                return self.refused(node, frame, F.col("_rejected"))
+            return frame.select(F.col(f"_{stream.output}.*"))
+        if (
+            "rejected" in node.outputs
+            and not node.drops_rejected
+            and not self._plan.readers(node.name, "rejected")
+        ):
+            frame = frame.where(self._main_or_fail(node, frame))
+        else:
+            frame = frame.where(F.col(OUTPUT).isNull())
+        return frame.drop(OUTPUT, *(f"_{name}" for name in node.outputs))
+
+    def refused(self, node: Node, frame: DataFrame, row: Any) -> DataFrame:
+        """Return refused rows in the columns of `REJECTED`."""
+        identity = F.col("_id") if "_id" in frame.columns else F.lit(None).cast("binary")
+        return frame.select(
+            identity.alias("_id"),
+            F.lit(node.name).alias("node"),
+            row["reason"].alias("reason"),
+            row["payload"].alias("payload"),
+            F.current_timestamp().alias("at"),
+        )
+
+    def _main_or_fail(self, node: Node, frame: DataFrame) -> Any:
+        """Return a condition that keeps main rows and fails on a refused one, told by its `_id`."""
+        parts = [F.lit(REJECTION + node.name), F.col("_rejected.reason")]
+        parts.append(F.hex("_id") if "_id" in frame.columns else F.lit(""))
+        payload = F.col("_rejected.payload").cast("string") if self._show_rows else F.lit("")
+        message = F.concat_ws("\x1f", *parts, F.coalesce(payload, F.lit("")))
+        failing = F.when(F.col(OUTPUT) == "rejected", F.raise_error(message).cast("boolean"))
+        return failing.otherwise(F.col(OUTPUT).isNull())
+
+    def union(self, frames: list[DataFrame]) -> DataFrame:
+        """Return same-shaped frames as one; reserved columns that not all have become null."""
+        first, *others = frames
+        for other in others:
+            first = first.unionByName(other, allowMissingColumns=True)
+        return first
+
+    # -- checks -----------------------------------------------------------------------------
+
+    def _checked(self, node: Node, frame: DataFrame) -> DataFrame:
+        """Hold a component's frame against the shape it announced."""
+        assert node.shape is not None  # noqa: S101
+        types = dict(frame.dtypes)
+        visible = [name for name in frame.columns if not name.startswith("_")]
+        expected = [name for name in node.shape.names if not name.startswith("_")]
+        wrong = []
+        if sorted(visible) != sorted(expected):
+            wrong.append(f"columns {', '.join(visible)}; announced were {', '.join(expected)}")
+        for column in node.shape.columns:
+            found = types.get(column.name)
+            if column.type and found and found != _spark_type(column.type):
+                wrong.append(f"{column.name} of type {found}; announced was {column.type}")
+        if wrong:
+            raise PluginError(
+                f"{node.name}: {node.distribution} gives {'; '.join(wrong)}. "
+                f"This is a bug of {node.distribution}."
+            )
+        return frame
+
+    def _finish(self, node: Node, frame: DataFrame) -> DataFrame:
+        """Add `_id` where a row's identity begins, and drop what it was made of if reserved."""
+        if node.identity and node.makes_id and not _by_batch(node):
+            frame = frame.withColumn("_id", identifier(node.name, node.identity, frame))
+        if node.kind == "source" and node.shape is not None:
+            hidden = [n for n in node.identity if n.startswith("_") and not node.shape.column(n)]
+            frame = frame.drop(*hidden)
+        return frame
+
+    @contextmanager
+    def blaming(self, node: Node) -> Iterator[None]:
+        """Turn Spark's complaint about an expression into a problem of the document."""
+        try:
+            yield
+        except (AnalysisException, ParseException) as error:
+            raise DocumentError([_problem(error, self._plan, node)]) from error
+
+
+def _problem(error: Any, plan: Plan, node: Node) -> Problem:
+    key = blame(error, plan, [node.name])[1] or node.name
+    message = first_line(error)
+    found = error.getMessageParameters() or {}
+    name = str(found.get("objectName", "")).strip("`").rpartition("`.`")[2]
+    columns = [c for stream in node.streams for c in plan.shape(stream).names]
+    hint = nearest(name, columns) if name else ""
+    if name and not hint and columns:
+        hint = f"Columns: {', '.join(columns)}."
+    return Problem(plan.scrubber.clean(message), key, plan.file, hint=hint)
+
+
+def check_streaming(frame: DataFrame, output_mode: str) -> None:
+    """Run Spark's check that a plan can be streamed: the one it makes before a query starts.
+
+    Sessions have that check switched off, since it forbids `row_in_task`; so it is made here, on
+    frames without it.
+    """
+    jvm = frame.sparkSession._jvm
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = modes.Append() if output_mode == "append" else modes.Update()
+    analysis = jvm.org.apache.spark.sql.catalyst.analysis
+    analysis.UnsupportedOperationChecker.checkForStreaming(frame._jdf.logicalPlan(), mode)
+
+
+def counts(frame: DataFrame) -> list[Any]:
+    """Return the aggregates that count a frame's rows: those of the main output, and the refused."""
+    if OUTPUT not in frame.columns:
+        return [F.count(F.lit(1)).alias("rows")]
+    return [
+        F.count(F.when(F.col(OUTPUT).isNull(), 1)).alias("rows"),
+        F.count(F.when(F.col(OUTPUT) == "rejected", 1)).alias("rejected"),
+    ]
+
+
+def identifier(node: str, columns: tuple[str, ...], frame: DataFrame) -> Any:
+    """Return 16 bytes that tell a row from every other: a hash of node name and identity columns.
+
+    Each value is written with its length before it, so that no two tuples read the same. Times go
+    in as microseconds: text would depend on the session's zone.
+    """
+    types = dict(frame.dtypes)
+    parts = [f"'{node}'"]
+    for name in columns:
+        column = quoted(name)
+        if types[name] == "timestamp":
+            text = f"CAST(unix_micros({column}) AS STRING)"
+        elif types[name] in ("string", "binary"):
+            text = column
+        elif types[name].startswith(("struct", "array", "map", "variant")):
+            text = f"to_json({column})"
+        else:
+            text = f"CAST({column} AS STRING)"
+        parts.append(f"coalesce(concat(octet_length({text}), ':', {text}), '-')")
+    return F.expr(f"unhex(md5(concat({', '.join(parts)})))")
+
+
+def _by_batch(node: Node) -> bool:
+    """Whether a node's changelog is sequenced by batches, whose ids only a batch knows."""
+    return isinstance(node.shape, Changelog) and node.shape.sequence is None
+
+
+def _spark_type(text: str) -> str:
+    """Return a type as `DataFrame.dtypes` writes it."""
+    return text.replace("`", "")
+
+
+class BatchFrames:
+    """The frames below an anchor, for one batch: each made once, and kept if it is read twice."""
+
+    def __init__(self, frames: Frames, plan: Plan, query_nodes: tuple[str, ...]) -> None:
+        self._frames = frames
+        self._plan = plan
+        self._nodes = query_nodes
+        self._made: dict[str, DataFrame] = {}
+        self._kept: list[DataFrame] = []
+        self.observations: dict[str, Any] = {}
+
+    def begin(self, anchor: str, frame: DataFrame, batch_id: int, *, readers: int) -> None:
+        """Take the batch's rows at the anchor."""
+        node = self._plan.nodes[anchor]
+        if _by_batch(node):
+            frame = frame.withColumn(COMMIT_VERSION, F.lit(batch_id).cast("bigint"))
+            frame = frame.withColumn(COMMIT_TIMESTAMP, F.lit(None).cast("timestamp"))
+            if node.makes_id:
+                frame = frame.withColumn("_id", identifier(anchor, node.identity, frame))
+        self._made[anchor] = self._keep(frame) if readers > 1 else frame
+
+    def put(self, name: str, frame: DataFrame) -> None:
+        """Take the rows of a node that were made elsewhere: what a sink refused."""
+        self._made[name] = frame
+
+    def read(self, stream: Stream) -> DataFrame:
+        """Return the rows of a stream in this batch."""
+        return self._frames.output(stream, self._whole(stream.node))
+
+    def _whole(self, name: str) -> DataFrame:
+        if name not in self._made:
+            node = self._plan.nodes[name]
+            inputs = Inputs(
+                {
+                    port: self._frames.union([self.read(stream) for stream in streams])
+                    for port, streams in node.inputs.items()
+                }
+            )
+            frame = self._observe(name, self._frames.apply(node, inputs))
+            readers = [r for r in self._plan.readers(name) if r in self._nodes]
+            self._made[name] = self._keep(frame) if len(readers) > 1 else frame
+        return self._made[name]
+
+    def _observe(self, name: str, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import Observation
+
+        observation = Observation()
+        self.observations[name] = observation
+        return frame.observe(observation, *counts(frame))
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._kept.append(frame.persist())
+        return frame
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return what was counted, by node, for the frames that were evaluated."""
+        return {
+            name: {key: int(value) for key, value in observation.get.items()}
+            for name, observation in self.observations.items()
+            if observation._jo is not None and observation._jo.future().isCompleted()
+        }
+
+    def release(self) -> None:
+        """Let go of what was kept."""
+        for frame in self._kept:
+            frame.unpersist()

@@ -1,0 +1,280 @@
+"""Runs a plan: starts its queries, watches them, and ends them in good order."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import MainstemError
+from mainstem.plan.model import Plan, Query
+from mainstem.run.batches import Batches, Stopping
+from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.facts import Totals, batch_facts, latest_event
+from mainstem.run.failures import explain
+from mainstem.run.frames import Frames, check_streaming
+from mainstem.run.session import start
+from mainstem.run.showing import Reporter, Silent
+from mainstem.run.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL = 0.2
+
+
+def run(
+    plan: Plan,
+    *,
+    reporter: Reporter | None = None,
+    debug: bool = False,
+    show_rows: bool = False,
+    stop: threading.Event | None = None,
+) -> dict[str, Any]:
+    """Run a plan until it ends, fails or is told to stop; return the summary.
+
+    Args:
+        reporter: is told what happens; nothing is shown when left out.
+        debug: let Spark log to standard error.
+        show_rows: whether errors may hold the content of rows.
+        stop: when set, the batches in hand are finished and the run ends. SIGINT and SIGTERM set
+            it too when this is called in the main thread.
+
+    Raises:
+        MainstemError: what went wrong, with the exit code of the command.
+    """
+    stop = stop or threading.Event()
+    with Checkpoint(plan) as checkpoint, _signals(stop):
+        spark = start(plan, debug=debug)
+        return _Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).run()
+
+
+class _Run:
+    def __init__(
+        self,
+        plan: Plan,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        reporter: Reporter,
+        stop: threading.Event,
+        show_rows: bool,
+    ) -> None:
+        self.plan = plan
+        self.reporter = reporter
+        self.stop = stop
+        self.totals = Totals(plan)
+        self.queries = [
+            RunningQuery(plan, query, spark, checkpoint, show_rows=show_rows)
+            for query in plan.queries
+        ]
+
+    def run(self) -> dict[str, Any]:
+        began = time.monotonic()
+        for query in self.queries:
+            query.prepare()
+        self.plan.registry.hook.mainstem_run_started(plan=self.plan)
+        self.reporter.started(self.plan)
+        error: MainstemError | None = None
+        try:
+            self._drive(RunningQuery.start)
+            if self.plan.flush and not self.stop.is_set():
+                self._drive(RunningQuery.flush)
+        except MainstemError as failure:
+            error = failure
+            raise
+        finally:
+            summary = self.totals.summary(self.plan, time.monotonic() - began)
+            self.reporter.ended(summary)
+            self.plan.registry.hook.mainstem_run_ended(plan=self.plan, error=error)
+        return summary
+
+    def _drive(self, begin: Any) -> None:
+        """Start every query by `begin` and watch them until all have ended."""
+        try:
+            for query in self.queries:
+                begin(query)
+            while any([query.watch(self._report, self.stop) for query in self.queries]):
+                self.reporter.tick()
+                self.stop.wait(_POLL) if not self.stop.is_set() else time.sleep(_POLL / 4)
+        finally:
+            for query in self.queries:
+                query.end(self._report)
+
+    def _report(self, facts: dict[str, Any]) -> None:
+        self.totals.add(facts)
+        self.reporter.batch(facts)
+        self.plan.registry.hook.mainstem_run_progress(facts=facts)
+
+
+class RunningQuery:
+    """One query of a run."""
+
+    def __init__(
+        self, plan: Plan, query: Query, spark: SparkSession, checkpoint: Checkpoint, *, show_rows: bool
+    ) -> None:
+        self._plan = plan
+        self._query = query
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._show_rows = show_rows
+        self._running: StreamingQuery | None = None
+        self._reported = -1
+        self._latest: datetime | None = None
+        self._batches: Batches
+
+    def prepare(self) -> None:
+        """Build all frames once, over no rows, so that every fault shows before any query starts."""
+        frames = self._frames(checking=True)
+        streaming = frames.streaming(self._query.anchor)
+        try:
+            check_streaming(streaming, self._query.output_mode)
+        except Exception as error:
+            raise explain(error, self._plan, self._query.name) from error
+        Batches(self._plan, self._query, frames).check(streaming)
+
+    def _frames(self, *, checking: bool = False) -> Frames:
+        watermarks = Watermarks(self._plan, self._query, self._spark, self._checkpoint)
+        return Frames(
+            self._plan,
+            self._spark,
+            self._checkpoint,
+            watermarks.put,
+            show_rows=self._show_rows,
+            checking=checking,
+        )
+
+    def start(self) -> None:
+        """Start the query on its checkpoint."""
+        frames = self._frames()
+        streaming = frames.streaming(self._query.anchor)
+        self._batches = Batches(self._plan, self._query, frames)
+        trigger = self._plan.document.trigger
+        writer = (
+            streaming.writeStream.queryName(f"{self._plan.pipeline}.{self._query.name}")
+            .outputMode(self._query.output_mode)
+            .option("checkpointLocation", str(self._checkpoint.query(self._query.name)))
+            .foreachBatch(self._batches)
+        )
+        if trigger.every is not None:
+            writer = writer.trigger(processingTime=f"{round(trigger.every.total_seconds() * 1000)} milliseconds")
+        else:
+            writer = writer.trigger(availableNow=True)
+        # Spark makes the id with the checkpoint; the first batch can begin before `start` returns.
+        self._batches.query_id = self._known_id() or ""
+        try:
+            self._running = writer.start()
+        except Exception as error:
+            raise explain(error, self._plan, self._query.name) from error
+
+    def _known_id(self) -> str:
+        """Return the query's id, writing it into a new checkpoint as Spark itself would."""
+        import uuid
+
+        folder = self._checkpoint.query(self._query.name)
+        file = folder / "metadata"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            new = folder / ".metadata.new"
+            new.write_text(json.dumps({"id": str(uuid.uuid4())}))
+            new.replace(file)
+        return str(json.loads(file.read_text())["id"])
+
+    def flush(self) -> None:
+        """Start the query once more, with control rows that close its windows."""
+        watermarks = Watermarks(self._plan, self._query, self._spark, self._checkpoint)
+        if watermarks.flush(self._latest, self._watermark()):
+            self.start()
+
+    def _watermark(self) -> datetime | None:
+        """Return the watermark as of the last committed batch."""
+        commits = self._checkpoint.query(self._query.name) / "commits"
+        done = [int(file.name) for file in commits.glob("[0-9]*")] if commits.exists() else []
+        if not done:
+            return None
+        last = (commits / str(max(done))).read_text().splitlines()[-1]
+        millis = json.loads(last).get("nextBatchWatermarkMs", 0)
+        return datetime.fromtimestamp(millis / 1000, UTC) if millis else None
+
+    def watch(self, report: Any, stop: threading.Event) -> bool:
+        """Report finished batches; return whether the query still runs.
+
+        Raises:
+            MainstemError: the query failed.
+        """
+        query = self._running
+        if query is None:
+            return False
+        if stop.is_set():
+            self._batches.stopping.set()
+            if query.isActive and not query.status["isTriggerActive"]:
+                query.stop()
+        active = bool(query.isActive)
+        self._drain(report)
+        if not active:
+            self._check()
+        return active
+
+    def _drain(self, report: Any) -> None:
+        query = self._running
+        last = query.lastProgress if query is not None else None
+        if query is None or last is None or last.batchId <= self._reported:
+            return
+        for progress in query.recentProgress:
+            # An idle trigger reports the id of the batch to come, with no time spent on one.
+            if progress.batchId <= self._reported or "addBatch" not in progress.durationMs:
+                continue
+            self._reported = progress.batchId
+            latest = latest_event(progress)
+            if latest is not None:
+                self._latest = max(latest, self._latest or latest)
+            counts = self._batches.counts.pop(progress.batchId, {})
+            report(batch_facts(self._plan, self._query, progress, counts))
+
+    def _check(self) -> None:
+        query = self._running
+        failure = query.exception() if query is not None else None
+        if failure is None:
+            return
+        cause = self._batches.error or failure
+        if isinstance(cause, Stopping) or self._batches.stopping.is_set() and self._batches.error is None:
+            return
+        raise explain(cause, self._plan, self._query.name) from failure
+
+    def end(self, report: Any) -> None:
+        """Stop the query if it still runs (another one failed), and report its last batches."""
+        if self._running is None:
+            return
+        if self._running.isActive:
+            self._batches.stopping.set()
+            self._running.stop()
+        self._drain(report)
+        self._running = None
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """Let SIGINT and SIGTERM set `stop`; a second one falls through to Python's usual way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(number: int, _: Any) -> None:
+        stop.set()
+        signal.signal(number, before[number])
+
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+

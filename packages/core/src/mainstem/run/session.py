@@ -1,0 +1,144 @@
+"""Makes the Spark session that a plan needs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+from mainstem.contracts.components import Needs
+from mainstem.document.references import Scrubber
+from mainstem.errors import DocumentError, MachineError, Problem
+from mainstem.plan.model import Plan
+from mainstem.run.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STREAMING = "spark.sql.streaming"
+
+
+def settings(plan: Plan) -> dict[str, str]:
+    """Return every setting of the plan's session; the document's own win.
+
+    Raises:
+        DocumentError: two plugins want different values of one setting, and the document has none.
+    """
+    document = plan.document.spark
+    own = {key: _text(value) for key, value in document.conf.items()}
+    local = document.master.startswith("local")
+    conf = {
+        "spark.master": document.master,
+        "spark.app.name": plan.pipeline,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
+        f"{_STREAMING}.join.stateFormatVersion": "4",
+        f"{_STREAMING}.stopTimeout": "60s",
+        f"{_STREAMING}.unsupportedOperationCheck": "false",  # made by `frames.check_streaming`
+    }
+    if local:
+        # One state store for each core; fixed in the checkpoint by the first batch.
+        conf["spark.sql.shuffle.partitions"] = str(_cores(document.master))
+    if "://" not in str(plan.checkpoint):
+        # Renames are atomic on a mounted file system; half the time of Spark's careful default.
+        conf[f"{_STREAMING}.checkpointFileManagerClass"] = (
+            "org.apache.spark.sql.execution.streaming.checkpointing."
+            "FileSystemBasedCheckpointFileManager"
+        )
+    conf |= plan.state_store.conf()
+    wanted: dict[str, tuple[str, str]] = {}
+    packages: list[str] = []
+    jars: list[str] = []
+    for name, needs in _needs(plan):
+        packages += needs.packages
+        jars += needs.jars
+        for key, value in needs.conf.items():
+            other, before = wanted.setdefault(key, (name, value))
+            if before != value and key not in own:
+                message = f"{other} needs {key}={before}, and {name} needs {key}={value}"
+                hint = "Choose one under `spark.conf`."
+                raise DocumentError([Problem(message, "spark.conf", plan.file, hint=hint)])
+    conf |= {key: value for key, (_, value) in wanted.items()}
+    for key, values in (("spark.jars.packages", packages), ("spark.jars", jars)):
+        if values:
+            mine = own.pop(key, "")
+            conf[key] = ",".join(dict.fromkeys([*filter(None, mine.split(",")), *values]))
+    return conf | own
+
+
+def _needs(plan: Plan) -> list[tuple[str, Needs]]:
+    found = [(node.name, node.component.needs()) for node in plan.nodes.values()]
+    return [*found, (plan.state_word, plan.state_store.needs())]
+
+
+def _text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _cores(master: str) -> int:
+    inside = master.partition("[")[2].partition("]")[0].split(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 1 if inside == "*" else 1)
+
+
+def start(plan: Plan, *, debug: bool = False) -> SparkSession:
+    """Return the session, made for the plan or the one that is already there.
+
+    Spark's own log goes to standard error with `debug`, and is otherwise kept back: its last lines
+    are shown if the session can't be made.
+
+    Raises:
+        MachineError: Java or a jar is missing, or Spark does not start.
+    """
+    find_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    if not debug:
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    builder = SparkSession.builder
+    for key, value in settings(plan).items():
+        builder = builder.config(key, value)
+    log = _JavaLog(plan.scrubber, show=debug)
+    try:
+        with log:
+            session = builder.getOrCreate()
+    except Exception as error:
+        lines = "\n".join(log.last) or str(error)
+        raise MachineError(plan.scrubber.clean(f"Spark does not start:\n{lines}")) from error
+    session.sparkContext.setLogLevel("WARN" if debug else "OFF")
+    return session
+
+
+class _JavaLog:
+    """While it is entered, a process started from here has its standard error read by us."""
+
+    def __init__(self, scrubber: Scrubber, *, show: bool) -> None:
+        self.last: deque[str] = deque(maxlen=40)
+        self._scrubber = scrubber
+        self._show = show
+
+    def __enter__(self) -> None:
+        read, write = os.pipe()
+        sys.stderr.flush()
+        self._saved = os.dup(2)
+        os.dup2(write, 2)
+        os.close(write)
+        threading.Thread(target=self._follow, args=(read,), name="java-log", daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._saved, 2)
+        os.close(self._saved)
+
+    def _follow(self, read: int) -> None:
+        with os.fdopen(read, errors="replace") as lines:
+            for line in lines:
+                text = self._scrubber.clean(line.rstrip())
+                self.last.append(text)
+                if self._show:
+                    print(text, file=sys.stderr)

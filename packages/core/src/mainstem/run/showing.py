@@ -1,0 +1,124 @@
+"""Shows a run: a live table on a terminal, JSON lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mainstem.plan.model import Plan
+from mainstem.run.facts import Totals
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class Reporter(Protocol):
+    """Is told what happens in a run."""
+
+    def started(self, plan: Plan) -> None:
+        """The queries are about to start."""
+
+    def batch(self, facts: Mapping[str, Any]) -> None:
+        """A batch is finished."""
+
+    def tick(self) -> None:
+        """Some time has passed."""
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        """No query runs any more."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def started(self, plan: Plan) -> None:
+        pass
+
+    def batch(self, facts: Mapping[str, Any]) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        pass
+
+
+class JSONLines(Silent):
+    """Writes one JSON line for each batch, and one for the summary."""
+
+    def started(self, plan: Plan) -> None:
+        self._print({"event": "started", "pipeline": plan.pipeline, "file": plan.file})
+
+    def batch(self, facts: Mapping[str, Any]) -> None:
+        self._print(facts)
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        self._print(summary)
+
+    @staticmethod
+    def _print(facts: Mapping[str, Any]) -> None:
+        print(json.dumps(facts, default=str), file=sys.stdout, flush=True)
+
+
+class LiveTable(Silent):
+    """Keeps a table up to date on the terminal."""
+
+    def started(self, plan: Plan) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._plan = plan
+        self._totals = Totals(plan)
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._seen: dict[str, float] = {}
+        self._live = Live(self._table(), console=Console(), refresh_per_second=4)
+        self._live.start()
+
+    def batch(self, facts: Mapping[str, Any]) -> None:
+        self._totals.add(facts)
+        self._last[facts["query"]] = facts
+        self._seen[facts["query"]] = time.monotonic()
+
+    def tick(self) -> None:
+        self._live.update(self._table())
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        self._live.update(self._table(), refresh=True)
+        self._live.stop()
+        batches = sum(query["batches"] for query in summary["queries"].values())
+        self._live.console.print(f"ended after {summary['seconds']:.1f} s, {batches} batches")
+
+    def _table(self) -> Table:
+        from rich.table import Table
+
+        table = Table(title=self._plan.pipeline, title_justify="left", expand=False)
+        for name in ("query / node", "rows", "rows/s", "rejected", "batch", "s", "watermark", "state", "late"):
+            numeric = name not in ("query / node", "watermark")
+            table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+        for query in self._plan.queries:
+            totals = self._totals.queries[query.name]
+            last = self._last.get(query.name, {})
+            table.add_row(
+                f"[bold]{query.name}[/bold]",
+                f"{totals['rows_in']:,}",
+                f"{last.get('rows_per_second', 0):,.0f}",
+                "",
+                str(last.get("batch", "")),
+                f"{last.get('seconds', 0):.2f}",
+                str(last.get("watermark") or "")[:19].replace("T", " "),
+                f"{last.get('state_rows', 0):,}",
+                f"{totals['late_rows']:,}" if totals["late_rows"] else "",
+            )
+            seconds = last.get("seconds") or 0
+            for name, counts in self._totals.nodes[query.name].items():
+                now = last.get("nodes", {}).get(name, {})
+                rate = now.get("rows", 0) / seconds if seconds else 0
+                rejected = counts.get("rejected", 0)
+                table.add_row(
+                    f"  {name}", f"{counts.get('rows', 0):,}", f"{rate:,.0f}", f"{rejected:,}" if rejected else ""
+                )
+        return table

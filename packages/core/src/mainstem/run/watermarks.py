@@ -1,0 +1,111 @@
+"""Watermarks and the control stream.
+
+A control stream is a second, tiny input of a node with a watermark: rows that have a time and nothing
+else, let in before the watermark and dropped right after it. The runner writes one row as one file
+into the node's folder `control`. It is added only where the document asks for it: today by `flush`.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.contracts.ddl import quoted
+from mainstem.contracts.options import write_duration
+from mainstem.plan.model import Node, Plan, Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mainstem.run.checkpoint import Checkpoint
+
+_CONTROL = "_control"
+
+
+class Watermarks:
+    """Puts the watermarks of one query on its frames, and moves them by the control stream."""
+
+    def __init__(
+        self, plan: Plan, query: Query, spark: SparkSession, checkpoint: Checkpoint
+    ) -> None:
+        self._plan = plan
+        self._query = query
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._reads: dict[str, int] = {}
+        self.used = any(plan.nodes[name].state for name in query.streaming)
+
+    def put(self, node: Node, frame: DataFrame) -> DataFrame:
+        """Return a node's streaming frame with its watermark, if a step below keeps state."""
+        wanted = node.watermark
+        if wanted is None or not self.used:
+            return frame
+        delay = write_duration(wanted.delay)
+        if not self._plan.flush:
+            return frame.withWatermark(wanted.column, delay)
+        column = quoted(wanted.column)
+        count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
+        name = f"{node.name}__control" + (f"{count}" if count > 1 else "")
+        control = (
+            self._spark.readStream.name(name)
+            .schema("at TIMESTAMP")
+            .json(self._folder(node).absolute().as_uri())
+            .select(F.col("at").alias(wanted.column), F.lit(True).alias(_CONTROL))
+        )
+        both = frame.withColumn(_CONTROL, F.lit(False)).unionByName(
+            control, allowMissingColumns=True
+        )
+        # Naming the column keeps the optimizer from pushing the filter below the watermark.
+        return (
+            both.withWatermark(wanted.column, delay)
+            .where(f"NOT ({_CONTROL} AND {column} IS NOT NULL)")
+            .drop(_CONTROL)
+        )
+
+    def _folder(self, node: Node) -> Path:
+        folder = self._checkpoint.node(node.name) / "control" / self._query.name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def flush(self, latest: datetime | None, watermark: datetime | None) -> bool:
+        """Write the control rows that close everything the query holds; False if there is nothing.
+
+        Args:
+            latest: the latest event time that this run has seen, or None.
+            watermark: the query's watermark, or None if it never had one.
+
+        The watermark moves just far enough past the latest event to complete what that event takes
+        part in, so that the next run's events are not late.
+        """
+        steps = [self._plan.nodes[name] for name in self._query.streaming]
+        holds = sum((node.state.holds for node in steps if node.state), timedelta())
+        written = False
+        for node in steps:
+            if node.watermark is None or not self.used:
+                continue
+            folder, delay = self._folder(node), node.watermark.delay
+            before = max((file.stem for file in folder.glob("*.json")), default="")
+            # A watermark that a flush has made tells of no event since.
+            made = watermark is not None and before == _stem(watermark + delay)
+            seen = [watermark + delay] if watermark and not made else []
+            if latest:
+                seen.append(latest)
+            if not seen:
+                continue
+            at = max(seen) + holds + delay + timedelta(milliseconds=1)
+            if _stem(at) <= before:
+                continue
+            hidden = folder / f".{_stem(at)}"
+            hidden.write_text(json.dumps({"at": at.astimezone(UTC).isoformat()}) + "\n")
+            hidden.replace(folder / f"{_stem(at)}.json")
+            written = True
+        return written
+
+
+def _stem(at: datetime) -> str:
+    """Return the name of the control file for a time; names order as times do."""
+    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}"

@@ -1,0 +1,1 @@
+"""Aggregation by keys and event-time windows, on Spark's own stateful operators."""

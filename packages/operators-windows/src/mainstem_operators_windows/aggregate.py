@@ -1,0 +1,190 @@
+"""Operator `aggregate`: rows become totals, by keys and by windows of event time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import model_validator
+
+from mainstem import (
+    EVENTS,
+    Changelog,
+    Column,
+    Duration,
+    Events,
+    Inputs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Options,
+    Shape,
+    StateFacts,
+    option,
+    quoted,
+    write_duration,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+START, END = "window_start", "window_end"
+
+
+class Window(Options):
+    """A window: exactly one of `tumbling`, `hopping` (with `every`) and `session`."""
+
+    on: str = option(description="The TIMESTAMP column with the event's time.")
+    tumbling: Duration | None = option(
+        None, description="Windows of this length, one after another.", example="1 hour"
+    )
+    hopping: Duration | None = option(
+        None, description="Windows of this length that overlap; `every` says when one begins."
+    )
+    every: Duration | None = option(None, description="The time from one hopping window to the next.")
+    session: Duration | None = option(
+        None, description="A window lasts as long as events of a key follow within this gap."
+    )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Window:
+        kinds = [k for k in (self.tumbling, self.hopping, self.session) if k is not None]
+        if len(kinds) != 1:
+            raise ValueError("expected exactly one of `tumbling`, `hopping` and `session`")
+        if (self.hopping is None) != (self.every is None):
+            raise ValueError("`hopping` and `every` go together")
+        if any(length <= timedelta() for length in (*kinds, *filter(None, [self.every]))):
+            raise ValueError("expected a length above 0")
+        if self.hopping is not None and self.every is not None and self.every > self.hopping:
+            raise ValueError("`every` above `hopping` leaves gaps between windows")
+        return self
+
+
+class AggregateOptions(Options):
+    """Options of `aggregate`."""
+
+    by: list[str] = option(list, description="The key columns.")
+    window: Window | None = option(None, description="Windows of event time; none: totals for ever.")
+    columns: dict[str, str] = option(
+        min_length=1,
+        description="The totals: SQL aggregate expressions by name.",
+        example={"orders": "count(*)", "cents": "sum(cents)"},
+    )
+    emit: Literal["final", "changes"] = option(
+        "final",
+        description="`final`: one row for each window, once the watermark has passed it; `changes`: "
+        "a changelog keyed by keys and window, with each batch's new totals.",
+    )
+
+
+class Aggregate(Operator):
+    """Computes totals by keys, over tumbling, hopping or session windows or for ever."""
+
+    options: AggregateOptions
+    ports = {"input": EVENTS}
+
+    @property
+    def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
+        """Changes come batch by batch, so how the input was cut shows in them."""
+        return OperatorCapabilities(batch_invariant=self.options.emit == "final")
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given, options = inputs.only, self.options
+        columns = []
+        for name in options.by:
+            found = given.column(name)
+            if found is None:
+                hint = f"Columns: {', '.join(given.names)}."
+                raise OptionError(f"there is no column {name!r}", option="by", hint=hint)
+            columns.append(found)
+        if options.window is not None:
+            self._check_window(given, options.window)
+            columns += [Column(START, "timestamp"), Column(END, "timestamp")]
+        keys = [column.name for column in columns]
+        for name in options.columns:
+            if name in keys or name.startswith("_"):
+                raise OptionError(f"the name {name!r} is taken", option="columns")
+        columns += [Column(name) for name in options.columns]
+        if options.emit == "final":
+            if options.window is None:
+                raise OptionError(
+                    "totals without a window are never final",
+                    option="emit",
+                    hint="Write `emit: changes`, or add a `window`.",
+                )
+            if given.event_time is None or given.event_time.column != options.window.on:
+                raise OptionError(
+                    f"final totals need a watermark on {options.window.on!r}",
+                    option="window",
+                    hint=f"Give the input node `watermark: {{column: {options.window.on}, delay: ...}}`.",
+                )
+            return Events(columns, identity=keys)
+        if options.window is not None and options.window.session is not None:
+            raise OptionError("Spark gives sessions only when they are final", option="emit")
+        if not keys:
+            raise OptionError("a changelog needs a key: give `by` or `window`", option="by")
+        return Changelog(columns, key=keys)
+
+    def _check_window(self, given: Shape, window: Window) -> None:
+        found = given.column(window.on)
+        if found is None:
+            hint = f"Columns: {', '.join(given.names)}."
+            raise OptionError(f"there is no column {window.on!r}", option="window", hint=hint)
+        if found.type not in (None, "timestamp"):
+            raise OptionError(f"{found.ddl} is no TIMESTAMP", option="window")
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        options, given = self.options, inputs.only
+        window = options.window
+        length = (window.tumbling or window.hopping or window.session) if window else None
+        watermarked = bool(window and given.event_time and given.event_time.column == window.on)
+        grows = ""
+        if window is None:
+            grows = "every key is kept for ever." if options.by else ""
+        elif not watermarked:
+            grows = "without a watermark no window is ever dropped."
+        return StateFacts(
+            version=1,
+            shaped_by={
+                "by": options.by,
+                "columns": options.columns,
+                "emit": options.emit,
+                "window": window.model_dump(mode="json") if window else None,
+            },
+            grows=grows,
+            holds=length or timedelta(0),
+            output_mode="append" if options.emit == "final" else "update",
+        )
+
+    def expressions(self) -> Mapping[str, str]:
+        return {f"columns.{name}": text for name, text in self.options.columns.items()}
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        options = self.options
+        groups: list[SparkColumn] = [F.col(quoted(name)) for name in options.by]
+        if options.window is not None:
+            groups.append(_window(options.window).alias("_window"))
+        totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
+        frame = inputs.only.groupBy(*groups).agg(*totals)
+        columns = [quoted(name) for name in options.by]
+        if options.window is not None:
+            columns += [f"_window.start AS {START}", f"_window.end AS {END}"]
+        columns += [quoted(name) for name in options.columns]
+        if options.emit == "changes":
+            columns.append("'update_postimage' AS _change_type")
+        return frame.selectExpr(*columns)
+
+
+def _window(window: Window) -> SparkColumn:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if window.session is not None:
+        return F.session_window(quoted(window.on), write_duration(window.session))
+    length = window.tumbling or window.hopping or timedelta(0)
+    every = window.every or length
+    return F.window(quoted(window.on), write_duration(length), write_duration(every))

@@ -1,0 +1,11 @@
+"""Wires the words of this distribution to their classes."""
+
+from __future__ import annotations
+
+from mainstem import Operator, hookimpl
+from mainstem_operators_windows.aggregate import Aggregate
+
+
+@hookimpl
+def mainstem_operators() -> dict[str, type[Operator]]:
+    return {"aggregate": Aggregate}
