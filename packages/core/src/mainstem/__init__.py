@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Measurable as Measurable
     from mainstem.contracts.abilities import Rewindable as Rewindable
     from mainstem.contracts.abilities import Staged as Staged
-    from mainstem.contracts.abilities import Stateful as Stateful
     from mainstem.contracts.abilities import StateFacts as StateFacts
+    from mainstem.contracts.abilities import Stateful as Stateful
     from mainstem.contracts.abilities import Supervised as Supervised
     from mainstem.contracts.abilities import Swappable as Swappable
     from mainstem.contracts.abilities import Transactional as Transactional
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import EventTime as EventTime
     from mainstem.contracts.shapes import Shape as Shape
     from mainstem.contracts.shapes import messages as messages
+    from mainstem.crashpoints import failpoint as failpoint
     from mainstem.errors import DocumentError as DocumentError
     from mainstem.errors import MachineError as MachineError
     from mainstem.errors import MainstemError as MainstemError
     from mainstem.errors import OptionError as OptionError
     from mainstem.errors import PipelineError as PipelineError
     from mainstem.errors import PluginError as PluginError
-    from mainstem.crashpoints import failpoint as failpoint
     from mainstem.hookspecs import hookimpl as hookimpl
 
 _HOMES = {
@@ -83,9 +83,7 @@ _HOMES = {
         "DeliveryCapabilities OperatorCapabilities SinkCapabilities SourceCapabilities "
         "StateStoreCapabilities"
     ),
-    "mainstem.contracts.components": (
-        "Delivery Inputs Needs Operator Sink Source StateStore"
-    ),
+    "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
     "mainstem.contracts.contexts": "Batch OperatorContext SourceContext",
     "mainstem.contracts.ddl": "Column quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
@@ -103,7 +101,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted(_HOME)  # noqa: PLE0605
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

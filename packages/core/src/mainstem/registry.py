@@ -81,7 +81,7 @@ class Registry:
 
     @property
     def hook(self) -> Any:
-        """pluggy's relay: calls a hook of every plugin that has been imported so far."""
+        """Pluggy's relay: calls a hook of every plugin that has been imported so far."""
         return self._manager.hook
 
     def named(self, kind: str) -> list[str]:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import model_validator
-
 from mainstem import (
     EVENTS,
     Changelog,
@@ -26,6 +24,7 @@ from mainstem import (
     quoted,
     write_duration,
 )
+from pydantic import model_validator
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -44,7 +43,9 @@ class Window(Options):
     hopping: Duration | None = option(
         None, description="Windows of this length that overlap; `every` says when one begins."
     )
-    every: Duration | None = option(None, description="The time from one hopping window to the next.")
+    every: Duration | None = option(
+        None, description="The time from one hopping window to the next."
+    )
     session: Duration | None = option(
         None, description="A window lasts as long as events of a key follow within this gap."
     )
@@ -67,7 +68,9 @@ class AggregateOptions(Options):
     """Options of `aggregate`."""
 
     by: list[str] = option(list, description="The key columns.")
-    window: Window | None = option(None, description="Windows of event time; none: totals for ever.")
+    window: Window | None = option(
+        None, description="Windows of event time; none: totals for ever."
+    )
     columns: dict[str, str] = option(
         min_length=1,
         description="The totals: SQL aggregate expressions by name.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainstem import Operator, hookimpl
+
 from mainstem_operators_windows.aggregate import Aggregate
 
 

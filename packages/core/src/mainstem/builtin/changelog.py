@@ -49,7 +49,10 @@ class ToChangelog(Operator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = inputs.only
-        for option_name, names in (("key", self.options.key), ("sequence", [self.options.sequence])):
+        for option_name, names in (
+            ("key", self.options.key),
+            ("sequence", [self.options.sequence]),
+        ):
             for name in names:
                 if given.column(name) is None:
                     hint = f"Columns: {', '.join(given.names)}."
@@ -69,7 +72,8 @@ class ToChangelog(Operator):
         sequence = quoted(self.options.sequence)
         needed = {name: quoted(name) for name in [*self.options.key, self.options.sequence]}
         missing = " ".join(
-            f"WHEN {column} IS NULL THEN '{_escaped(name)} is null'" for name, column in needed.items()
+            f"WHEN {column} IS NULL THEN '{_escaped(name)} is null'"
+            for name, column in needed.items()
         )
         plain = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
         delete = self.options.delete or "false"

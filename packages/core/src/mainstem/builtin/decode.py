@@ -54,7 +54,8 @@ class DecodeOptions(Options):
         "null", description="A column that json does not have: null, or the row is refused."
     )
     extra: Literal["ignore", "reject"] = option(
-        "ignore", description="A field that the schema does not have: ignored, or the row is refused."
+        "ignore",
+        description="A field that the schema does not have: ignored, or the row is refused.",
     )
     separator: str = option(",", min_length=1, description="What stands between the values in csv.")
     timestamp_format: str | None = option(
@@ -165,19 +166,32 @@ class Decode(Operator):
             unparsed = "__corrupt IS NOT NULL"
             if json:
                 cases.append((f"{unparsed} AND try_parse_json(__text) IS NULL", "'not JSON'"))
-                cases.append((f"{unparsed} AND json_object_keys(__text) IS NULL", "'no JSON object'"))
+                cases.append(
+                    (f"{unparsed} AND json_object_keys(__text) IS NULL", "'no JSON object'")
+                )
             if options.types == "strict":
                 cases.append((unparsed, self._misfits(schema)))
             if json:
                 cases.append((_TRAILING, f"'{_TRAILING_WORDS}'"))
             names = ", ".join(_literal(column.name) for column in schema)
             for wanted, difference, words in (
-                (options.missing, f"array_except(array({names}), json_object_keys(__text))", "missing"),
-                (options.extra, f"array_except(json_object_keys(__text), array({names}))", "unknown"),
+                (
+                    options.missing,
+                    f"array_except(array({names}), json_object_keys(__text))",
+                    "missing",
+                ),
+                (
+                    options.extra,
+                    f"array_except(json_object_keys(__text), array({names}))",
+                    "unknown",
+                ),
             ):
                 if wanted == "reject":
                     cases.append(
-                        (f"size({difference}) > 0", f"concat('{words}: ', array_join({difference}, ', '))")
+                        (
+                            f"size({difference}) > 0",
+                            f"concat('{words}: ', array_join({difference}, ', '))",
+                        )
                     )
             for index, column in enumerate(schema):
                 if not column.nullable:

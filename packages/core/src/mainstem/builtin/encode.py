@@ -45,7 +45,8 @@ class EncodeOptions(Options):
         None, description="The message's time: an SQL expression; null when left out."
     )
     origin: str | None = option(
-        None, description="The topic, queue or subject to send to, for sinks that take it from the "
+        None,
+        description="The topic, queue or subject to send to, for sinks that take it from the "
         "row: an SQL expression.",
     )
 
@@ -59,9 +60,7 @@ class Encode(Operator):
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = self._columns(inputs.only)
         if self.options.format == "raw" and len(given) != 1:
-            raise OptionError(
-                f"raw takes one column, not {', '.join(given)}", option="columns"
-            )
+            raise OptionError(f"raw takes one column, not {', '.join(given)}", option="columns")
         names = ["key", "value", "headers", "timestamp"]
         if self.options.origin:
             names.append("origin")
@@ -82,7 +81,9 @@ class Encode(Operator):
         for name in wanted:
             if shape.column(name) is None:
                 have = ", ".join(shape.names)
-                raise OptionError(f"there is no column {name!r}", option="columns", hint=f"Columns: {have}.")
+                raise OptionError(
+                    f"there is no column {name!r}", option="columns", hint=f"Columns: {have}."
+                )
         return wanted
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
@@ -113,5 +114,3 @@ class Encode(Operator):
             f"CAST({options.timestamp or 'NULL'} AS TIMESTAMP) AS timestamp",
             *([f"CAST({options.origin} AS STRING) AS origin"] if options.origin else []),
         )
-
-

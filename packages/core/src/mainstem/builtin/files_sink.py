@@ -52,7 +52,8 @@ class FilesSinkOptions(Options):
         "`partition_by`); as many as the batch has partitions when left out.",
     )
     compression: str | None = option(
-        None, description="A codec that Spark has for the format; the format's usual one when left out."
+        None,
+        description="A codec that Spark has for the format; the format's usual one when left out.",
     )
 
 
@@ -140,5 +141,3 @@ def _exchange(one: Path, other: Path) -> None:
         other.rename(aside)
         one.rename(other)
         aside.rename(one)
-
-

@@ -46,9 +46,7 @@ class FilesOptions(Options):
     table_schema: Schema | None = option(
         None, alias="schema", description="The columns, for jsonlines, csv and parquet."
     )
-    max_files: int = option(
-        1000, gt=0, description="The most files in one batch."
-    )
+    max_files: int = option(1000, gt=0, description="The most files in one batch.")
     max_bytes: Size | None = option(
         None, description="About the most bytes in one batch, instead of `max_files`."
     )

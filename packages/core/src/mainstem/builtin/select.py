@@ -54,7 +54,9 @@ class Select(Operator):
             return given.with_columns(given.columns)
         for name in wanted:
             if name.startswith("_"):
-                raise OptionError(f"{name!r}: names that begin with _ are reserved", option="columns")
+                raise OptionError(
+                    f"{name!r}: names that begin with _ are reserved", option="columns"
+                )
         plain = {name: given.column(text.strip().strip("`")) for name, text in wanted.items()}
         if isinstance(given, Changelog):
             for key in given.key:

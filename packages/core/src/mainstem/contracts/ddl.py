@@ -195,7 +195,9 @@ class _Reader:
             self._next("TO")
             return f"interval {unit} to {self._next('SECOND or MONTH').lower()}"
         if word not in _SIMPLE:
-            raise self._fail(f"a type (one of {', '.join(sorted(_SIMPLE))}, decimal, array, map, struct)")
+            raise self._fail(
+                f"a type (one of {', '.join(sorted(_SIMPLE))}, decimal, array, map, struct)"
+            )
         return word
 
 

@@ -23,7 +23,6 @@ from pydantic import (
     WithJsonSchema,
 )
 
-
 from mainstem.contracts.ddl import Column, quoted, read_columns
 
 
@@ -104,7 +103,12 @@ def read_duration(value: Any) -> Any:
 def write_duration(value: timedelta) -> str:
     """Write a duration as Spark reads an interval, in its largest whole unit."""
     total = round(value.total_seconds() * 1000)
-    for unit, size in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000)):
+    for unit, size in (
+        ("day", 86_400_000),
+        ("hour", 3_600_000),
+        ("minute", 60_000),
+        ("second", 1000),
+    ):
         if total and total % size == 0:
             count = total // size
             return f"{count} {unit}{'' if count == 1 else 's'}"

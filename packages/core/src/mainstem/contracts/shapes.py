@@ -26,7 +26,11 @@ MESSAGE_COLUMNS = read_columns(
 
 #: The reserved columns of a changelog, named as in Spark's change feed. `_commit_version` holds the
 #: sequence, so its type is the sequence's.
-CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
+    "_change_type",
+    "_commit_version",
+    "_commit_timestamp",
+)
 CHANGELOG_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 

@@ -97,7 +97,9 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) ->
     for part in _existing(values, loc):
         schema = _resolved(schema, definitions)
         properties = schema.get("properties", {})
-        schema = properties.get(part) or schema.get("additionalProperties") or schema.get("items") or {}
+        schema = (
+            properties.get(part) or schema.get("additionalProperties") or schema.get("items") or {}
+        )
     return list(_resolved(schema, definitions).get("properties", {}))
 
 

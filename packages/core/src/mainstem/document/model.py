@@ -105,7 +105,8 @@ class SinkNode(Component):
         None, description="Refuse the document if this sink's guarantee is lower."
     )
     query: Literal["shared", "own"] = option(
-        "shared", description="`own` gives the sink a query of its own, so that it waits for no other."
+        "shared",
+        description="`own` gives the sink a query of its own, so that it waits for no other.",
     )
     on_rejected: Literal["fail", "drop"] = option(
         "fail",

@@ -133,7 +133,9 @@ class _Builder:
                 continue
             key = key_node.value
             if key == "<<" and str(key_node.ctag) == "tag:yaml.org,2002:merge":
-                for part in value_node.value if isinstance(value_node, SequenceNode) else [value_node]:
+                for part in (
+                    value_node.value if isinstance(value_node, SequenceNode) else [value_node]
+                ):
                     found = self.build(part, path, above)
                     if isinstance(found, dict):
                         merged = found | merged
@@ -142,7 +144,9 @@ class _Builder:
                 continue
             if key in values:
                 first = self._written.keys[(*path, key)]
-                self._wrong(f"key {key!r} stands twice; first in line {first[0]}", (*path, key), place)
+                self._wrong(
+                    f"key {key!r} stands twice; first in line {first[0]}", (*path, key), place
+                )
                 continue
             self._written.keys[(*path, key)] = place
             self._written.places.pop((*path, key), None)
@@ -164,7 +168,7 @@ class _Builder:
         except (YAMLError, ValueError) as error:
             self._wrong(f"not a {kind}: {error}", path, place)
             return None
-        if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
+        if (isinstance(value, float) and value != value) or value in (float("inf"), float("-inf")):
             self._wrong("a number must be finite", path, place)
             return None
         return value

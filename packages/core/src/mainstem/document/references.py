@@ -79,7 +79,9 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
             text = os.environ.get(name) or default
             if text is None:
                 hint = f"Set it, or write ${{env:{name}:-default}}."
-                problem = written.problem(f"environment variable {name} is not set", path, hint=hint)
+                problem = written.problem(
+                    f"environment variable {name} is not set", path, hint=hint
+                )
                 written.problems.append(problem)
             return text
         file = Path(written.folder, form.group(5))

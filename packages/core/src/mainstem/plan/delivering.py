@@ -44,9 +44,7 @@ def choose(
             sink.delivery, sink.delivery_word = made, written.use
         else:
             sink.delivery_word, sink.delivery = strongest(sink, shape, registry)
-        sink.needs_id = (
-            sink.sink.capabilities.needs_id or sink.delivery.capabilities.needs_id
-        )
+        sink.needs_id = sink.sink.capabilities.needs_id or sink.delivery.capabilities.needs_id
 
 
 def strongest(sink: SinkNode, shape: Shape, registry: Registry) -> tuple[str, Delivery]:
@@ -135,5 +133,3 @@ def _input_shape(sink: SinkNode, nodes: Mapping[str, Node]) -> Shape:
     shape = node.outputs[stream.output] if stream.output else node.shape
     assert shape is not None  # noqa: S101
     return shape
-
-

@@ -14,9 +14,7 @@ def place(nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
     that was refused (null if it has none).
     """
     for node in nodes.values():
-        refused = any(
-            Stream(node.name, "rejected") in reader.streams for reader in nodes.values()
-        )
+        refused = any(Stream(node.name, "rejected") in reader.streams for reader in nodes.values())
         needs = isinstance(node, SinkNode) and node.needs_id
         if not (refused or needs):
             continue

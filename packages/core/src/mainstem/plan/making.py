@@ -22,9 +22,7 @@ from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
 
 
-def make_plan(
-    document: str | Path | Mapping[str, Any], registry: Registry | None = None
-) -> Plan:
+def make_plan(document: str | Path | Mapping[str, Any], registry: Registry | None = None) -> Plan:
     """Check a document and return its plan.
 
     Args:
@@ -159,9 +157,7 @@ class _Maker:
         for section, nodes in (("operators", document.operators), ("sinks", document.sinks)):
             for name, used in nodes.items():
                 node = self.nodes.get(name)
-                ports = (
-                    list(node.operator.ports) if node and node.kind == "operator" else ["input"]
-                )
+                ports = list(node.operator.ports) if node and node.kind == "operator" else ["input"]
                 inputs = self._inputs(used.from_, ports, (section, name, "from"), known=node)
                 if node is not None:
                     node.inputs = inputs
@@ -201,7 +197,11 @@ class _Maker:
         names = {n for s in ("sources", "operators", "sinks") for n in self._section(s)}
         readable = names if output else names - set(self._section("sinks"))
         if name not in readable:
-            why = "is a sink: only its output `rejected` can be read" if name in names else "is no node"
+            why = (
+                "is a sink: only its output `rejected` can be read"
+                if name in names
+                else "is no node"
+            )
             hint = nearest(name, readable) or f"Nodes: {', '.join(sorted(readable))}."
             self._problem(f"{name!r} {why}", *path, hint=hint)
             return None
@@ -269,7 +269,9 @@ class _Maker:
             else {"input": node.component.accepts if isinstance(node.component, Sink) else None}
         )
         for port, streams in node.inputs.items():
-            found = [shape for stream in streams if (shape := self._output(stream, node)) is not None]
+            found = [
+                shape for stream in streams if (shape := self._output(stream, node)) is not None
+            ]
             if len(found) < len(streams) or not found or port not in accepts:
                 whole = False
                 continue
@@ -281,7 +283,11 @@ class _Maker:
                     self._problem(message, *self._path(node.name), "from")
                     whole = False
             if len(found) > 1:
-                event_time = first.event_time if all(s.event_time == first.event_time for s in found) else None
+                event_time = (
+                    first.event_time
+                    if all(s.event_time == first.event_time for s in found)
+                    else None
+                )
                 first = type(first)(**{**_fields(first), "event_time": event_time})
             wanted = accepts[port]
             refusal = wanted.refusal(first) if wanted else None
@@ -325,7 +331,10 @@ class _Maker:
         path = (*self._path(node.name), "watermark")
         column = node.shape.column(wanted.column)
         if column is None:
-            hint = nearest(wanted.column, node.shape.names) or f"Columns: {', '.join(node.shape.names)}."
+            hint = (
+                nearest(wanted.column, node.shape.names)
+                or f"Columns: {', '.join(node.shape.names)}."
+            )
             self._problem(f"there is no column {wanted.column!r}", *path, "column", hint=hint)
             return
         if column.type not in (None, "timestamp"):
@@ -354,5 +363,3 @@ def _difference(first: Shape, other: Shape) -> str | None:
         if twin and column.type and twin.type and twin.type != column.type:
             return f"{column.name} is {column.type} in one and {twin.type} in the other"
     return None
-
-

@@ -34,7 +34,9 @@ class Checkpoint:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
-            raise MachineError(f"can't write to the checkpoint {self.path}: {error.strerror}") from None
+            raise MachineError(
+                f"can't write to the checkpoint {self.path}: {error.strerror}"
+            ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -37,7 +37,9 @@ def batch_facts(
         "seconds": seconds,
         "rows_in": rows_in,
         "rows_per_second": round(rows_in / seconds, 1) if seconds else 0.0,
-        "watermark": None if watermark is None or watermark.startswith("1970-01-01T00:00:00") else watermark,
+        "watermark": None
+        if watermark is None or watermark.startswith("1970-01-01T00:00:00")
+        else watermark,
         "state_rows": sum(s.numRowsTotal for s in state),
         "late_rows": sum(s.numRowsDroppedByWatermark for s in state),
         "nodes": {name: nodes[name] for name in plan.nodes if name in nodes},

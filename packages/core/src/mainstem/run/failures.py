@@ -13,7 +13,9 @@ from mainstem.plan.model import Plan
 #: Begins the message of an error that our own plans raise on a refused row; the parts after it are
 #: separated by a unit separator: node, reason, `_id` in hex, content.
 REJECTION = "mainstem-rejected:"
-_REJECTED = re.compile(re.escape(REJECTION) + r"([^\x1f]*)\x1f([^\x1f]*)\x1f([0-9A-F]*)\x1f?([^\x1f]*)")
+_REJECTED = re.compile(
+    re.escape(REJECTION) + r"([^\x1f]*)\x1f([^\x1f]*)\x1f([0-9A-F]*)\x1f?([^\x1f]*)"
+)
 
 
 def first_line(error: BaseException) -> str:
@@ -50,7 +52,7 @@ def _fragments(error: Any) -> list[str]:
         return [context.fragment() for context in error.getQueryContext()]
     except (AttributeError, TypeError, ValueError):
         return []
-    except Exception:  # noqa: BLE001 - py4j raises its own for contexts without a fragment
+    except Exception:
         return []
 
 
@@ -88,4 +90,9 @@ def _cause(error: BaseException) -> str:
     return (causes[-1] if causes else first_line(error)).strip()
 
 
-_WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "JOB_ABORTED", "TASK_WRITE_FAILED"}
+_WRAPPERS = {
+    "STREAM_FAILED",
+    "FOREACH_BATCH_USER_FUNCTION_ERROR",
+    "JOB_ABORTED",
+    "TASK_WRITE_FAILED",
+}

@@ -116,7 +116,13 @@ class RunningQuery:
     """One query of a run."""
 
     def __init__(
-        self, plan: Plan, query: Query, spark: SparkSession, checkpoint: Checkpoint, *, show_rows: bool
+        self,
+        plan: Plan,
+        query: Query,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        *,
+        show_rows: bool,
     ) -> None:
         self._plan = plan
         self._query = query
@@ -162,7 +168,9 @@ class RunningQuery:
             .foreachBatch(self._batches)
         )
         if trigger.every is not None:
-            writer = writer.trigger(processingTime=f"{round(trigger.every.total_seconds() * 1000)} milliseconds")
+            writer = writer.trigger(
+                processingTime=f"{round(trigger.every.total_seconds() * 1000)} milliseconds"
+            )
         else:
             writer = writer.trigger(availableNow=True)
         # Spark makes the id with the checkpoint; the first batch can begin before `start` returns.
@@ -242,7 +250,11 @@ class RunningQuery:
         if failure is None:
             return
         cause = self._batches.error or failure
-        if isinstance(cause, Stopping) or self._batches.stopping.is_set() and self._batches.error is None:
+        if (
+            isinstance(cause, Stopping)
+            or (self._batches.stopping.is_set()
+            and self._batches.error is None)
+        ):
             return
         raise explain(cause, self._plan, self._query.name) from failure
 
@@ -276,5 +288,3 @@ def _signals(stop: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-

@@ -96,7 +96,17 @@ class LiveTable(Silent):
         from rich.table import Table
 
         table = Table(title=self._plan.pipeline, title_justify="left", expand=False)
-        for name in ("query / node", "rows", "rows/s", "rejected", "batch", "s", "watermark", "state", "late"):
+        for name in (
+            "query / node",
+            "rows",
+            "rows/s",
+            "rejected",
+            "batch",
+            "s",
+            "watermark",
+            "state",
+            "late",
+        ):
             numeric = name not in ("query / node", "watermark")
             table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
         for query in self._plan.queries:
@@ -119,6 +129,9 @@ class LiveTable(Silent):
                 rate = now.get("rows", 0) / seconds if seconds else 0
                 rejected = counts.get("rejected", 0)
                 table.add_row(
-                    f"  {name}", f"{counts.get('rows', 0):,}", f"{rate:,.0f}", f"{rejected:,}" if rejected else ""
+                    f"  {name}",
+                    f"{counts.get('rows', 0):,}",
+                    f"{rate:,.0f}",
+                    f"{rejected:,}" if rejected else "",
                 )
         return table

@@ -1,0 +1,5 @@
+"""`python -m mainstem` is `mainstem`."""
+
+from mainstem.cli.app import main
+
+main()

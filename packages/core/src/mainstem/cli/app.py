@@ -1,0 +1,176 @@
+"""`mainstem`: the commands. Each imports what it needs when it is called."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.errors import MainstemError
+
+if TYPE_CHECKING:
+    from mainstem.plan.model import Plan
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="""Streaming pipelines for PySpark, assembled from plugins.
+
+\b
+mainstem validate pipeline.yaml      is the document right?
+mainstem plan pipeline.yaml          what will run, and what it guarantees
+mainstem run pipeline.yaml           run it (Ctrl-C ends it in good order)
+mainstem plugins show decode         the options of a word
+mainstem schema > mainstem.schema.json
+                                     let your editor complete documents
+
+Exit codes: 0 done, 1 the pipeline failed, 2 the document is wrong, 3 a plugin is missing or broken,
+4 the machine lacks something (Java, a jar, a folder that can be written).""",
+)
+plugins_app = typer.Typer(
+    rich_markup_mode=None,
+    help="""The plugins that are installed.
+
+\b
+mainstem plugins                     every word, and who brings it
+mainstem plugins show files          all that is called files: options, ports, abilities""",
+)
+app.add_typer(plugins_app, name="plugins")
+
+File = Annotated[Path, typer.Argument(help="The document, a YAML file.", metavar="FILE")]
+
+
+def _plan(file: Path) -> Plan:
+    from mainstem.plan.making import make_plan
+
+    return make_plan(file)
+
+
+@app.command()
+def validate(file: File) -> None:
+    """Check a document; print every error with its line."""
+    plan = _plan(file)
+    for warning in plan.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"{file}: right ({len(plan.nodes)} nodes, {len(plan.queries)} queries)")
+
+
+@app.command()
+def plan(
+    file: File,
+    format: Annotated[  # noqa: A002
+        str, typer.Option("--format", help="text, mermaid or json", metavar="FORMAT")
+    ] = "text",
+) -> None:
+    """Show nodes, queries and guarantees, without starting Spark.
+
+    \b
+    mainstem plan pipeline.yaml
+    mainstem plan pipeline.yaml --format mermaid
+    """
+    from mainstem.plan.rendering import as_json, as_mermaid, as_text
+
+    shows = {
+        "text": as_text,
+        "mermaid": as_mermaid,
+        "json": lambda made: json.dumps(as_json(made), indent=2) + "\n",
+    }
+    if format not in shows:
+        raise typer.BadParameter("expected text, mermaid or json", param_hint="--format")
+    made = _plan(file)
+    typer.echo(made.scrubber.clean(shows[format](made)), nl=False)
+
+
+@app.command()
+def run(
+    file: File,
+    debug: Annotated[bool, typer.Option(help="Show Spark's log and full stack traces.")] = False,
+    show_rows: Annotated[
+        bool, typer.Option("--show-rows", help="Let errors show the content of rows.")
+    ] = False,
+) -> None:
+    """Run a pipeline until it ends or is interrupted.
+
+    On a terminal it shows a live table, elsewhere one JSON line for each batch. SIGINT and SIGTERM
+    finish the batch in hand. Run again, it goes on where it was, also after a crash.
+    """
+    made = _plan(file)
+    for warning in made.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    from mainstem.run.runner import run as run_plan
+    from mainstem.run.showing import JSONLines, LiveTable
+
+    reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
+    run_plan(made, reporter=reporter, debug=debug, show_rows=show_rows)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of documents, for editors.
+
+    \b
+    mainstem schema > mainstem.schema.json
+    then begin a document with
+    # yaml-language-server: $schema=mainstem.schema.json
+    """
+    from mainstem.document.schema import json_schema
+    from mainstem.registry import Registry
+
+    typer.echo(json.dumps(json_schema(Registry()), indent=2))
+
+
+@plugins_app.callback(invoke_without_command=True)
+def plugins(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        from mainstem.cli.plugins import listing
+
+        typer.echo(listing(), nl=False)
+
+
+@plugins_app.command("show")
+def show(word: Annotated[str, typer.Argument(help="A word, as in `use: WORD`.")]) -> None:
+    """Show all kinds of a word: options with types and defaults, ports, shapes, abilities."""
+    from mainstem.cli.plugins import details
+
+    typer.echo(details(word), nl=False)
+
+
+def _add_commands(called: str) -> None:
+    """Add the commands of installed packages; only the one that is called is imported."""
+    from importlib.metadata import entry_points
+
+    from mainstem.errors import PluginError
+    from mainstem.registry import COMMANDS_GROUP
+
+    for entry in entry_points(group=COMMANDS_GROUP):
+        if entry.name != called:
+            brought = entry.dist.name if entry.dist else "a plugin"
+            app.command(entry.name, help=f"Brought by {brought}.")(lambda: None)
+            continue
+        try:
+            loaded = entry.load()
+        except Exception as error:
+            cause = f"{type(error).__name__}: {error}"
+            raise PluginError(f"command {called!r} can't be imported: {cause}") from error
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=entry.name)
+        else:
+            app.command(entry.name)(loaded)
+
+
+def main() -> None:
+    """Run the command line; ends the process with the exit code of the command."""
+    debug = "--debug" in sys.argv
+    try:
+        _add_commands(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
+        app()
+    except MainstemError as error:
+        if debug:
+            raise
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,128 @@
+"""What `mainstem plugins` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+from mainstem.contracts.abilities import ABILITIES
+from mainstem.contracts.components import Component, Operator, Sink
+from mainstem.contracts.shapes import Accepts
+from mainstem.errors import PluginError, nearest
+from mainstem.registry import GROUPS, Registry
+
+
+def listing(registry: Registry | None = None) -> str:
+    """Return a table of every installed word, from metadata alone."""
+    registry = registry or Registry()
+    times = Counter((word.kind, word.name) for word in registry.words)
+    rows = [
+        (word.kind, word.name, f"{word.distribution} {word.version}",
+         "in conflict" if times[word.kind, word.name] > 1 and word.kind != "command" else "")
+        for word in registry.words
+    ]  # fmt: skip
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+    return "".join(
+        "  ".join(text.ljust(width) for text, width in zip(row, [*widths, 0], strict=True)).rstrip()
+        + "\n"
+        for row in rows
+    )
+
+
+def details(word: str, registry: Registry | None = None) -> str:
+    """Return all that is known of a word, for every kind that has it.
+
+    Raises:
+        PluginError: no kind has the word, or its plugin does not work.
+    """
+    registry = registry or Registry()
+    name = word.rpartition(":")[2]
+    found = [w for w in registry.words if w.name == name and w.kind in GROUPS]
+    if not found:
+        hint = nearest(name, {w.name for w in registry.words})
+        raise PluginError(f"no installed distribution brings {word!r}. {hint}".rstrip())
+    lines: list[str] = []
+    for entry in found:
+        if word not in (name, f"{entry.distribution}:{name}"):
+            continue
+        lines += [f"{entry.kind} {name}  ({entry.distribution} {entry.version})"]
+        try:
+            component = registry.component(entry.kind, f"{entry.distribution}:{name}")
+        except PluginError as error:
+            lines += [f"  broken: {error}", ""]
+            continue
+        lines += [f"  {line}" for line in _component(component)] + [""]
+    return "\n".join(lines)
+
+
+def _component(component: type[Component]) -> list[str]:
+    lines = [line.strip() for line in (component.__doc__ or "").strip().splitlines()]
+    if issubclass(component, Operator) and isinstance(component.ports, dict):
+        lines += [f"port {port}: {_accepts(accepts)}" for port, accepts in component.ports.items()]
+    if issubclass(component, Sink):
+        lines.append(f"takes {_accepts(component.accepts)}")
+    can = [name for name, ability in ABILITIES.items() if _has(component, ability)]
+    lines.append(f"abilities: {', '.join(can) or 'none'}")
+    facts = getattr(component, "capabilities", None)
+    if facts is not None and not isinstance(facts, property):
+        told = [
+            f"{f.name}={getattr(facts, f.name)}"
+            for f in fields(facts)
+            if isinstance(getattr(facts, f.name), bool)
+        ]
+        lines.append(f"capabilities: {', '.join(told)}")
+    lines.append("options:")
+    options = component.options_model()
+    schema = options.model_json_schema(by_alias=True)
+    for field_name, field in options.model_fields.items():
+        key = field.alias or field_name
+        default = "required" if field.is_required() else f"default {_default(field)}"
+        kind = _type(schema["properties"].get(key, {}), schema.get("$defs", {}))
+        lines.append(f"  {key}: {kind}, {default}")
+        lines.append(f"    {field.description}")
+    if not options.model_fields:
+        lines.append("  none")
+    return lines
+
+
+def _accepts(accepts: Accepts) -> str:
+    text = " or ".join(kind.__name__.lower() for kind in accepts.shapes)
+    if accepts.columns:
+        text += f" with {accepts.columns}"
+    return text + (", with pre-images" if accepts.preimages else "")
+
+
+def _has(component: type[Component], ability: type) -> bool:
+    methods = [name for name in vars(ability) if not name.startswith("_")]
+    return all(callable(getattr(component, name, None)) for name in methods)
+
+
+def _default(field: Any) -> str:
+    if field.default is not PydanticUndefined:
+        return "none" if field.default is None else repr(field.default)
+    return repr(field.get_default(call_default_factory=True))
+
+
+def _type(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        keys = ", ".join(definitions.get(name, {}).get("properties", {}))
+        return f"{{{keys}}}"
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if "anyOf" in schema:
+        parts = [_type(part, definitions) for part in schema["anyOf"]]
+        return " | ".join(dict.fromkeys(part for part in parts if part != "null"))
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " | ".join(kind)
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}), definitions)}"
+    if kind == "object":
+        return f"map to {_type(schema.get('additionalProperties') or {}, definitions)}"
+    return str(kind)

@@ -1,0 +1,122 @@
+"""The JSON Schema of documents, made from the options of the installed plugins.
+
+It is never stricter than `validate`: where an option takes a number, it also takes text with a
+reference in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainstem.document.model import Document
+from mainstem.document.references import PATTERN
+from mainstem.errors import PluginError
+from mainstem.registry import Registry
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+#: The definitions of the document's model that hold a component, with the kind each may hold.
+_HOLDERS = {
+    "SourceNode": "source",
+    "OperatorNode": "operator",
+    "SinkNode": "sink",
+    "StateNode": "state store",
+}
+
+
+def json_schema(registry: Registry) -> dict[str, Any]:
+    """Return the schema of all documents that the installed plugins can serve.
+
+    The words of a plugin that can't be imported are in it, with options that anything fits.
+    """
+    schema = Document.model_json_schema(by_alias=True, mode="validation")
+    definitions = schema["$defs"]
+    for holder, kind in _HOLDERS.items():
+        definition = definitions[holder]
+        words = registry.named(kind)
+        if kind == "delivery" or not words:
+            continue
+        choices = []
+        for word in words:
+            options = _options(registry, kind, word, definitions)
+            if options is not None:
+                choices.append(
+                    {
+                        "if": {"properties": {"use": {"const": word}}, "required": ["use"]},
+                        "then": {"properties": {"with": options}, **_required(options)},
+                    }
+                )
+        definition["allOf"] = choices
+        definition["properties"]["use"] = {
+            "description": definition["properties"]["use"].get("description", ""),
+            "anyOf": [
+                {"enum": words},
+                {"type": "string", "pattern": "^[A-Za-z0-9._-]+:[A-Za-z0-9_.-]+$"},
+                _reference(),
+            ],
+        }
+    schema = _with_references(schema)
+    return {"$schema": _DIALECT, "title": "Mainstem pipeline", **schema}
+
+
+def _options(
+    registry: Registry, kind: str, word: str, definitions: dict[str, Any]
+) -> dict[str, Any] | None:
+    try:
+        component = registry.component(kind, word)
+        options = component.options_model().model_json_schema(by_alias=True, mode="validation")
+    except PluginError:
+        return None
+    prefix = f"{kind.replace(' ', '_')}.{word}."
+    inner = options.pop("$defs", {})
+    for name, definition in inner.items():
+        definitions[prefix + name] = _renamed(definition, prefix)
+    options = _renamed(options, prefix)
+    options.setdefault("description", (component.__doc__ or "").strip().partition("\n")[0])
+    return dict(options)
+
+
+def _required(options: dict[str, Any]) -> dict[str, Any]:
+    return {"required": ["with"]} if options.get("required") else {}
+
+
+def _renamed(value: Any, prefix: str) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "#/$defs/" + prefix + item.rpartition("/")[2]
+            if key == "$ref"
+            else _renamed(item, prefix)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_renamed(item, prefix) for item in value]
+    return value
+
+
+def _reference() -> dict[str, Any]:
+    return {"type": "string", "pattern": PATTERN}
+
+
+def _with_references(schema: Any) -> Any:
+    """Let every scalar be text with a reference in it, wherever a value is described."""
+    if isinstance(schema, list):
+        return [_with_references(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs"):
+            result[key] = {name: _with_references(item) for name, item in value.items()}
+        elif key in ("anyOf", "allOf", "oneOf", "items", "additionalProperties", "then"):
+            result[key] = _with_references(value)
+        else:
+            result[key] = value  # `if`, `enum`, `propertyNames`, defaults: as they are
+    scalar = result.get("type") in ("integer", "number", "boolean") or (
+        result.get("type", "string") == "string"
+        and ("enum" in result or "const" in result or "pattern" in result or "minLength" in result)
+    )
+    if scalar and result.get("pattern") != PATTERN:
+        words = {
+            k: result.pop(k) for k in ("title", "description", "default", "examples") if k in result
+        }
+        return {**words, "anyOf": [result, _reference()]}
+    return result

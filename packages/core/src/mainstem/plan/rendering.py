@@ -1,0 +1,163 @@
+"""Shows a plan: as text, as a Mermaid graph, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mainstem.contracts.options import write_duration
+from mainstem.contracts.shapes import Changelog, Shape
+from mainstem.plan.model import Node, Plan, SinkNode
+
+#: Raised when a key changes its meaning or goes; new keys leave it as it is.
+JSON_VERSION = 1
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Return the plan as plain values, of a stable form (`version`)."""
+    return {
+        "version": JSON_VERSION,
+        "pipeline": plan.pipeline,
+        "nodes": [_node(node) for node in plan.nodes.values()],
+        "queries": [
+            {
+                "name": query.name,
+                "anchor": query.anchor,
+                "streaming": list(query.streaming),
+                "per_batch": list(query.per_batch),
+                "sinks": list(query.sinks),
+                "reads": dict(query.reads),
+                "output_mode": query.output_mode,
+            }
+            for query in plan.queries
+        ],
+        "guarantees": [
+            {
+                "sink": sink.name,
+                "level": sink.promise.level.value,
+                "deliver": sink.delivery_word,
+                "reasons": list(sink.promise.reasons),
+                "assumptions": list(sink.promise.assumptions),
+            }
+            for sink in plan.sinks()
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "use": node.word,
+        "distribution": node.distribution,
+        "from": {port: [str(s) for s in streams] for port, streams in node.inputs.items()},
+        "shape": _shape(node.shape) if node.shape else None,
+        "outputs": {name: _shape(shape) for name, shape in node.outputs.items()},
+        "watermark": {
+            "column": node.watermark.column,
+            "delay": write_duration(node.watermark.delay),
+        }
+        if node.watermark
+        else None,
+        "state": {
+            "version": node.state.version,
+            "grows": node.state.grows,
+            "holds": write_duration(node.state.holds),
+        }
+        if node.state
+        else None,
+        "identity": list(node.identity),
+        "makes_id": node.makes_id,
+    }
+
+
+def _shape(shape: Shape) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "kind": shape.kind,
+        "columns": [
+            {"name": c.name, "type": c.type, "nullable": c.nullable} for c in shape.columns
+        ],
+    }
+    if isinstance(shape, Changelog):
+        found |= {
+            "key": list(shape.key),
+            "sequence": shape.sequence or "batch id",
+            "preimages": shape.preimages,
+        }
+    return found
+
+
+def as_text(plan: Plan) -> str:
+    """Return the plan as text for people."""
+    return "\n".join(_text(plan)) + "\n"
+
+
+def _text(plan: Plan) -> Iterator[str]:
+    yield f"pipeline {plan.pipeline}"
+    for query in plan.queries:
+        yield ""
+        yield f"query {query.name} (anchor {query.anchor}, {query.output_mode})"
+        yield from (
+            f"  {line}" for name in query.streaming for line in _node_lines(plan.nodes[name])
+        )
+        if query.per_batch or query.sinks != (query.anchor,):
+            yield "  in each batch:"
+        below = [n for n in (*query.per_batch, *query.sinks) if n != query.anchor]
+        yield from (f"    {line}" for name in below for line in _node_lines(plan.nodes[name]))
+    yield ""
+    yield "guarantees"
+    for sink in plan.sinks():
+        yield f"  {sink.name}: {sink.promise.level} (deliver: {sink.delivery_word})"
+        yield from (f"    because {reason}" for reason in sink.promise.reasons)
+        yield from (f"    as long as {text}" for text in sink.promise.assumptions)
+    if plan.warnings:
+        yield ""
+        yield "warnings"
+        yield from (f"  {warning}" for warning in plan.warnings)
+
+
+def _node_lines(node: Node) -> Iterator[str]:
+    origin = f" <- {', '.join(map(str, node.streams))}" if node.inputs else ""
+    yield f"{node.name}: {node.word}{origin}"
+    if node.shape is not None:
+        yield f"  {node.shape}"
+    if isinstance(node.shape, Changelog):
+        yield f"  key {', '.join(node.shape.key)}; sequence {node.shape.sequence or 'batch id'}"
+    if node.watermark:
+        yield f"  watermark {node.watermark.column} - {write_duration(node.watermark.delay)}"
+    if node.state:
+        grows = f"grows: {node.state.grows}" if node.state.grows else "bounded"
+        yield f"  keeps state ({grows})"
+    if node.makes_id:
+        yield f"  makes _id of {', '.join(node.identity)}"
+
+
+def as_mermaid(plan: Plan) -> str:
+    """Return the plan as a Mermaid flowchart, one box for each query."""
+    lines = ["flowchart LR"]
+    shown: set[str] = set()
+    for query in plan.queries:
+        lines.append(f"  subgraph query_{query.name} [query {query.name}]")
+        for name in (*query.streaming, *query.per_batch, *query.sinks):
+            if name not in shown:
+                shown.add(name)
+                lines.append(f"    {_box(plan.nodes[name])}")
+        lines.append("  end")
+    for node in plan.nodes.values():
+        if node.name not in shown:
+            continue
+        for stream in node.streams:
+            label = f"|{stream.output}|" if stream.output else ""
+            lines.append(f"  {stream.node} -->{label} {node.name}")
+    return "\n".join(lines) + "\n"
+
+
+def _box(node: Node) -> str:
+    if isinstance(node, SinkNode):
+        return f'{node.name}[/"{node.name}: {node.word}<br/>{node.promise.level}"/]'
+    if node.kind == "source":
+        return f'{node.name}(["{node.name}: {node.word}"])'
+    if node.state:
+        return f'{node.name}[("{node.name}: {node.word}")]'
+    return f'{node.name}["{node.name}: {node.word}"]'
