@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,13 +73,13 @@ def plan(
     \b
     mainstem plan pipeline.yaml
     mainstem plan pipeline.yaml --format mermaid
-    """
+    """  # noqa: D301
     from mainstem.plan.rendering import as_json, as_mermaid, as_text
 
-    shows = {
+    shows: dict[str, Callable[[Plan], str]] = {
         "text": as_text,
         "mermaid": as_mermaid,
-        "json": lambda made: json.dumps(as_json(made), indent=2) + "\n",
+        "json": lambda shown: json.dumps(as_json(shown), indent=2) + "\n",
     }
     if format not in shows:
         raise typer.BadParameter("expected text, mermaid or json", param_hint="--format")
@@ -117,7 +118,7 @@ def schema() -> None:
     mainstem schema > mainstem.schema.json
     then begin a document with
     # yaml-language-server: $schema=mainstem.schema.json
-    """
+    """  # noqa: D301
     from mainstem.document.schema import json_schema
     from mainstem.registry import Registry
 

@@ -82,10 +82,11 @@ def _existing(values: Any, loc: tuple[int | str, ...]) -> Path_:
     """Return the part of pydantic's location that is in the values (its union tags are not)."""
     place: list[int | str] = []
     for part in loc:
-        if (isinstance(values, dict) and part in values) or (
-            isinstance(values, list) and isinstance(part, int) and part < len(values)
-        ):
-            values = values[part]
+        inside = values if isinstance(values, dict) else {}
+        if isinstance(values, list):
+            inside = dict(enumerate(values))
+        if part in inside:
+            values = inside[part]
             place.append(part)
     return tuple(place)
 
@@ -119,7 +120,7 @@ def _at(values: Any, place: Path_) -> Any:
 def _with(values: Any, place: Path_, value: Any) -> Any:
     if not place:
         return value
-    copy = dict(values) if isinstance(values, dict) else list(values)
+    copy: Any = dict(values) if isinstance(values, dict) else list(values)
     copy[place[0]] = _with(values[place[0]], place[1:], value)
     return copy
 

@@ -121,6 +121,7 @@ class _Builder:
             return self._mapping(node, path, above)
         if isinstance(node, SequenceNode):
             return [self.build(item, (*path, i), above) for i, item in enumerate(node.value)]
+        assert isinstance(node, ScalarNode)  # noqa: S101
         return self._scalar(node, path, place)
 
     def _mapping(self, node: MappingNode, path: Path_, above: tuple[int, ...]) -> dict[str, Any]:

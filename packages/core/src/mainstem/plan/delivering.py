@@ -79,7 +79,9 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
                 promise = promise.then(_promise(node, windowed=windowed))
         delivered = sink.delivery.promise(sink.sink, _input_shape(sink, nodes))
         sink.promise = promise.then(_named(sink.name, delivered))
-        gates = [(sink.required, ("sinks", sink.name, "require"))]
+        gates: list[tuple[Level | None, tuple[str, ...]]] = [
+            (sink.required, ("sinks", sink.name, "require"))
+        ]
         gates += [(Level(document.require) if document.require else None, ("require",))]
         for required, path in gates:
             if required and not sink.promise.meets(required):

@@ -19,7 +19,7 @@ from mainstem.run.failures import REJECTION, blame, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from mainstem.run.checkpoint import Checkpoint
 
@@ -243,7 +243,7 @@ def check_streaming(frame: DataFrame, output_mode: str) -> None:
     Sessions have that check switched off, since it forbids `row_in_task`; so it is made here, on
     frames without it.
     """
-    jvm = frame.sparkSession._jvm
+    jvm: Any = frame.sparkSession._jvm
     modes = jvm.org.apache.spark.sql.streaming.OutputMode
     mode = modes.Append() if output_mode == "append" else modes.Update()
     analysis = jvm.org.apache.spark.sql.catalyst.analysis

@@ -24,7 +24,7 @@ from mainstem.run.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL = 0.2
 
@@ -99,7 +99,7 @@ class _Run:
         try:
             for query in self.queries:
                 begin(query)
-            while any([query.watch(self._report, self.stop) for query in self.queries]):
+            while sum(query.watch(self._report, self.stop) for query in self.queries):
                 self.reporter.tick()
                 self.stop.wait(_POLL) if not self.stop.is_set() else time.sleep(_POLL / 4)
         finally:
@@ -250,10 +250,8 @@ class RunningQuery:
         if failure is None:
             return
         cause = self._batches.error or failure
-        if (
-            isinstance(cause, Stopping)
-            or (self._batches.stopping.is_set()
-            and self._batches.error is None)
+        if isinstance(cause, Stopping) or (
+            self._batches.stopping.is_set() and self._batches.error is None
         ):
             return
         raise explain(cause, self._plan, self._query.name) from failure
@@ -279,7 +277,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
     def handle(number: int, _: Any) -> None:
         stop.set()
-        signal.signal(number, before[number])
+        signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
         signal.signal(number, handle)
