@@ -1,0 +1,153 @@
+"""What `decode` makes of every kind of good and bad value."""
+
+from __future__ import annotations
+
+import base64
+
+SCHEMA = "n BIGINT NOT NULL, s STRING, d DOUBLE, t TIMESTAMP, a ARRAY<INT>, o STRUCT<x: INT>"
+
+GOOD = {
+    '{"n":1,"s":"x","d":0.5,"t":"2013-01-01T05:00:00Z","a":[1,2],"o":{"x":3}}': {
+        "n": 1, "s": "x", "d": 0.5, "t": "2013-01-01T05:00:00.000Z", "a": [1, 2], "o": {"x": 3},
+    },
+    '{"n":2}': {"n": 2},
+    '{"n":3,"more":{"deep":1}}': {"n": 3},
+    '  {"n":4}\t ': {"n": 4},
+    '{"n":5,"s":"}{"}': {"n": 5, "s": "}{"},
+    '{"n":6,"s":"ü – 漢字 🎉"}': {"n": 6, "s": "ü – 漢字 🎉"},
+    '{"n":9223372036854775807}': {"n": 9223372036854775807},
+    '{"n":8,"o":{"x":1},"s":"]}"}': {"n": 8, "o": {"x": 1}, "s": "]}"},
+}  # fmt: skip
+BAD = {
+    b"nope": "not JSON",
+    b'{"n":1': "not JSON",
+    b"[1]": "no JSON object",
+    b"5": "no JSON object",
+    b"null": "no JSON object",
+    b"   ": "the value is empty",
+    b'{"s":"no n"}': "n is null",
+    b'{"n":null}': "n is null",
+    b'{"n":"1"}': "n is no BIGINT",
+    b'{"n":1.5}': "n is no BIGINT",
+    b'{"n":9223372036854775808}': "n is no BIGINT",
+    b'{"n":1,"t":"soon","d":"x"}': "d is no DOUBLE, t is no TIMESTAMP",
+    b'{"n":1,"o":5}': "o is no STRUCT<X:INT>",
+    b'{"n":1} x': "more text after the JSON value",
+    b'{"n":1}{"n":2}': "more text after the JSON value",
+    b'{"n":1} x}': "more text after the JSON value",
+    b'{"n":1}] }': "more text after the JSON value",
+    b'{"n":1}} ]': "more text after the JSON value",
+    b'{"n":1,"o":{"x":1}},{"n":2}': "more text after the JSON value",
+    b'{"n":1,"s":"\xff\xfe"}': "not UTF-8",
+}
+
+
+def decode(schema: object, **options: object) -> dict[str, object]:
+    given = {"format": "json", **({"schema": schema} if schema else {}), **options}
+    return {"use": "decode", "from": "lines", "with": given}
+
+
+def test_every_good_row_becomes_columns_and_every_bad_one_is_rejected_with_its_reason_and_bytes(
+    pipeline,
+):
+    """Pass: good and bad values come out as the tables above say, and none is missing."""
+    pipeline.document(
+        operators={"row": decode(SCHEMA)},
+        sinks={"out": pipeline.sink("out", "row"), "bad": pipeline.sink("bad", "row.rejected")},
+    )
+    pipeline.feed("1.jsonl", b"".join(text.encode() + b"\n" for text in GOOD))
+    pipeline.feed("2.jsonl", b"".join(text + b"\n" for text in BAD))
+    pipeline.run()
+    by_n = {row["n"]: row for row in pipeline.rows("out")}
+    assert by_n == {row["n"]: row for row in GOOD.values()}
+    rejected = pipeline.rows("bad")
+    assert {base64.b64decode(row["payload"]): row["reason"] for row in rejected} == BAD
+    assert {row["node"] for row in rejected} == {"row"}
+    assert len({row["_id"] for row in rejected}) == len(BAD)
+
+
+def test_options_say_how_strict_it_is(pipeline):
+    """Pass: missing and unknown fields are refused, other types become null, as asked."""
+    pipeline.document(
+        operators={
+            "strict": decode("a INT, b INT", missing="reject", extra="reject"),
+            "loose": decode("a INT, b INT", types="null"),
+        },
+        sinks={
+            "out": pipeline.sink("out", "strict"),
+            "bad": pipeline.sink("bad", "strict.rejected"),
+            "loose_out": pipeline.sink("loose_out", "loose"),
+            "loose_bad": pipeline.sink("loose_bad", "loose.rejected"),
+        },
+    )
+    pipeline.feed("1.jsonl", ['{"a":1,"b":2}', '{"a":1}', '{"a":1,"b":2,"c":3}', '{"a":"x","b":9}', "no"])
+    pipeline.run()
+    assert pipeline.rows("out") == [{"a": 1, "b": 2}]
+    assert sorted(row["reason"] for row in pipeline.rows("bad")) == [
+        "a is no INT", "missing: b", "not JSON", "unknown: c",
+    ]  # fmt: skip
+    assert {"b": 9} in pipeline.rows("loose_out")
+    assert len(pipeline.rows("loose_out")) == 4
+    assert [row["reason"] for row in pipeline.rows("loose_bad")] == ["not JSON"]
+
+
+def test_without_a_schema_json_becomes_a_variant_and_keep_adds_message_data(pipeline):
+    """Pass: any JSON value is taken, its parts can be read, and the position is kept."""
+    pipeline.document(
+        operators={
+            "doc": decode(None, into="doc", keep={"at": "position", "size": "octet_length(value)"}),
+            "parts": {
+                "use": "select",
+                "from": "doc",
+                "with": {
+                    "columns": {
+                        "a": "try_variant_get(doc, '$.a', 'string')",
+                        "at": "at",
+                        "size": "size",
+                    }
+                },
+            },
+        },
+        sinks={"out": pipeline.sink("out", "parts"), "bad": pipeline.sink("bad", "doc.rejected")},
+    )
+    pipeline.feed("1.jsonl", ['{"a":"x"}', "[1]", "5", "{", "5 5"])
+    pipeline.run()
+    rows = sorted(pipeline.rows("out"), key=lambda row: row["at"])
+    assert rows == [
+        {"a": "x", "at": "000000000000000.0000000000", "size": 9},
+        {"at": "000000000000000.0000000001", "size": 3},
+        {"at": "000000000000000.0000000002", "size": 1},
+    ]
+    assert sorted(row["reason"] for row in pipeline.rows("bad")) == [
+        "more text after the JSON value", "not JSON",
+    ]  # fmt: skip
+
+
+def test_csv_lines_are_split_and_checked(pipeline):
+    """Pass: quoted values come through; too few, too many and wrong ones are rejected."""
+    pipeline.document(
+        operators={"row": decode("n INT, s STRING", format="csv", separator=";")},
+        sinks={"out": pipeline.sink("out", "row"), "bad": pipeline.sink("bad", "row.rejected")},
+    )
+    pipeline.feed("1.csv", ["1;a", '2;"b;c"', "x;y", "3;a;b", "4"])
+    pipeline.run()
+    assert sorted(row["n"] for row in pipeline.rows("out")) == [1, 2]
+    assert {"n": 2, "s": "b;c"} in pipeline.rows("out")
+    assert len(pipeline.rows("bad")) == 3
+
+
+def test_a_schema_can_be_a_map_or_a_file(pipeline):
+    """Pass: both give the columns that the text would."""
+    (pipeline.folder / "row.ddl").write_text("a INT,\n b STRING")
+    pipeline.document(
+        operators={
+            "one": decode({"a": "INT", "b": "STRING"}),
+            "two": decode("file:row.ddl"),
+        },
+        sinks={"out": pipeline.sink("out", ["one", "two"]),
+               "bad": pipeline.sink("bad", ["one.rejected", "two.rejected"])},
+    )  # fmt: skip
+    pipeline.feed("1.jsonl", [{"a": 1, "b": "x"}, "no"])
+    pipeline.run()
+    assert pipeline.rows("out") == [{"a": 1, "b": "x"}] * 2
+    assert sorted(row["node"] for row in pipeline.rows("bad")) == ["one", "two"]
