@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
-
 from mainstem.plan.making import make_plan
 from mainstem.run.runner import run
+from ruamel.yaml import YAML
 
 #: Small and quick: what matters to tests is the time to the first batch.
 CONF = {
@@ -111,16 +111,19 @@ class Pipeline:
     @staticmethod
     def end(process: subprocess.Popen[str]) -> None:
         """Kill a process and everything that it started."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.communicate()
 
     @staticmethod
     def sink(name: str, stream: str | list[str], **more: Any) -> Mapping[str, Any]:
         """Return a files sink that writes JSON lines into a folder of its own name."""
-        return {"use": "files", "from": stream, "with": {"path": f"./{name}", "format": "jsonlines"}, **more}
+        return {
+            "use": "files",
+            "from": stream,
+            "with": {"path": f"./{name}", "format": "jsonlines"},
+            **more,
+        }
 
 
 @pytest.fixture

@@ -74,7 +74,13 @@ def test_encode_makes_messages_and_tombstones(pipeline):
                 },
             },
         },
-        sinks={"out": {"use": "files", "from": "message", "with": {"path": "./out", "format": "parquet"}}},
+        sinks={
+            "out": {
+                "use": "files",
+                "from": "message",
+                "with": {"path": "./out", "format": "parquet"},
+            }
+        },
     )
     pipeline.feed("1.jsonl", [{"k": "a", "v": 1}, {"k": "b", "v": 9}])
     pipeline.run()
@@ -93,9 +99,12 @@ def test_ids_are_the_same_after_a_replay_in_other_batches(pipeline):
         pipeline.document(
             checkpoint=f"./{checkpoint}",
             sources={"lines": {"use": "files", "with": source}},
-            operators={"row": {"use": "decode", "from": "lines", "with": {"format": "json", "schema": "n INT"}}},
-            sinks={"good": pipeline.sink(f"{out}_good", "row"), "bad": pipeline.sink(out, "row.rejected")},
-        )  # fmt: skip
+            operators={"row": DECODE},
+            sinks={
+                "good": pipeline.sink(f"{out}_good", "row"),
+                "bad": pipeline.sink(out, "row.rejected"),
+            },
+        )
         pipeline.run()
         return {base64.b64decode(r["payload"]): r["_id"] for r in pipeline.rows(out)}
 

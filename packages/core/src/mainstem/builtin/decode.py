@@ -100,7 +100,7 @@ class Decode(Operator):
 
         frame = inputs.only
         reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
-        kept = [f"{text} AS {quoted(name)}" for name, text in self.options.keep.items()]
+        kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
         schema = self.options.table_schema
         fields = [f"__{i}" for i in range(len(schema or ()))]
         # `inline` yields the parsed struct as columns: unlike a projection it is never evaluated
@@ -111,7 +111,8 @@ class Decode(Operator):
             else F.try_parse_json(F.expr("CAST(value AS STRING)")).alias("__variant")
         )
         frame = frame.select(
-            *(F.expr(text) for text in (*reserved, *kept)),
+            *map(F.expr, reserved),
+            *kept,
             F.col("value").alias("__raw"),
             F.expr("CAST(value AS STRING)").alias("__text"),
             parsed,
@@ -123,7 +124,7 @@ class Decode(Operator):
             for field, name in zip(fields or ["__variant"], names, strict=True)
         ]
         return frame.select(
-            *(F.expr(text) for text in (*reserved, *map(quoted, self.options.keep))),
+            *map(F.expr, (*reserved, *map(quoted, self.options.keep))),
             *columns,
             "__raw",
             reason.alias("__reason"),

@@ -87,6 +87,8 @@ class Encode(Operator):
         return wanted
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
         options = self.options
         frame = inputs.only
         reserved = [name for name in frame.columns if name.startswith("_")]
@@ -100,17 +102,26 @@ class Encode(Operator):
         if CHANGE_TYPE in reserved:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
             value = f"IF({CHANGE_TYPE} = 'delete', NULL, {value})"
-        headers = ", ".join(
-            f"struct('{name}' AS key, CAST({text} AS BINARY) AS value)"
+        entries = [
+            F.struct(F.lit(name).alias("key"), F.expr(text).cast("binary").alias("value"))
             for name, text in options.headers.items()
+        ]
+        headers = (
+            F.map_from_entries(
+                F.filter(F.array(*entries), lambda entry: entry["value"].isNotNull())
+            )
+            if entries
+            else F.lit(None).cast("map<string,binary>")
         )
-        return frame.selectExpr(
-            *(quoted(name) for name in reserved if name not in CHANGELOG_COLUMNS),
-            f"CAST({options.key or 'NULL'} AS BINARY) AS key",
-            f"CAST({value} AS BINARY) AS value",
-            f"map_from_entries(filter(array({headers}), h -> h.value IS NOT NULL)) AS headers"
-            if headers
-            else "CAST(NULL AS MAP<STRING, BINARY>) AS headers",
-            f"CAST({options.timestamp or 'NULL'} AS TIMESTAMP) AS timestamp",
-            *([f"CAST({options.origin} AS STRING) AS origin"] if options.origin else []),
+        columns = {
+            "key": F.expr(options.key or "NULL").cast("binary"),
+            "value": F.expr(value).cast("binary"),
+            "headers": headers,
+            "timestamp": F.expr(options.timestamp or "NULL").cast("timestamp"),
+        }
+        if options.origin:
+            columns["origin"] = F.expr(options.origin).cast("string")
+        return frame.select(
+            *(name for name in reserved if name not in CHANGELOG_COLUMNS),
+            *(column.alias(name) for name, column in columns.items()),
         )

@@ -18,7 +18,6 @@ from mainstem import (
     Options,
     Shape,
     option,
-    quoted,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ class Select(Operator):
             frame = frame.where(self.options.where)
         if self.options.columns is None:
             return frame
-        reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
-        columns = [f"{text} AS {quoted(name)}" for name, text in self.options.columns.items()]
-        return frame.selectExpr(*reserved, *columns)
+        from pyspark.sql import functions as F  # noqa: N812
+
+        reserved = [name for name in frame.columns if name.startswith("_")]
+        columns = [F.expr(text).alias(name) for name, text in self.options.columns.items()]
+        return frame.select(*reserved, *columns)

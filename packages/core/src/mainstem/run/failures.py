@@ -56,8 +56,13 @@ def _fragments(error: Any) -> list[str]:
         return []
 
 
-def explain(error: BaseException, plan: Plan, query: str) -> MainstemError:
-    """Return the error that a user is shown for a failed query."""
+def explain(
+    error: BaseException, plan: Plan, query: str, *, show_rows: bool = False
+) -> MainstemError:
+    """Return the error that a user is shown for a failed query.
+
+    Spark's messages quote the values they are about; those are left out unless `show_rows`.
+    """
     if isinstance(error, MainstemError):
         return error
     text = str(error)
@@ -75,7 +80,14 @@ def explain(error: BaseException, plan: Plan, query: str) -> MainstemError:
     candidates = [*found.streaming, *found.per_batch]
     name, key = blame(error, plan, candidates)
     where = f"{name} ({key})" if name else f"query {query}"
-    return PipelineError(plan.scrubber.clean(f"{where}: {_cause(error)}"), node=name)
+    cause = _cause(error)
+    if not show_rows:
+        cause = _VALUE.sub("?", cause)
+    return PipelineError(plan.scrubber.clean(f"{where}: {cause}"), node=name)
+
+
+#: What stands for a row's content in the messages of Spark: quoted, in brackets, after `value`.
+_VALUE = re.compile(r"(?<=')[^']*(?=')|(?<=: \[)[^\]]*(?=\]\.?$)|(?<=the value )\S+|(?<=: \[).*$")
 
 
 def _cause(error: BaseException) -> str:
@@ -84,7 +96,7 @@ def _cause(error: BaseException) -> str:
     conditions = re.findall(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)", text)
     telling = [(c, m) for c, m in conditions if c not in _WRAPPERS]
     if telling:
-        condition, message = telling[0]
+        condition, message = telling[-1]
         return re.sub(r"\s*SQLSTATE: \w+", "", f"[{condition}] {message}").strip()
     causes = re.findall(r"Caused by: ([^\n]+)", text)
     return (causes[-1] if causes else first_line(error)).strip()

@@ -141,7 +141,7 @@ class RunningQuery:
         try:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
-            raise explain(error, self._plan, self._query.name) from error
+            raise self._explained(error) from error
         Batches(self._plan, self._query, frames).check(streaming)
 
     def _frames(self, *, checking: bool = False) -> Frames:
@@ -178,7 +178,7 @@ class RunningQuery:
         try:
             self._running = writer.start()
         except Exception as error:
-            raise explain(error, self._plan, self._query.name) from error
+            raise self._explained(error) from error
 
     def _known_id(self) -> str:
         """Return the query's id, writing it into a new checkpoint as Spark itself would."""
@@ -254,7 +254,10 @@ class RunningQuery:
             self._batches.stopping.is_set() and self._batches.error is None
         ):
             return
-        raise explain(cause, self._plan, self._query.name) from failure
+        raise self._explained(cause) from failure
+
+    def _explained(self, error: BaseException) -> MainstemError:
+        return explain(error, self._plan, self._query.name, show_rows=self._show_rows)
 
     def end(self, report: Any) -> None:
         """Stop the query if it still runs (another one failed), and report its last batches."""

@@ -1,0 +1,99 @@
+"""A changed document over an old checkpoint, and the session's settings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mainstem.errors import DocumentError, PipelineError
+from mainstem.plan.making import make_plan
+from mainstem.run.session import settings
+
+
+def parts(pipeline, **changes):
+    return {
+        "operators": {
+            "row": {
+                "use": "decode",
+                "from": "lines",
+                "with": {"format": "json", "schema": "k STRING, v INT"},
+                "on_rejected": "drop",
+            }
+        },
+        "sinks": {"out": pipeline.sink("out", "row")},
+        **changes,
+    }
+
+
+def test_a_sink_can_be_added_and_gets_what_comes_from_then_on(pipeline):
+    """Pass: the old sink goes on, the new one has the rows of later batches."""
+    pipeline.document(**parts(pipeline))
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
+    pipeline.run()
+    sinks = {"out": pipeline.sink("out", "row"), "more": pipeline.sink("more", "row")}
+    pipeline.document(**parts(pipeline, sinks=sinks))
+    pipeline.feed("2.jsonl", [{"k": "b", "v": 2}])
+    pipeline.run()
+    assert sorted(row["k"] for row in pipeline.rows("out")) == ["a", "b"]
+    assert [row["k"] for row in pipeline.rows("more")] == ["b"]
+
+
+def test_a_source_that_a_live_query_lost_is_refused_in_words(pipeline):
+    """Pass: the change is named, with the ways on; no query ran."""
+    both = {name: {"use": "rate", "with": {}} for name in ("one", "two")}
+    sinks = {"out": pipeline.sink("out", ["one", "two"])}
+    pipeline.document(sources=both, sinks=sinks)
+    pipeline.run()
+    pipeline.document(sources={"one": both["one"]}, operators={"u": {"use": "union", "from": "one"}},
+                      sinks={"out": pipeline.sink("out", ["one", "u"])})  # fmt: skip
+    pipeline.document(
+        sources=both, operators={}, sinks={"out": pipeline.sink("out", ["two", "two"])}
+    )
+    with pytest.raises(DocumentError, match="source 'one', which is gone"):
+        pipeline.run()
+
+
+def test_a_checkpoint_of_another_format_is_refused_in_words(pipeline):
+    """Pass: the error names both formats."""
+    pipeline.document(**parts(pipeline))
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
+    pipeline.run()
+    file = pipeline.folder / "checkpoints" / "test" / "pipeline.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
+    with pytest.raises(PipelineError, match="has format 99, and this version reads 1"):
+        pipeline.run()
+
+
+def test_every_setting_can_be_overridden(pipeline):
+    """Pass: the document's own settings win over the core's, the store's and a plugin's."""
+    own = {
+        "spark.sql.session.timeZone": "Europe/Oslo",
+        "spark.sql.files.maxPartitionBytes": 1,
+        "spark.sql.streaming.stateStore.providerClass": "mine",
+        "spark.sql.shuffle.partitions": 7,
+    }
+    pipeline.document(**parts(pipeline, spark={"master": "local[3]", "conf": own}))
+    found = settings(make_plan(pipeline.file))
+    assert {key: found[key] for key in own} == {key: str(value) for key, value in own.items()}
+    pipeline.document(**parts(pipeline, spark={"master": "local[3]"}, state={"use": "memory"}))
+    found = settings(make_plan(pipeline.file))
+    assert found["spark.sql.session.timeZone"] == "UTC"
+    assert found["spark.sql.shuffle.partitions"] == "3"
+    assert found["spark.sql.streaming.stateStore.providerClass"].endswith(
+        "HDFSBackedStateStoreProvider"
+    )
+
+
+@pytest.mark.parametrize("case", ["none", "old", "broken"])
+def test_a_machine_without_a_fit_java_is_told_what_to_install(pipeline, case, tmp_path):
+    """Pass: exit 4 and the package's name, whether Java is missing, too old or does not start."""
+    pipeline.document(**parts(pipeline))
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    if case != "none":
+        script = "echo 'openjdk version \"11.0.2\"' >&2" if case == "old" else "exit 1"
+        (home / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
+        (home / "bin" / "java").chmod(0o755)
+    result = pipeline.command(JAVA_HOME=str(home))
+    assert result.returncode == 4
+    assert "openjdk-17-jre-headless" in result.stderr
