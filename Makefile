@@ -1,0 +1,55 @@
+# Needs Python 3.11 or newer, a JDK 17 and a package registry; everything else is installed below.
+PYTHON ?= python3
+UV := .tools/bin/uv
+BIN := .venv/bin
+export JAVA_HOME ?=
+ifeq ($(JAVA_HOME),)
+unexport JAVA_HOME
+endif
+
+.PHONY: help install demo test tox bench wheels lock clean
+
+help:
+	@echo "make demo     install, and run a year of real flights through a pipeline"
+	@echo "make test     install, and run all tests"
+	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
+	@echo "make bench    the benchmarks"
+	@echo "make wheels   build every distribution into dist/"
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv .tools 2>/dev/null || { \
+	  rm -rf .tools; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv && $(PYTHON) -m venv .tools; \
+	  else echo "Python's venv is missing: apt-get install python3-venv" >&2; exit 1; fi; }
+	.tools/bin/pip install --quiet --disable-pip-version-check 'uv>=0.7'
+
+install: $(UV)
+	$(UV) sync --quiet --frozen --compile-bytecode --group dev --group demo
+
+demo: install
+	$(BIN)/python examples/flights/demo.py
+
+test: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+tox: install
+	$(BIN)/tox run
+
+bench: install
+	$(BIN)/python benchmarks/cli_startup.py
+	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/small_batch.py
+
+wheels: $(UV)
+	$(UV) build --quiet --all-packages --out-dir dist
+
+lock: $(UV)
+	$(UV) lock
+
+clean:
+	rm -rf .venv .tools .tox dist demo-output
