@@ -9,10 +9,10 @@ import pytest
 
 POINTS = [
     "run.before-batch:2",
-    "files.before-write:2",
-    "files.after-write:2",
-    "files.before-rename:2",
-    "files.after-rename:2",
+    "files.before-write:4",
+    "files.after-write:4",
+    "files.before-rename:4",
+    "files.after-rename:4",
     "run.after-batch:2",
 ]
 

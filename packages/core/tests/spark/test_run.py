@@ -138,7 +138,8 @@ def test_wrong_expressions_are_found_before_any_query_starts(pipeline, columns, 
     assert not (pipeline.folder / "ok").exists()
 
 
-def test_sigterm_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline, number):
     """Pass: exit 0, a summary, and over both runs each row once."""
     source = {"path": "./in", "format": "message", "max_files": 1}
     parts = {
@@ -147,12 +148,12 @@ def test_sigterm_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline):
         "sinks": {"out": pipeline.sink("out", "row")},
     }
     pipeline.document(**parts, trigger={"every": "100 milliseconds"})
-    for number in range(30):
-        pipeline.feed(f"{number:02}.jsonl", [{"k": str(number), "v": number}])
+    for file in range(30):
+        pipeline.feed(f"{file:02}.jsonl", [{"k": str(file), "v": file}])
     process = pipeline.spawn()
     try:
         pipeline.wait_for(lambda: len(pipeline.rows("out")) >= 3)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         output, errors = process.communicate(timeout=60)
     finally:
         pipeline.end(process)

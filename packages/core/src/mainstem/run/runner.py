@@ -52,7 +52,8 @@ def run(
     stop = stop or threading.Event()
     with Checkpoint(plan) as checkpoint, _signals(stop):
         spark = start(plan, debug=debug)
-        return _Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).run()
+        with _signals(stop):  # again: a new SparkContext takes SIGINT for itself
+            return _Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).run()
 
 
 class _Run:

