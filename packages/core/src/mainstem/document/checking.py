@@ -75,7 +75,11 @@ def _plain(details: ErrorDetails) -> str:
     if details["type"] == "string_pattern_mismatch":
         pattern = details.get("ctx", {}).get("pattern", "")
         return f"expected a name that matches {pattern}"
-    return message.replace("Input should be", "expected").replace("a valid ", "a ")
+    return (
+        message.replace("Input should be", "expected")
+        .replace("a valid integer", "an integer")
+        .replace("a valid ", "a ")
+    )
 
 
 def _existing(values: Any, loc: tuple[int | str, ...]) -> Path_:
@@ -97,10 +101,9 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) ->
     definitions = schema.get("$defs", {})
     for part in _existing(values, loc):
         schema = _resolved(schema, definitions)
-        properties = schema.get("properties", {})
-        schema = (
-            properties.get(part) or schema.get("additionalProperties") or schema.get("items") or {}
-        )
+        inner = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+        inner = [schema.get("properties", {}).get(part), *inner, schema.get("items")]
+        schema = next((found for found in inner if found), {})
     return list(_resolved(schema, definitions).get("properties", {}))
 
 

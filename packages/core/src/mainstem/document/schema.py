@@ -104,7 +104,7 @@ def _with_references(schema: Any) -> Any:
         return schema
     result: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("properties", "$defs"):
+        if key in ("properties", "patternProperties", "$defs"):
             result[key] = {name: _with_references(item) for name, item in value.items()}
         elif key in ("anyOf", "allOf", "oneOf", "items", "additionalProperties", "then"):
             result[key] = _with_references(value)

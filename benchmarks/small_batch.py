@@ -1,0 +1,46 @@
+"""Time of a small batch: a document against the same job by hand in PySpark. Goal: <= 1.05 times."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from job import Job, make_input
+from rich.console import Console
+from rich.table import Table
+
+FILES = 30  # one a batch
+ROWS = 10  # in each file
+SKIP = 5  # batches at the start of each run, while it warms up
+ROUNDS = 6
+GOAL = 1.05
+
+
+def main() -> None:
+    """Run both sides in turn and print a table."""
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as name:
+        make_input(Path(name, "in"), files=FILES, rows=ROWS)
+        job = Job(Path(name, "in"), Path(name, "out"), max_files=1)
+        job.session()
+        table = Table(
+            title=f"Small batches: {ROWS} rows, median of {FILES - SKIP} in each round",
+            title_justify="left",
+        )
+        for column in ("round", "document, ms", "by hand, ms", "times"):
+            table.add_column(column, justify="right")
+        found = []
+        for number, (document, hand) in enumerate(job.rounds(ROUNDS), 1):
+            one, other = (1000 * median(side.batches[SKIP:]) for side in (document, hand))
+            found.append((one, other, one / other))
+            table.add_row(str(number), f"{one:.0f}", f"{other:.0f}", f"{one / other:.3f}")
+        table.add_section()
+        one, other, times = (median(column) for column in zip(*found, strict=True))
+        table.add_row("median", f"{one:.0f}", f"{other:.0f}", f"{times:.3f}", style="bold")
+        console.print(table)
+        console.print(f"goal: <= {GOAL} times")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Rows per second: a document against the same job by hand in PySpark. Goal: ratio >= 0.97."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from job import Job, make_input
+from rich.console import Console
+from rich.table import Table
+
+FILES = 16
+ROWS = 125_000  # in each file
+MAX_FILES = 4
+ROUNDS = 6
+GOAL = 0.97
+
+
+def main() -> None:
+    """Run both sides in turn and print a table."""
+    console = Console()
+    rows = FILES * ROWS
+    with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as name:
+        make_input(Path(name, "in"), files=FILES, rows=ROWS)
+        job = Job(Path(name, "in"), Path(name, "out"), max_files=MAX_FILES)
+        job.session()
+        table = Table(
+            title=f"Throughput: {rows:,} rows, {FILES // MAX_FILES} batches", title_justify="left"
+        )
+        for column in ("round", "document, rows/s", "by hand, rows/s", "ratio", "of batches alone"):
+            table.add_column(column, justify="right")
+        found = []
+        for number, (document, hand) in enumerate(job.rounds(ROUNDS), 1):
+            values = (
+                rows / document.whole,
+                rows / hand.whole,
+                hand.whole / document.whole,
+                sum(hand.batches) / sum(document.batches),
+            )
+            found.append(values)
+            table.add_row(str(number), *_texts(values))
+        table.add_section()
+        middle = tuple(median(column) for column in zip(*found, strict=True))
+        table.add_row("median", *_texts(middle), style="bold")
+        console.print(table)
+        console.print(f"goal: ratio >= {GOAL}; both sides wrote the same: {job.same(1, 2)}")
+
+
+def _texts(values: tuple[float, ...]) -> tuple[str, ...]:
+    document, hand, ratio, batches = values
+    return f"{document:,.0f}", f"{hand:,.0f}", f"{ratio:.3f}", f"{batches:.3f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The commands: exit codes, what they print, what they import, and what they never print."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+SECRET = "hunter2-swordfish"
+RIGHT = """\
+pipeline: test
+sources:
+  lines: {use: files, with: {path: in, format: message}}
+operators:
+  row: {use: decode, from: lines, with: {format: json, schema: "k STRING"}, on_rejected: drop}
+sinks:
+  out: {use: console, from: row}
+"""
+
+
+def mainstem(*arguments, **env):
+    return subprocess.run(
+        [sys.executable, "-m", "mainstem", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(RIGHT)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"),
+    [
+        ("", "", 0, "right (3 nodes, 1 queries)"),
+        ("pipeline: test", "pipelin: test", 2, "Did you mean 'pipeline'?"),
+        ("use: console", "use: consol", 3, "Did you mean 'console'?"),
+        ("use: console", "use: nosuchword", 3, "Installed are: console, files."),
+        ("schema: ", "shema: ", 2, "pipeline.yaml:5:"),
+    ],
+)
+def test_validate_ends_with_the_code_for_what_is_to_do(file, old, new, code, words):
+    """Pass: 0 right, 2 mend the document, 3 install something; the words say what."""
+    file.write_text(RIGHT.replace(old, new))
+    result = mainstem("validate", file)
+    assert result.returncode == code
+    assert words in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_plan_has_three_forms_and_refuses_others(file):
+    """Pass: text, Mermaid, JSON; anything else is a usage error."""
+    assert "query lines (anchor lines, append)" in mainstem("plan", file).stdout
+    assert mainstem("plan", file, "--format", "mermaid").stdout.startswith("flowchart LR")
+    assert json.loads(mainstem("plan", file, "--format", "json").stdout)["pipeline"] == "test"
+    assert mainstem("plan", file, "--format", "svg").returncode == 2
+
+
+def test_plugins_are_listed_and_shown(file):
+    """Pass: a word of two kinds is shown as both, with options, ports and abilities."""
+    assert "source       files" in mainstem("plugins").stdout
+    shown = mainstem("plugins", "show", "files").stdout
+    assert "source files" in shown
+    assert "sink files" in shown
+    assert "max_files: integer, default 1000" in shown
+    shown = mainstem("plugins", "show", "decode").stdout
+    assert "port input: events with value BINARY" in shown
+    assert "abilities: Branching, Expressions" in shown
+    missing = mainstem("plugins", "show", "decod")
+    assert missing.returncode == 3
+    assert "Did you mean 'decode'?" in missing.stderr
+
+
+def test_help_teaches_by_example():
+    """Pass: help of the whole and of each command ends with 0 and has a line to copy."""
+    assert "mainstem run pipeline.yaml" in mainstem("--help").stdout
+    for command in ("run", "plan", "validate", "schema", "plugins"):
+        result = mainstem(command, "--help")
+        assert result.returncode == 0
+        assert "Usage:" in result.stdout
+    assert "--format mermaid" in mainstem("plan", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["validate", "FILE"], ["plan", "FILE"], ["schema"], ["plugins"], ["plugins", "show", "files"]],
+)  # fmt: skip
+def test_commands_that_move_no_data_import_no_spark(file, arguments):
+    """Pass: neither pyspark nor pandas nor pyarrow is in sys.modules when the command ends."""
+    given = [str(file) if a == "FILE" else a for a in arguments]
+    script = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print('HEAVY', sorted({'pyspark', 'pandas', 'pyarrow', 'py4j'}"
+        " & set(sys.modules))))\n"
+        f"sys.argv = ['mainstem', *{given!r}]\n"
+        "from mainstem.cli.app import main\n"
+        "main()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert result.stdout.splitlines()[-1] == "HEAVY []", result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("path: in", "path: '/data/{S}/x'"),
+        ("path: in", "path: in, max_files: '{S}'"),
+        ("format: message", "format: '{S}'"),
+        ("format: message", "format: message, '{S}': 1"),
+        ("k STRING", "{S}"),
+        ("k STRING", "k {S}"),
+        ('k STRING"}', "k STRING\", keep: {{a: '{S}'}}}}"),
+        ("pipeline: test", "pipeline: '{S}'"),
+        ("pipeline: test", "pipeline: test\nspark: {{conf: {{spark.x: '{S}'}}}}"),
+        ("from: row", "from: '{S}'"),
+        ("use: console", "use: '{S}'"),
+        ("on_rejected: drop", "watermark: {{column: '{S}', delay: 1 hour}}"),
+    ],
+)
+@pytest.mark.parametrize("reference", ["${env:MAINSTEM_TEST_SECRET}", "${file:secret.txt}"])
+def test_what_a_reference_stands_for_is_never_printed(file, old, new, reference):
+    """Pass: right or wrong where it stands, no command prints the value, on either stream."""
+    (file.parent / "secret.txt").write_text(SECRET)
+    assert old in RIGHT
+    file.write_text(RIGHT.replace(old, new.format(S=reference)))
+    for command in (
+        ["validate"],
+        ["plan"],
+        ["plan", "--format", "json"],
+        ["plan", "--format", "mermaid"],
+    ):
+        result = mainstem(command[0], file, *command[1:], MAINSTEM_TEST_SECRET=SECRET)
+        assert result.returncode in (0, 2, 3)
+        assert SECRET not in result.stdout + result.stderr
+        assert "Traceback" not in result.stderr

@@ -1,0 +1,136 @@
+"""Types, shapes, options and promises, as an author meets them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import mainstem
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mainstem import Accepts, Changelog, Column, Events, Level, Options, Promise, option
+from mainstem.contracts.ddl import DDLError, quoted, read_columns, read_type
+from mainstem.contracts.options import read_duration, read_size, write_duration
+
+TYPES = st.recursive(
+    st.sampled_from(["int", "bigint", "string", "double", "timestamp", "binary", "variant"]),
+    lambda inner: st.one_of(
+        inner.map(lambda t: f"array<{t}>"),
+        st.tuples(inner, inner).map(lambda t: f"map<{t[0]},{t[1]}>"),
+        st.lists(inner, min_size=1, max_size=3).map(
+            lambda ts: "struct<" + ",".join(f"f{i}:{t}" for i, t in enumerate(ts)) + ">"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.tuples(st.text("ab`c_ é.", min_size=1), TYPES), min_size=1, max_size=4))
+def test_columns_survive_being_written_and_read(columns):
+    """Pass: any names and nested types read back equal, in Spark's short form."""
+    made = {name.lower(): Column(name, kind) for name, kind in columns}
+    text = ", ".join(column.ddl for column in made.values())
+    assert read_columns(text) == tuple(made.values())
+
+
+def test_types_have_one_spelling():
+    """Pass: aliases, case and spaces do not matter."""
+    text = "Struct< a : INTEGER COMMENT 'x, y', `b c`: Decimal(5) , c Array<LONG> NOT NULL>"
+    assert read_type(text) == "struct<a:int,`b c`:decimal(5,0),c:array<bigint>>"
+    assert read_columns("a INT NOT NULL COMMENT 'it''s'"[:14])[0] == Column(
+        "a", "int", nullable=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "a column name"), ("a", "a type"), ("a INT,", "a column name"), ("a INT b", "the end"),
+        ("a INTT", "a type"), ("a INT, A STRING", "twice"), ("a ARRAY<INT", "'>'"), ("a %", "unexpected '%'"),
+        ("a DECIMAL(40,2)", "precision"), ("a INT NOT", "NULL"), ("1 INT", "a column name"),
+    ],
+)  # fmt: skip
+def test_wrong_ddl_says_what_was_expected(text, words):
+    """Pass: an error in those words."""
+    with pytest.raises(DDLError, match=words):
+        read_columns(text)
+
+
+def test_a_name_is_quoted_whatever_it_holds():
+    """Pass: a backtick is doubled."""
+    assert quoted("a`b") == "`a``b`"
+
+
+@given(st.integers(1, 10**9))
+def test_durations_are_written_so_that_they_read_back(millis):
+    """Pass: no duration changes on the way through text."""
+    assert read_duration(write_duration(timedelta(milliseconds=millis))) == timedelta(
+        milliseconds=millis
+    )
+
+
+def test_durations_and_sizes_as_people_write_them():
+    """Pass: units, plurals, sums and decimals."""
+    assert read_duration("1 hour 30 minutes") == timedelta(hours=1.5)
+    assert read_duration("250ms") == timedelta(milliseconds=250)
+    assert read_size("1.5 GB") == 1_500_000_000
+    assert read_size("64 MiB") == 64 * 1024 * 1024
+    for wrong in ("", "5", "minutes", "5 parsecs", "5 minutes ago"):
+        with pytest.raises(ValueError, match="duration|unit"):
+            read_duration(wrong)
+    with pytest.raises(ValueError, match="size"):
+        read_size("5 XB")
+
+
+def test_an_option_without_a_description_is_a_mistake_of_its_author():
+    """Pass: the class can't be made."""
+    with pytest.raises(TypeError, match="option 'n' of .* has no description"):
+
+        class Bare(Options):
+            n: int = 1
+
+    class Good(Options):
+        n: int = option(1, gt=0, description="A number.")
+
+    assert Good().n == 1
+
+
+def test_promises_add_up_and_meet_requirements():
+    """Pass: losing and doubling are told apart; exactly-once needs neither."""
+    lossy, doubling, exact = Promise(may_lose=True), Promise(may_double=True), Promise()
+    levels = {
+        exact: Level.EXACTLY_ONCE,
+        doubling: Level.AT_LEAST_ONCE,
+        lossy: Level.AT_MOST_ONCE,
+        lossy.then(doubling): Level.NONE,
+    }
+    assert all(promise.level is level for promise, level in levels.items())
+    assert [p.meets(Level.AT_LEAST_ONCE) for p in levels] == [True, True, False, False]
+    assert [p.meets(Level.AT_MOST_ONCE) for p in levels] == [True, False, True, False]
+    assert [p.meets(Level.EXACTLY_ONCE) for p in levels] == [True, False, False, False]
+
+
+def test_ports_say_why_a_shape_does_not_fit():
+    """Pass: kind, missing column, type and pre-images each have their words."""
+    events = Events("a INT")
+    changes = Changelog("a INT", key=["a"])
+    assert Accepts().refusal(events) is None
+    assert Accepts((Changelog,)).refusal(events) == "takes changelog, not events"
+    assert "needs a column `b` int" in str(Accepts(columns="b INT").refusal(events))
+    assert "not `a` int" in str(Accepts(columns="a STRING").refusal(events))
+    assert "pre-images" in str(Accepts(preimages=True).refusal(changes))
+
+
+def test_importing_mainstem_and_all_it_exports_imports_no_spark():
+    """Pass: a fresh interpreter has no pyspark, pandas or pyarrow after taking every name."""
+    script = (
+        "import mainstem, sys\n"
+        "[getattr(mainstem, name) for name in mainstem.__all__]\n"
+        "sys.exit(bool({'pyspark', 'pandas', 'pyarrow'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+    assert dir(mainstem) == mainstem.__all__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = mainstem.nothing

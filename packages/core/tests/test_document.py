@@ -1,0 +1,219 @@
+"""Every kind of wrong document: file, line, key, what was expected and the nearest right word."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+from mainstem.errors import DocumentError, Problem
+from mainstem.plan.making import make_plan
+
+RIGHT = """\
+pipeline: test
+sources:
+  lines: {use: files, with: {path: in, format: message}}
+operators:
+  row: {use: decode, from: lines, with: {format: json, schema: "k STRING, v INT"}, on_rejected: drop}
+sinks:
+  out: {use: console, from: row}
+"""
+
+
+def problems(tmp_path: Path, text: str) -> list[Problem]:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(textwrap.dedent(text))
+    with pytest.raises(DocumentError) as failure:
+        make_plan(file)
+    assert all(problem.file == str(file) for problem in failure.value.problems)
+    return list(failure.value.problems)
+
+
+def test_the_right_document_is_right(tmp_path):
+    """Pass: the text that the cases below break has a plan."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(RIGHT)
+    assert list(make_plan(file).nodes) == ["lines", "row", "out"]
+
+
+CASES = {
+    "duplicate key": ("pipeline: test\n", "pipeline: test\npipeline: again\n", 2, "pipeline", "stands twice; first in line 1", ""),
+    "unknown key": ("on_rejected: drop", "on_reject: drop", 5, "operators.row.on_reject", "unknown key 'on_reject'", "Did you mean 'on_rejected'?"),
+    "unknown top key": ("pipeline: test\n", "pipeline: test\nsource: {}\n", 2, "source", "unknown key 'source'", "Did you mean 'sources'?"),
+    "unknown option": ("format: message", "format: message, max_file: 3", 3, "sources.lines.with.max_file", "unknown key 'max_file'", "Did you mean 'max_files'?"),
+    "missing option": ("path: in, ", "", 3, "sources.lines.with.path", "key 'path' is missing", ""),
+    "wrong choice": ("format: message", "format: messages", 3, "sources.lines.with.format", "expected 'message', 'text', 'jsonlines', 'csv' or 'parquet', not 'messages'", ""),
+    "wrong type": ("format: message", "format: message, max_files: many", 3, "sources.lines.with.max_files", "expected an integer, not 'many'", ""),
+    "text for a number": ("format: message", "format: message, max_files: '3'", 3, "sources.lines.with.max_files", "expected an integer", ""),
+    "out of range": ("format: message", "format: message, max_files: 0", 3, "sources.lines.with.max_files", "greater than 0", ""),
+    "wrong schema": ("k STRING, v INT", "k STRING, v INTT", 5, "operators.row.with.schema", "expected a type", ""),
+    "name": ("  out:", "  Out:", 7, "sinks.Out", "expected a name that matches", ""),
+    "missing node": ("from: row", "from: rows", 7, "sinks.out.from", "'rows' is no node", "Did you mean 'row'?"),
+    "missing output": ("from: row", "from: row.rejects", 7, "sinks.out.from", "'row' has no output 'rejects'", "Did you mean 'rejected'?"),
+    "sink as input": ("from: lines", "from: out", 5, "operators.row.from", "'out' is a sink", "Nodes: lines, row."),
+    "shape": ("from: lines", "from: row.rejected", 5, "operators.row.from", "a cycle: row -> row", ""),
+    "no sink": ("  out: {use: console, from: row}\n", "  {}\n", 7, "sinks", "at least 1", ""),
+    "no sinks key": ("sinks:\n  out: {use: console, from: row}\n", "", 1, "sinks", "key 'sinks' is missing", ""),
+    "two names": ("  out:", "  row:", 7, "sinks.row", "already that of a node in `operators`", ""),
+    "unset variable": ("path: in", "path: '${env:MAINSTEM_NOT_SET}'", 3, "sources.lines.with.path", "variable MAINSTEM_NOT_SET is not set", "Set it, or write ${env:MAINSTEM_NOT_SET:-default}."),
+    "missing file": ("path: in", "path: '${file:no.txt}'", 3, "sources.lines.with.path", "No such file", ""),
+    "no reference": ("path: in", "path: '${HOME}'", 3, "sources.lines.with.path", "is no reference", "Write $$ for a plain $."),
+    "tag": ("path: in", "path: !!python/name:os.system x", 3, "sources.lines.with.path", "is not known here", ""),
+    "port": ("from: lines", "from: {left: lines}", 5, "operators.row.from.left", "has no port 'left'", "Ports: input."),
+    "bad trigger": ("pipeline: test\n", "pipeline: test\ntrigger: {every: 1 second, available_now: true}\n", 2, "trigger", "give one of", ""),
+    "flush alone": ("pipeline: test\n", "pipeline: test\ntrigger: {every: 1 second, flush: true}\n", 2, "trigger", "`flush` goes with", ""),
+    "duration": ("pipeline: test\n", "pipeline: test\ntrigger: {every: soon}\n", 2, "trigger.every", "expected a duration such as '10 minutes'", ""),
+    "watermark column": ("on_rejected: drop}", "on_rejected: drop, watermark: {column: kk, delay: 1 hour}}", 5, "operators.row.watermark.column", "there is no column 'kk'", "Did you mean 'k'?"),
+    "watermark type": ("on_rejected: drop}", "on_rejected: drop, watermark: {column: k, delay: 1 hour}}", 5, "operators.row.watermark.column", "is no TIMESTAMP", ""),
+    "nothing to select": ("use: decode, from: lines, with: {format: json, schema: \"k STRING, v INT\"}, on_rejected: drop", "use: select, from: lines", 5, "operators.row", "expected `columns`, `where` or both", ""),
+    "gate": ("console, from: row", "console, from: row, require: exactly-once", 7, "sinks.out.require", "is at-least-once, not exactly-once: out: a batch that is tried again", ""),
+    "self alias": ("path: in", "path: &a [*a]", 3, "sources.lines.with.path.0", "an alias of something that contains it", ""),
+    "infinite": ("format: message", "format: message, max_files: .inf", 3, "sources.lines.with.max_files", "must be finite", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_shown_with_its_line_key_and_nearest_word(tmp_path, case):
+    """Pass: a problem at that line and key, in those words, with that hint."""
+    old, new, line, key, words, hint = CASES[case]
+    assert old in RIGHT
+    found = problems(tmp_path, RIGHT.replace(old, new, 1))
+    assert any(
+        p.line == line and p.key == key and words in p.message and hint in p.hint for p in found
+    ), [vars(p) for p in found]
+
+
+def test_all_mistakes_come_at_once_in_the_order_of_their_lines(tmp_path):
+    """Pass: six mistakes of different kinds in one document are six problems."""
+    found = problems(
+        tmp_path,
+        """\
+        pipeline: Test
+        trigger: {every: never}
+        sources:
+          lines: {use: files, with: {path: in, format: message, max_files: x}}
+          other: {use: nosuchword}
+        operators:
+          row: {use: decode, from: lines, with: {format: json, schemas: "k STRING"}}
+        sinks:
+          out: {use: console, form: row}
+        """,
+    )
+    assert [problem.line for problem in found] == sorted(problem.line for problem in found)
+    assert {1, 2, 4, 5, 7, 9} == {problem.line for problem in found}
+
+
+def test_all_mistakes_of_the_graph_come_at_once(tmp_path):
+    """Pass: unknown inputs, a cycle and a refused option of a right-looking document, together."""
+    found = problems(
+        tmp_path,
+        """\
+        pipeline: test
+        sources:
+          lines: {use: files, with: {path: in, format: csv}}
+        operators:
+          a: {use: union, from: b}
+          b: {use: union, from: a}
+        sinks:
+          out: {use: console, from: nowhere}
+          bad: {use: console, from: a.rejected}
+        """,
+    )
+    text = "\n".join(map(str, found))
+    assert "'nowhere' is no node" in text
+    assert "a cycle: " in text
+    assert "needs a `schema`" in text
+
+
+def test_streams_of_different_shapes_cannot_be_one_input(tmp_path):
+    """Pass: the difference is named."""
+    text = RIGHT.replace("from: row}", "from: [row, lines]}")
+    (found,) = problems(tmp_path, text)
+    assert found.message.startswith("lines and row are not of one shape: only one has ")
+
+
+def test_a_shape_that_a_port_does_not_take_is_refused(tmp_path):
+    """Pass: decode wants messages and says what there is instead."""
+    text = RIGHT.replace(
+        "sinks:",
+        "  again: {use: decode, from: row, with: {format: json}, on_rejected: drop}\nsinks:",
+    )
+    found = problems(tmp_path, text)
+    assert "needs a column `value` binary; there are: k, v" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a: [1", "not YAML"),
+        (b"a: 1\n--- \nb: 2\n", "found 2 documents"),
+        (b"- 1\n", "expected one mapping"),
+        (b"", "expected one mapping"),
+        (b"\xff\xfe\x00", "can't be read"),
+        (b"a: *b\n", "not YAML"),
+        (b"a: " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b"? [1, 2]\n: 3\n", "a key must be plain text"),
+    ],
+)
+def test_what_is_no_document_is_refused_in_words(tmp_path, content, words):
+    """Pass: a document error, never a stack trace or a hang."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_bytes(content)
+    with pytest.raises(DocumentError, match=words):
+        make_plan(file)
+
+
+def test_a_file_that_is_not_there_is_a_document_error(tmp_path):
+    """Pass: the path is named."""
+    with pytest.raises(DocumentError, match=r"nowhere\.yaml: there is no such file"):
+        make_plan(tmp_path / "nowhere.yaml")
+
+
+def test_aliases_that_explode_are_refused(tmp_path):
+    """Pass: nine lines that stand for a billion values end in an error at once."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (found,) = problems(tmp_path, "\n".join(lines) + "\n")
+    assert "aliases are expanded" in found.message
+
+
+def test_aliases_and_merges_that_are_meant_work(tmp_path):
+    """Pass: an anchor used twice and a merge give a plan; a written key wins over a merged one."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        textwrap.dedent("""\
+        pipeline: test
+        sources:
+          one: {use: rate, with: &slow {rows_per_second: 3}}
+          two: {use: rate, with: *slow}
+          three: {use: rate, with: {<<: *slow, rows_per_second: 5}}
+        sinks:
+          out: {use: console, from: [one, two, three]}
+        """)
+    )
+    nodes = make_plan(file).nodes
+    rates = [nodes[name].component.options.rows_per_second for name in ("one", "two", "three")]
+    assert rates == [3, 3, 5]
+
+
+def test_references_are_read_as_what_an_option_needs(tmp_path, monkeypatch):
+    """Pass: numbers come from text, defaults count, $$ is a dollar, files are read."""
+    monkeypatch.setenv("MAINSTEM_TEST_FILES", "7")
+    (tmp_path / "name.txt").write_text("folder\n")
+    text = RIGHT.replace(
+        "path: in, format: message",
+        "path: 'a$$b/${file:name.txt}', format: '${env:MAINSTEM_TEST_NONE:-message}', "
+        "max_files: '${env:MAINSTEM_TEST_FILES}'",
+    )
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    options = make_plan(file).nodes["lines"].component.options
+    assert options.max_files == 7
+    assert options.path == tmp_path / "a$b" / "folder"
+    assert options.format == "message"
+
+
+def test_a_document_can_be_plain_values():
+    """Pass: the same checks without a file, with keys in place of lines."""
+    with pytest.raises(DocumentError, match=r"sources: expected|key 'sinks' is missing"):
+        make_plan({"pipeline": "test", "sources": {}})

@@ -1,0 +1,316 @@
+"""The plan: anchors and queries, guarantees with reasons, warnings, identity, and how it is shown."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from mainstem import (
+    Accepts,
+    Delivery,
+    Events,
+    Operator,
+    OptionError,
+    Options,
+    Promise,
+    Source,
+    SourceCapabilities,
+    StateFacts,
+)
+from mainstem.errors import DocumentError
+from mainstem.plan.making import make_plan
+from mainstem.plan.model import Plan
+from mainstem.plan.rendering import as_json, as_mermaid, as_text
+from mainstem.registry import Registry, Word
+
+
+class NoOptions(Options):
+    """None."""
+
+
+class Counted(Operator):
+    """Keeps state."""
+
+    options: NoOptions
+
+    def shape(self, inputs):
+        return Events("k STRING, n BIGINT", identity=["k"])
+
+    def state(self, inputs):
+        return StateFacts(version=1, grows="by a key a day.", holds=timedelta(hours=1))
+
+    def apply(self, inputs, ctx):
+        raise NotImplementedError
+
+
+class Joined(Operator):
+    """Has two ports."""
+
+    options: NoOptions
+    ports = {"left": Accepts(), "right": Accepts()}
+
+    def shape(self, inputs):
+        return inputs["left"].with_columns(inputs["left"].columns)
+
+    def apply(self, inputs, ctx):
+        raise NotImplementedError
+
+
+class Radio(Source):
+    """Loses and repeats."""
+
+    options: NoOptions
+    capabilities = SourceCapabilities(
+        lossy=True, may_duplicate=True, why="it is radio", assumptions=("the sun is quiet",)
+    )
+
+    def shape(self):
+        return Events("k STRING, n BIGINT")
+
+    def load(self, ctx):
+        raise NotImplementedError
+
+
+class Once(Delivery):
+    """Promises everything, to sinks called console only."""
+
+    options: NoOptions
+
+    def promise(self, sink, shape):
+        if type(sink).__name__ != "Console":
+            raise OptionError("needs the ability Transactional", hint="Use another strategy.")
+        return Promise(assumptions=("the ledger is kept",))
+
+    def write(self, sink, frame, batch):
+        raise NotImplementedError
+
+
+class Extended(Registry):
+    """What the core brings, and the components above."""
+
+    def __init__(self) -> None:
+        own = [Word("operator", w, "tests", "1", "x") for w in ("counted", "joined")]
+        own += [
+            Word("source", "radio", "tests", "1", "x"),
+            Word("delivery", "once", "tests", "1", "x"),
+        ]
+        super().__init__([w for w in Registry().words if w.distribution == "mainstem"] + own)
+        for word in own:
+            made = {"counted": Counted, "joined": Joined, "radio": Radio, "once": Once}[word.name]
+            self._components[word.kind, f"tests:{word.name}"] = made
+
+
+LINES = {"use": "files", "with": {"path": "in", "format": "message"}}
+DECODE = {"use": "decode", "with": {"format": "json", "schema": "k STRING, n BIGINT, at TIMESTAMP"}}
+
+
+def plan(**parts: Any) -> Plan:
+    whole = {"pipeline": "test", "sources": {"lines": LINES}, **parts}
+    return make_plan(whole, Extended())
+
+
+def row(source: str = "lines", **more: Any) -> dict[str, Any]:
+    return {**DECODE, "from": source, "on_rejected": "drop", **more}
+
+
+def console(stream: Any, **more: Any) -> dict[str, Any]:
+    return {"use": "console", "from": stream, **more}
+
+
+def shapes(made: Plan) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
+    return {q.name: (q.anchor, q.streaming, q.per_batch, q.sinks) for q in made.queries}
+
+
+def test_sinks_below_one_source_share_its_query():
+    """Pass: one query, anchored at the source, its stateless steps done batch by batch."""
+    made = plan(operators={"row": row()}, sinks={"a": console("row"), "b": console("row.rejected")})
+    assert shapes(made) == {"lines": ("lines", ("lines",), ("row",), ("a", "b"))}
+
+
+def test_state_anchors_a_query_and_its_own_sink_waits_for_nobody():
+    """Pass: a query each for the state, for the rejected rows above it, and for the own sink."""
+    made = plan(
+        operators={"row": row(), "counted": {"use": "counted", "from": "row"}},
+        sinks={
+            "total": console("counted"),
+            "bad": console("row.rejected"),
+            "own": console("row", query="own"),
+        },
+    )
+    assert shapes(made) == {
+        "counted": ("counted", ("lines", "row", "counted"), (), ("total",)),
+        "lines": ("lines", ("lines",), ("row",), ("bad",)),
+        "own": ("lines", ("lines",), ("row",), ("own",)),
+    }
+    assert any("lines: read once for each of the queries" in text for text in made.warnings)
+
+
+def test_streams_of_different_anchors_meet_in_a_query_of_their_own():
+    """Pass: a sink over two sources anchors at itself; a union of one source's branches does not."""
+    two = {"lines": LINES, "more": LINES}
+    made = plan(
+        sources=two, operators={"a": row(), "b": row("more")}, sinks={"out": console(["a", "b"])}
+    )
+    assert shapes(made) == {"out": ("out", ("lines", "a", "more", "b", "out"), (), ("out",))}
+    made = plan(operators={"a": row(), "b": row()}, sinks={"out": console(["a", "b"])})
+    assert shapes(made) == {"lines": ("lines", ("lines",), ("a", "b"), ("out",))}
+
+
+def test_a_source_met_twice_above_an_anchor_is_read_twice_and_said_so():
+    """Pass: the reads are counted and warned of."""
+    made = plan(
+        operators={
+            "row": row(),
+            "c": {"use": "counted", "from": "row"},
+            "both": {"use": "joined", "from": {"left": "c", "right": "row"}},
+        },
+        sinks={"out": console("both")},
+    )
+    (query,) = made.queries
+    assert (query.anchor, query.reads) == ("both", {"lines": 2})
+    assert "lines: read 2 times in the query both." in made.warnings
+
+
+def test_ports_must_all_be_connected():
+    """Pass: a missing port, an unknown one and no map are each an error with the port's name."""
+    for given, words in [
+        ({"left": "row"}, "port 'right' is not connected"),
+        ({"left": "row", "wright": "row"}, "has no port 'wright'"),
+        ("row", "has 2 ports"),
+    ]:
+        with pytest.raises(DocumentError, match=words):
+            plan(operators={"row": row(), "both": {"use": "joined", "from": given}}, sinks={"out": console("both")})  # fmt: skip
+
+
+def test_a_guarantee_is_the_sum_of_its_path_with_a_reason_for_each_step_down():
+    """Pass: levels, reasons and assumptions of three paths."""
+    made = plan(
+        sources={"lines": LINES, "radio": {"use": "radio"}},
+        operators={"row": row()},
+        sinks={
+            "exact": {"use": "files", "from": "row", "with": {"path": "x", "format": "csv"}},
+            "least": console("row", deliver="microbatch"),
+            "none": console("radio", deliver="microbatch"),
+        },
+    )
+    promises = {sink.name: sink.promise for sink in made.sinks()}
+    assert [str(p.level) for p in promises.values()] == ["exactly-once", "at-least-once", "none"]
+    assert promises["exact"].reasons == ()
+    assert promises["none"].reasons == (
+        "radio can lose events: it is radio",
+        "radio can give an event twice: it is radio",
+        "none: a batch that is tried again after a failure is written again",
+    )
+    assert "radio: the sun is quiet" in promises["none"].assumptions
+    assert any("row counts and drops" in text for text in promises["exact"].assumptions)
+
+
+def test_require_is_a_gate_for_one_sink_or_all():
+    """Pass: refused with the reason below the level, served at it."""
+    parts = {"operators": {"row": row()}, "sinks": {"out": console("row", deliver="microbatch")}}
+    plan(**parts, require="at-least-once")
+    with pytest.raises(
+        DocumentError, match="sink 'out' is at-least-once, not exactly-once: out: a batch"
+    ):
+        plan(**parts, require="exactly-once")
+
+
+def test_the_strongest_delivery_is_chosen_and_a_weaker_one_warned_of():
+    """Pass: left out, the strategy that promises most; named, an unfit one is refused."""
+    made = plan(operators={"row": row()}, sinks={"out": console("row")})
+    assert made.sinks()[0].delivery_word == "once"
+    made = plan(operators={"row": row()}, sinks={"out": console("row", deliver="microbatch")})
+    assert any("offers exactly-once by `deliver: once`" in text for text in made.warnings)
+    files = {
+        "use": "files",
+        "from": "row",
+        "with": {"path": "x", "format": "csv"},
+        "deliver": "once",
+    }
+    with pytest.raises(DocumentError, match="needs the ability Transactional"):
+        plan(operators={"row": row()}, sinks={"out": files})
+
+
+def test_what_will_hurt_later_is_warned_of():
+    """Pass: unread rejected rows, growing state, a delay of 0, a node that nobody reads."""
+    made = plan(
+        operators={
+            "row": row(on_rejected="fail", watermark={"column": "at", "delay": "0 seconds"}),
+            "counted": {"use": "counted", "from": "row"},
+            "idle": {"use": "union", "from": "row"},
+        },
+        sinks={"out": console("counted")},
+    )
+    text = "\n".join(made.warnings)
+    assert "nobody reads row.rejected, so the first row it refuses ends the run" in text
+    assert "counted: its state grows without bound: by a key a day." in text
+    assert "a watermark delay of 0" in text
+    assert "idle: nobody reads it" in text
+    dropped = plan(operators={"row": row()}, sinks={"out": console("row")})
+    assert not any("rejected" in text for text in dropped.warnings)
+
+
+def test_ids_are_made_where_an_identity_begins_and_only_if_somebody_needs_them():
+    """Pass: reading rejected rows makes them at the source; state in between begins a new one."""
+
+    def makers(made: Plan) -> list[str]:
+        return [node.name for node in made.nodes.values() if node.makes_id]
+
+    operators = {
+        "row": row(),
+        "some": {"use": "select", "from": "row", "with": {"where": "n > 1"}},
+        "table": {"use": "changelog", "from": "some", "with": {"key": ["k"], "sequence": "n"}, "on_rejected": "drop"},
+    }  # fmt: skip
+    assert makers(plan(operators=operators, sinks={"out": console("table")})) == []
+    sinks = {"out": console("table"), "bad": console("table.rejected")}
+    assert makers(plan(operators=operators, sinks=sinks)) == ["lines"]
+
+
+def test_event_time_follows_its_column_under_other_names():
+    """Pass: a renamed column carries the watermark on, a computed one does not."""
+    watermark = {"column": "at", "delay": "1 hour"}
+    operators = {
+        "row": row(watermark=watermark),
+        "renamed": {"use": "select", "from": "row", "with": {"columns": {"time": "at"}}},
+        "computed": {
+            "use": "select",
+            "from": "row",
+            "with": {"columns": {"at": "at + INTERVAL 1 DAY"}},
+        },
+    }
+    made = plan(operators=operators, sinks={"a": console("renamed"), "b": console("computed")})
+    event_time = made.nodes["renamed"].shape.event_time
+    assert (event_time.column, event_time.delay) == ("time", timedelta(hours=1))
+    assert made.nodes["computed"].shape.event_time is None
+
+
+def test_a_changelog_keeps_its_key_through_select():
+    """Pass: leaving out or changing the key is refused."""
+    operators = {
+        "row": row(),
+        "table": {"use": "changelog", "from": "row", "with": {"key": ["k"], "sequence": "n"}, "on_rejected": "drop"},
+        "cut": {"use": "select", "from": "table", "with": {"columns": {"n": "n"}}},
+    }  # fmt: skip
+    with pytest.raises(DocumentError, match="key column 'k' must stay"):
+        plan(operators=operators, sinks={"out": console("cut")})
+
+
+def test_a_plan_is_shown_as_text_mermaid_and_json():
+    """Pass: each form has nodes, queries, guarantee and warnings; JSON has a version."""
+    made = plan(
+        operators={"row": row(), "counted": {"use": "counted", "from": "row"}},
+        sinks={"out": console("counted"), "bad": console("row.rejected")},
+    )
+    text = as_text(made)
+    for words in ("query counted (anchor counted, append)", "row: decode <- lines", "out: exactly-once",
+                  "as long as out: the ledger is kept", "warnings"):  # fmt: skip
+        assert words in text
+    mermaid = as_mermaid(made)
+    assert mermaid.startswith("flowchart LR\n")
+    assert "row -->|rejected| bad" in mermaid
+    shown = as_json(made)
+    assert shown["version"] == 1
+    assert [node["name"] for node in shown["nodes"]] == list(made.nodes)
+    assert shown["guarantees"][0]["level"] == "exactly-once"
+    assert shown["queries"][0]["reads"] == {"lines": 1}
