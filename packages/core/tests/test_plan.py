@@ -152,7 +152,7 @@ def test_streams_of_different_anchors_meet_in_a_query_of_their_own():
     made = plan(
         sources=two, operators={"a": row(), "b": row("more")}, sinks={"out": console(["a", "b"])}
     )
-    assert shapes(made) == {"out": ("out", ("lines", "a", "more", "b", "out"), (), ("out",))}
+    assert shapes(made) == {"out": ("out", ("lines", "more", "a", "b", "out"), (), ("out",))}
     made = plan(operators={"a": row(), "b": row()}, sinks={"out": console(["a", "b"])})
     assert shapes(made) == {"lines": ("lines", ("lines",), ("a", "b"), ("out",))}
 

@@ -18,7 +18,7 @@ PipelineName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$
 Use = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._-]+:)?[A-Za-z0-9_.-]+$")]
 #: `name` or `name.output`
 Reference = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$")]
-OneOrMany = Reference | list[Reference]
+OneOrMany = Reference | Annotated[list[Reference], Field(min_length=1)]
 From = OneOrMany | dict[str, OneOrMany]
 Require = Literal["at-most-once", "at-least-once", "exactly-once"]
 
@@ -97,7 +97,7 @@ class SinkNode(Component):
     from_: OneOrMany = option(
         alias="from", description="The input: a name, `name.output`, or a list of same-shaped ones."
     )
-    deliver: Annotated[Component, BeforeValidator(_as_use)] | None = option(
+    deliver: Annotated[Component, BeforeValidator(_as_use, json_schema_input_type=Use | Component)] | None = option(
         None,
         description="The delivery strategy; the strongest that the sink offers when left out.",
     )

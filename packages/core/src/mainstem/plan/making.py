@@ -9,7 +9,7 @@ from typing import Any
 from mainstem.contracts.abilities import Branching, Stateful
 from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
-from mainstem.contracts.shapes import REJECTED, EventTime, Shape
+from mainstem.contracts.shapes import REJECTED, Accepts, EventTime, Shape
 from mainstem.document import checking
 from mainstem.document.model import SECTIONS, Document, From, Watermark
 from mainstem.document.model import Component as Used
@@ -263,11 +263,11 @@ class _Maker:
     def _input_shapes(self, node: Node) -> Inputs[Shape] | None:
         shapes: Inputs[Shape] = Inputs()
         whole = True
-        accepts = (
-            node.operator.ports
-            if node.kind == "operator"
-            else {"input": node.component.accepts if isinstance(node.component, Sink) else None}
-        )
+        accepts: Mapping[str, Accepts] = {}
+        if isinstance(node.component, Operator):
+            accepts = node.component.ports
+        elif isinstance(node.component, Sink):
+            accepts = {"input": node.component.accepts}
         for port, streams in node.inputs.items():
             found = [
                 shape for stream in streams if (shape := self._output(stream, node)) is not None
@@ -289,15 +289,15 @@ class _Maker:
                     else None
                 )
                 first = type(first)(**{**_fields(first), "event_time": event_time})
-            wanted = accepts[port]
-            refusal = wanted.refusal(first) if wanted else None
+            refusal = accepts[port].refusal(first)
             if refusal:
                 where = f"port {port!r} " if len(accepts) > 1 else ""
                 message = f"{where}{refusal} (from {', '.join(map(str, streams))})"
                 self._problem(message, *self._path(node.name), "from")
                 whole = False
             shapes[port] = first
-        return shapes if whole else None
+        # A port that is not connected has its own problem already.
+        return shapes if whole and shapes.keys() == accepts.keys() else None
 
     def _output(self, stream: Stream, reader: Node) -> Shape | None:
         node = self.nodes.get(stream.node)
