@@ -97,7 +97,10 @@ class SinkNode(Component):
     from_: OneOrMany = option(
         alias="from", description="The input: a name, `name.output`, or a list of same-shaped ones."
     )
-    deliver: Annotated[Component, BeforeValidator(_as_use, json_schema_input_type=Use | Component)] | None = option(
+    deliver: (
+        Annotated[Component, BeforeValidator(_as_use, json_schema_input_type=Use | Component)]
+        | None
+    ) = option(
         None,
         description="The delivery strategy; the strongest that the sink offers when left out.",
     )

@@ -1,0 +1,97 @@
+"""The docs tell the truth: what they print runs, and what is public is in them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import mainstem
+import pytest
+from mainstem import hookspecs
+from mainstem.contracts.abilities import ABILITIES
+from mainstem.plan.making import make_plan
+from mainstem.registry import GROUPS, Registry
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = {page.name: page.read_text() for page in PAGES}
+BLOCKS = [
+    (page.name, number, language, block)
+    for page in PAGES
+    for number, (language, block) in enumerate(
+        re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"), [(p, b) for p, _, language, b in BLOCKS if language == "yaml" and "pipeline:" in b]
+)  # fmt: skip
+def test_every_document_in_the_docs_is_right(page, text, tmp_path, monkeypatch):
+    """Pass: `validate` takes it as it is printed."""
+    for name in re.findall(r"\$\{env:(\w+)\}", text):
+        monkeypatch.setenv(name, "value")
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    make_plan(file)
+
+
+def test_the_readme_shows_the_document_that_the_demo_runs():
+    """Pass: word for word."""
+    assert (ROOT / "examples" / "flights" / "flights.yaml").read_text() in TEXT["README.md"]
+
+
+def test_the_plugin_in_the_docs_is_the_one_that_is_run():
+    """Pass: module and entry point are printed as they are in examples/plugin-hello."""
+    page = TEXT["writing-a-plugin.md"]
+    assert (ROOT / "examples" / "plugin-hello" / "mainstem_hello.py").read_text() in page
+    entry = '[project.entry-points."mainstem.sources"]\nhello = "mainstem_hello"\n'
+    assert entry in page
+    assert entry in (ROOT / "examples" / "plugin-hello" / "pyproject.toml").read_text()
+
+
+def test_the_test_of_the_registry_uses_the_same_plugin():
+    """Pass: the code in test_registry.py is that of the example."""
+    code = (ROOT / "examples" / "plugin-hello" / "mainstem_hello.py").read_text()
+    assert code in (ROOT / "packages" / "core" / "tests" / "test_registry.py").read_text()
+
+
+def test_every_hook_stands_in_the_docs_with_its_arguments():
+    """Pass: name and signature of each hookspec."""
+    page = TEXT["writing-a-plugin.md"]
+    for name, function in vars(hookspecs).items():
+        if name.startswith("mainstem_"):
+            arguments = ", ".join(inspect.signature(function).parameters)
+            assert f"`{name}({arguments})`" in page
+
+
+def test_every_ability_and_every_public_name_is_explained():
+    """Pass: abilities are in the docs; every exported class and function has a docstring."""
+    page = TEXT["writing-a-plugin.md"]
+    assert [name for name in ABILITIES if f"`{name}`" not in page] == []
+    silent = [
+        name
+        for name in mainstem.__all__
+        if (inspect.isclass(value := getattr(mainstem, name)) or inspect.isfunction(value))
+        and not inspect.getdoc(value)
+    ]
+    assert silent == []
+
+
+def test_every_word_of_the_core_and_every_option_has_an_entry():
+    """Pass: docs/components.md is what the models say today."""
+    from mainstem.cli.plugins import details
+
+    registry = Registry()
+    words = dict.fromkeys(w.name for w in registry.words if w.kind in GROUPS)
+    wanted = "\n".join(details(word, registry) for word in words)
+    for line in wanted.splitlines():
+        assert line.strip() in TEXT["components.md"], line
+
+
+def test_links_lead_somewhere():
+    """Pass: every relative link names a file that is there."""
+    for page in [*PAGES, *ROOT.glob("examples/*/README.md"), *ROOT.glob("packages/*/README.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -1,0 +1,62 @@
+"""The examples, run as a user would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    """Run a command; fail with what it printed if it ends with another code than 0."""
+    result = subprocess.run(
+        [*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False, timeout=600,
+        env={**{k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}, **env},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.timeout(900)
+def test_a_plugin_outside_the_workspace_runs_beside_the_wheel_of_the_core_alone(tmp_path):
+    """Pass: in a fresh environment with two wheels, the document's word finds the plugin."""
+    wheels = tmp_path / "wheels"
+    uv = (sys.executable, "-m", "uv")
+    run(*uv, "build", "--quiet", "--wheel", "--package", "mainstem", "--out-dir", wheels, cwd=ROOT)
+    plugin = tmp_path / "plugin-hello"
+    shutil.copytree(ROOT / "examples" / "plugin-hello", plugin)
+    run(*uv, "venv", "--quiet", "--python", sys.executable, "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    (wheel,) = wheels.glob("mainstem-*.whl")
+    run(*uv, "pip", "install", "--quiet", "--python", python, wheel, plugin, cwd=tmp_path)
+    mainstem = tmp_path / "venv" / "bin" / "mainstem"
+    assert "source hello  (mainstem-hello 1.0)" in run(
+        mainstem, "plugins", "show", "hello", cwd=plugin
+    )
+    assert "aggregate" not in run(mainstem, "plugins", cwd=plugin)
+    for _ in range(3):  # the first batch of a rate source is empty
+        run(mainstem, "run", "greetings.yaml", cwd=plugin)
+    rows = [
+        json.loads(line)
+        for file in (plugin / "greetings").glob("*/*.json")
+        for line in file.read_text().splitlines()
+    ]
+    assert rows
+    assert sorted(row["n"] for row in rows) == list(range(len(rows)))
+    assert all(row["greeting"] == f"hello {row['n']}" for row in rows)
+
+
+@pytest.mark.timeout(400)
+def test_the_demo_ends_by_itself_and_equals_pandas(tmp_path):
+    """Pass: exit 0 with all flights, in less of the demo's own time."""
+    env = {"MAINSTEM_DEMO_SECONDS": "6", "MAINSTEM_DEMO_FILES": "120"}
+    shown = run(sys.executable, ROOT / "examples/flights/demo.py", cwd=tmp_path, **env)
+    assert "336,776 flights, 56 refused lines" in " ".join(shown.split())
+    assert (tmp_path / "demo-output" / "hourly").is_dir()
