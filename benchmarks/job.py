@@ -59,14 +59,14 @@ class Timing:
     batches: tuple[float, ...]
 
 
-def make_input(folder: Path, *, files: int, rows: int) -> None:
+def make_input(folder: Path, *, files: int, rows: int, step: timedelta) -> None:
     """Write JSON lines, in order of time; one in a thousand is cut short.
 
     Args:
         rows: of each file.
+        step: the time from one row to the next.
     """
     folder.mkdir(parents=True)
-    step = timedelta(milliseconds=20)
     for number in range(files):
         with (folder / f"{number:05}.jsonl").open("w") as lines:
             for n in range(number * rows, (number + 1) * rows):
@@ -171,16 +171,16 @@ class Job:
     def rounds(self, count: int) -> Iterator[tuple[Timing, Timing]]:
         """Run both sides in turn; yield (document, by hand) for each round.
 
-        A first round warms up and is not yielded; which side begins changes with every round.
+        Two rounds before these warm up; which side begins changes with every round.
         """
-        for number in range(count + 1):
+        for number in range(count + 2):
             if number % 2:
                 hand = self.by_hand()
                 document = self.by_document()
             else:
                 document = self.by_document()
                 hand = self.by_hand()
-            if number:
+            if number >= 2:
                 yield document, hand
 
     def _fresh(self) -> Path:

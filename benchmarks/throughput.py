@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 
@@ -12,6 +13,7 @@ from rich.table import Table
 
 FILES = 16
 ROWS = 125_000  # in each file
+STEP = timedelta(milliseconds=20)
 MAX_FILES = 4
 ROUNDS = 6
 GOAL = 0.97
@@ -22,7 +24,7 @@ def main() -> None:
     console = Console()
     rows = FILES * ROWS
     with tempfile.TemporaryDirectory(prefix="mainstem-bench-") as name:
-        make_input(Path(name, "in"), files=FILES, rows=ROWS)
+        make_input(Path(name, "in"), files=FILES, rows=ROWS, step=STEP)
         job = Job(Path(name, "in"), Path(name, "out"), max_files=MAX_FILES)
         job.session()
         table = Table(
