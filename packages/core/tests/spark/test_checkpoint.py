@@ -38,6 +38,30 @@ def test_a_sink_can_be_added_and_gets_what_comes_from_then_on(pipeline):
     assert [row["k"] for row in pipeline.rows("more")] == ["b"]
 
 
+def test_a_source_and_a_stateless_step_can_be_added(pipeline):
+    """Pass: over both runs each row of each source comes out once."""
+    source = {"format": "jsonlines", "schema": "k STRING"}
+    for name in ("two", "three"):
+        (pipeline.folder / name).mkdir()
+        (pipeline.folder / name / "1.json").write_text(json.dumps({"k": name}) + "\n")
+    sources = {
+        n: {"use": "files", "with": {"path": f"./{n}", **source}} for n in ("in", "two", "three")
+    }
+    pipeline.feed("1.jsonl", [{"k": "in"}])
+    both = {name: sources[name] for name in ("in", "two")}
+    pipeline.document(sources=both, sinks={"out": pipeline.sink("out", list(both))})
+    pipeline.run()
+    step = {"plain": {"use": "select", "from": "in", "with": {"columns": {"k": "concat(k, '+')"}}}}
+    pipeline.document(
+        sources=sources,
+        operators=step,
+        sinks={"out": pipeline.sink("out", ["plain", "two", "three"])},
+    )
+    pipeline.feed("2.jsonl", [{"k": "in"}])
+    pipeline.run()
+    assert sorted(row["k"] for row in pipeline.rows("out")) == ["in", "in+", "three", "two"]
+
+
 def test_a_source_that_a_live_query_lost_is_refused_in_words(pipeline):
     """Pass: the change is named, with the ways on; no query ran."""
     names = ["one", "two", "three"]

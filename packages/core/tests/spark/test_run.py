@@ -303,3 +303,30 @@ def test_on_a_terminal_a_table_shows_queries_and_nodes(pipeline):
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     for name in ("lines", "row", "out", "watermark", "ended after"):
         assert name in text
+
+
+@pytest.mark.parametrize("arguments", [[], ["--debug"]])
+def test_a_run_never_prints_what_a_reference_stands_for(pipeline, arguments):
+    """Pass: neither a right run, nor one that fails with the value in Spark's message, shows it."""
+    secret = "hunter2-swordfish"
+    where = "${env:MAINSTEM_TEST_SECRET}"
+    parts = {
+        "sources": {"lines": {"use": "files", "with": {"path": f"./{where}", "format": "message"}}},
+        "sinks": {"out": pipeline.sink(f"out-{where}", "row")},
+    }
+    (pipeline.folder / "in").rename(pipeline.folder / secret)
+    (pipeline.folder / secret / "1.jsonl").write_text('{"k":"a","v":1}\n')
+    pipeline.document(**parts, operators={"row": decode(on_rejected="drop")})
+    result = pipeline.command(*arguments, MAINSTEM_TEST_SECRET=secret)
+    assert result.returncode == 0, result.stderr
+    assert secret not in result.stdout + result.stderr
+    assert pipeline.rows(f"out-{secret}") == [{"k": "a", "v": 1}]
+    for text, code in [(f"raise_error('{where}')", 1), (f"`{where}` + 1", 2)]:
+        operators = {
+            "given": decode(on_rejected="drop"),
+            "row": {"use": "select", "from": "given", "with": {"columns": {"v": text}}},
+        }
+        pipeline.document(**parts, operators=operators, pipeline=f"other{code}")
+        result = pipeline.command("--show-rows", *arguments, MAINSTEM_TEST_SECRET=secret)
+        assert result.returncode == code, result.stderr
+        assert secret not in result.stdout + result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,7 +108,12 @@ def run(
     from mainstem.run.showing import JSONLines, LiveTable
 
     reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
-    run_plan(made, reporter=reporter, debug=debug, show_rows=show_rows)
+    try:
+        run_plan(made, reporter=reporter, debug=debug, show_rows=show_rows)
+    except MainstemError as error:
+        shown = traceback.format_exc() if debug else f"error: {error}"
+        typer.echo(made.scrubber.clean(shown), err=True)
+        raise typer.Exit(error.exit_code) from None
 
 
 @app.command()
@@ -166,12 +172,9 @@ def _add_commands(called: str) -> None:
 
 def main() -> None:
     """Run the command line; ends the process with the exit code of the command."""
-    debug = "--debug" in sys.argv
     try:
         _add_commands(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
         app()
     except MainstemError as error:
-        if debug:
-            raise
         typer.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)

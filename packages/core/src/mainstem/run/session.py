@@ -98,8 +98,8 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    if not debug:
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    # PySpark's own report of each error: a second telling, past our scrubber.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder
     for key, value in settings(plan).items():
         builder = builder.config(key, value)
