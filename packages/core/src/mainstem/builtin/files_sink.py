@@ -1,8 +1,8 @@
 """Sink `files`: each batch becomes a folder of files, put in place at once.
 
-A batch is written to a hidden folder and renamed into place when it is whole, under a name that only
-this batch of this checkpoint has. A retry exchanges the folder for its own, so that a reader sees
-each row once, and all of a batch or nothing of it.
+A batch is written beside the sink's folder, where no reader's glob finds it, and renamed into place
+when it is whole, under a name that only this batch of this checkpoint has. A retry exchanges the folder
+for its own, so that a reader sees each row once, and all of a batch or nothing of it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mainstem import (
     LocalPath,
     OptionError,
     Options,
+    PipelineError,
     Sink,
     SinkCapabilities,
     failpoint,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SPARK_FORMATS = {"parquet": "parquet", "jsonlines": "json", "csv": "csv"}
-_HIDDEN = ".mainstem"
 
 
 class FilesSinkOptions(Options):
@@ -83,9 +83,13 @@ class FilesSink(Sink):
     def write(self, frame: DataFrame, batch: Batch) -> None:
         root = self.options.path
         name = f"{batch.query_id[:8]}-{batch.id:010d}"
-        staged, final = root / _HIDDEN / name, root / name
+        staging = root.with_name(f".{root.name}.staging")
+        staged, final = staging / name, root / name
+        for folder in (root, staging):
+            folder.mkdir(parents=True, exist_ok=True)
+        if root.stat().st_dev != staging.stat().st_dev:
+            raise PipelineError(f"{root} is a mount point; give a folder in it", node=batch.sink)
         shutil.rmtree(staged, ignore_errors=True)
-        (root / _HIDDEN).mkdir(parents=True, exist_ok=True)
         failpoint("files.before-write")
         rows = self._write(frame, staged)
         failpoint("files.after-write")

@@ -101,19 +101,25 @@ def run(
     On a terminal it shows a live table, elsewhere one JSON line for each batch. SIGINT and SIGTERM
     finish the batch in hand. Run again, it goes on where it was, also after a crash.
     """
-    made = _plan(file)
-    for warning in made.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    from mainstem.run.runner import run as run_plan
-    from mainstem.run.showing import JSONLines, LiveTable
+    import threading
 
-    reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
-    try:
-        run_plan(made, reporter=reporter, debug=debug, show_rows=show_rows)
-    except MainstemError as error:
-        shown = traceback.format_exc() if debug else f"error: {error}"
-        typer.echo(made.scrubber.clean(shown), err=True)
-        raise typer.Exit(error.exit_code) from None
+    from mainstem.stopping import stopping_on_signals
+
+    stop = threading.Event()
+    with stopping_on_signals(stop):
+        made = _plan(file)
+        for warning in made.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        from mainstem.run.runner import run as run_plan
+        from mainstem.run.showing import JSONLines, LiveTable
+
+        reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
+        try:
+            run_plan(made, reporter=reporter, debug=debug, show_rows=show_rows, stop=stop)
+        except MainstemError as error:
+            shown = traceback.format_exc() if debug else f"error: {error}"
+            typer.echo(made.scrubber.clean(shown), err=True)
+            raise typer.Exit(error.exit_code) from None
 
 
 @app.command()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +18,7 @@ from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.session import start
 from mainstem.run.showing import Reporter, Silent
 from mainstem.run.watermarks import Watermarks
+from mainstem.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,9 +48,12 @@ def run(
         MainstemError: what went wrong, with the exit code of the command.
     """
     stop = stop or threading.Event()
-    with Checkpoint(plan) as checkpoint, _signals(stop):
-        spark = start(plan, debug=debug)
-        with _signals(stop):  # again: a new SparkContext takes SIGINT for itself
+    with Checkpoint(plan) as checkpoint, stopping_on_signals(stop):
+        try:
+            spark = start(plan, debug=debug)
+        except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
+            return Totals(plan).summary(plan, 0.0)
+        with stopping_on_signals(stop):  # again: a new SparkContext takes SIGINT for itself
             return _Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).run()
 
 
@@ -269,24 +270,3 @@ class RunningQuery:
             self._running.stop()
         self._drain(report)
         self._running = None
-
-
-@contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set `stop`; a second one falls through to Python's usual way."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def handle(number: int, _: Any) -> None:
-        stop.set()
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, handle)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
