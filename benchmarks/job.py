@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,9 +54,10 @@ sinks:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a run took, in seconds: all of it, and each of its batches (as Spark tells)."""
+    """How long a run took, in seconds: all of it, Spark's processor time, and each batch."""
 
     whole: float
+    processor: float
     batches: tuple[float, ...]
 
 
@@ -76,6 +78,14 @@ def make_input(folder: Path, *, files: int, rows: int, step: timedelta) -> None:
                     f'"cents":{n * 31 % 10_000},"note":"left at the door"}}'
                 )
                 lines.write((line[:40] if n % 1000 == 999 else line) + "\n")
+
+
+def processor_seconds(spark: SparkSession) -> float:
+    """Return the processor time that Spark's process has used so far (from Linux's /proc)."""
+    jvm: Any = spark._jvm
+    pid = jvm.java.lang.ProcessHandle.current().pid()
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class _Batches(Silent):
@@ -109,9 +119,11 @@ class Job:
         """Run the document."""
         file = self._document(self._fresh())
         reporter = _Batches()
-        began = time.perf_counter()
+        spark = self.session()
+        used, began = processor_seconds(spark), time.perf_counter()
         run(make_plan(file), reporter=reporter)
-        return Timing(time.perf_counter() - began, tuple(reporter.seconds))
+        whole = time.perf_counter() - began
+        return Timing(whole, processor_seconds(spark) - used, tuple(reporter.seconds))
 
     def by_hand(self) -> Timing:
         """Run the same job as one would write it in PySpark."""
@@ -119,8 +131,8 @@ class Job:
         from pyspark.sql import functions as F  # noqa: N812
 
         out = self._fresh()
-        began = time.perf_counter()
         spark = SparkSession.builder.getOrCreate()
+        used, began = processor_seconds(spark), time.perf_counter()
         schema = "id BIGINT, city STRING, placed TIMESTAMP, cents BIGINT, _broken STRING"
         lines = (
             spark.readStream.name("lines")
@@ -154,7 +166,8 @@ class Job:
         query.awaitTermination()
         whole = time.perf_counter() - began
         done = [p for p in query.recentProgress if "addBatch" in p.durationMs]
-        return Timing(whole, tuple(p.batchDuration / 1000 for p in done))
+        used = processor_seconds(spark) - used
+        return Timing(whole, used, tuple(p.batchDuration / 1000 for p in done))
 
     def same(self, one: int, other: int) -> bool:
         """Whether two runs, counted from 1, wrote the same totals."""

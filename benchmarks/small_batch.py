@@ -27,7 +27,7 @@ def main() -> None:
         job = Job(Path(name, "in"), Path(name, "out"), max_files=1)
         job.session()
         table = Table(
-            title=f"Small batches: {ROWS} rows, median of {FILES - SKIP} in each round",
+            title=f"Batches of {ROWS} rows, medians",
             title_justify="left",
         )
         for column in ("round", "document, ms", "by hand, ms", "times"):

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 FILES = 16
-ROWS = 125_000  # in each file
+ROWS = 100_000  # in each file
 STEP = timedelta(milliseconds=20)
 MAX_FILES = 4
 ROUNDS = 6
@@ -30,7 +30,14 @@ def main() -> None:
         table = Table(
             title=f"Throughput: {rows:,} rows, {FILES // MAX_FILES} batches", title_justify="left"
         )
-        for column in ("round", "document, rows/s", "by hand, rows/s", "ratio", "of batches alone"):
+        for column in (
+            "round",
+            "document, rows/s",
+            "by hand, rows/s",
+            "ratio",
+            "batches",
+            "processor",
+        ):
             table.add_column(column, justify="right")
         found = []
         for number, (document, hand) in enumerate(job.rounds(ROUNDS), 1):
@@ -39,6 +46,7 @@ def main() -> None:
                 rows / hand.whole,
                 hand.whole / document.whole,
                 sum(hand.batches) / sum(document.batches),
+                hand.processor / document.processor,
             )
             found.append(values)
             table.add_row(str(number), *_texts(values))
@@ -50,8 +58,8 @@ def main() -> None:
 
 
 def _texts(values: tuple[float, ...]) -> tuple[str, ...]:
-    document, hand, ratio, batches = values
-    return f"{document:,.0f}", f"{hand:,.0f}", f"{ratio:.3f}", f"{batches:.3f}"
+    document, hand, *ratios = values
+    return f"{document:,.0f}", f"{hand:,.0f}", *(f"{ratio:.3f}" for ratio in ratios)
 
 
 if __name__ == "__main__":
