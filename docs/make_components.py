@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mainstem.cli.plugins import details
-from mainstem.registry import GROUPS, Registry
+from mainstem.discovery import GROUPS
+from mainstem.registry import Registry
 
 HEAD = """\
 # Components

@@ -10,8 +10,9 @@ import mainstem
 import pytest
 from mainstem import hookspecs
 from mainstem.contracts.abilities import ABILITIES
+from mainstem.discovery import GROUPS
 from mainstem.plan.making import make_plan
-from mainstem.registry import GROUPS, Registry
+from mainstem.registry import Registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

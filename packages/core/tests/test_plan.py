@@ -18,11 +18,12 @@ from mainstem import (
     SourceCapabilities,
     StateFacts,
 )
+from mainstem.discovery import Word
 from mainstem.errors import DocumentError
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from mainstem.plan.rendering import as_json, as_mermaid, as_text
-from mainstem.registry import Registry, Word
+from mainstem.registry import Registry
 
 
 class NoOptions(Options):

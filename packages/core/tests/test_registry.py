@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from mainstem.cli.plugins import details, listing
+from mainstem.cli.listing import listing
+from mainstem.cli.plugins import details
 from mainstem.errors import DocumentError, PluginError
 from mainstem.plan.making import make_plan
 from mainstem.registry import Registry

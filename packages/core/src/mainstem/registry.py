@@ -7,10 +7,9 @@ broken plugin breaks neither the listing nor a pipeline that does not use it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, distribution, distributions, version
+from importlib.metadata import distribution, version
 from types import ModuleType
 from typing import Any, cast
 
@@ -19,46 +18,17 @@ import pluggy
 from mainstem import hookspecs
 from mainstem.catalogue import install_line
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
+from mainstem.discovery import GROUPS, Word, installed_words
 from mainstem.errors import PluginError, nearest
 
-#: The kinds, each with the entry-point group and the base of its components.
-GROUPS: Mapping[str, tuple[str, type[Component]]] = {
-    "source": ("mainstem.sources", Source),
-    "operator": ("mainstem.operators", Operator),
-    "sink": ("mainstem.sinks", Sink),
-    "state store": ("mainstem.state_stores", StateStore),
-    "delivery": ("mainstem.delivery", Delivery),
+#: The base of each kind's components.
+BASES: Mapping[str, type[Component]] = {
+    "source": Source,
+    "operator": Operator,
+    "sink": Sink,
+    "state store": StateStore,
+    "delivery": Delivery,
 }
-COMMANDS_GROUP = "mainstem.commands"
-
-
-@dataclass(frozen=True, order=True)
-class Word:
-    """One word that a distribution brings, as its metadata says."""
-
-    kind: str
-    name: str
-    distribution: str
-    version: str
-    module: str
-
-
-def installed_words() -> list[Word]:
-    """Return every word of every installed distribution, from metadata alone."""
-    kinds = {group: kind for kind, (group, _) in GROUPS.items()} | {COMMANDS_GROUP: "command"}
-    words: set[Word] = set()
-    seen: set[str] = set()
-    for found in distributions():
-        entries = found.entry_points
-        ours = [e for e in entries if e.group in kinds]
-        if not ours:
-            continue
-        name = found.metadata["Name"]
-        if name in seen:  # an older copy later on sys.path
-            continue
-        seen.add(name)
-        words.update(Word(kinds[e.group], e.name, name, found.version, e.value) for e in ours)
-    return sorted(words)
 
 
 class Registry:
@@ -134,10 +104,10 @@ class Registry:
             raise PluginError(
                 f"{word.distribution} {word.version} announces {kind} {word.name!r}, but its module "
                 f"{word.module!r} returns no such word from its hook "
-                f"{GROUPS[kind][0].replace('.', '_')}; this is a bug of that plugin."
+                f"{GROUPS[kind].replace('.', '_')}; this is a bug of that plugin."
             )
         component = brought[word.name]
-        base = GROUPS[kind][1]
+        base = BASES[kind]
         if not (isinstance(component, type) and issubclass(component, base)):
             raise PluginError(
                 f"{word.distribution} {word.version}: what it gives as {kind} {word.name!r} is not "
@@ -172,7 +142,7 @@ class Registry:
         return module
 
     def _brought(self, kind: str, module: ModuleType, word: Word) -> Mapping[str, type[Component]]:
-        caller = getattr(self._manager.hook, GROUPS[kind][0].replace(".", "_"))
+        caller = getattr(self._manager.hook, GROUPS[kind].replace(".", "_"))
         brought: dict[str, type[Component]] = {}
         for implementation in caller.get_hookimpls():
             if implementation.plugin is module:
@@ -188,14 +158,6 @@ class Registry:
     def create(self, kind: str, use: str, options: Any) -> Component:
         """Return a component made with validated options."""
         return self.component(kind, use)(options)
-
-    def commands(self) -> dict[str, EntryPoint]:
-        """Return what packages add to the command line, by the command's name."""
-        return {
-            w.name: EntryPoint(w.name, w.module, COMMANDS_GROUP)
-            for w in self.words
-            if w.kind == "command"
-        }
 
 
 def _core() -> str:

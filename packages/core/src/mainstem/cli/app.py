@@ -140,7 +140,7 @@ def schema() -> None:
 @plugins_app.callback(invoke_without_command=True)
 def plugins(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        from mainstem.cli.plugins import listing
+        from mainstem.cli.listing import listing
 
         typer.echo(listing(), nl=False)
 
@@ -155,25 +155,32 @@ def show(word: Annotated[str, typer.Argument(help="A word, as in `use: WORD`.")]
 
 def _add_commands(called: str) -> None:
     """Add the commands of installed packages; only the one that is called is imported."""
-    from importlib.metadata import entry_points
+    if called in {
+        command.name or command.callback.__name__
+        for command in app.registered_commands
+        if command.callback
+    } | {group.name for group in app.registered_groups}:
+        return
+    from importlib.metadata import EntryPoint
 
+    from mainstem.discovery import COMMANDS_GROUP, installed_words
     from mainstem.errors import PluginError
-    from mainstem.registry import COMMANDS_GROUP
 
-    for entry in entry_points(group=COMMANDS_GROUP):
-        if entry.name != called:
-            brought = entry.dist.name if entry.dist else "a plugin"
-            app.command(entry.name, help=f"Brought by {brought}.")(lambda: None)
+    for word in installed_words():
+        if word.kind != "command":
+            continue
+        if word.name != called:
+            app.command(word.name, help=f"Brought by {word.distribution}.")(lambda: None)
             continue
         try:
-            loaded = entry.load()
+            loaded = EntryPoint(word.name, word.module, COMMANDS_GROUP).load()
         except Exception as error:
             cause = f"{type(error).__name__}: {error}"
             raise PluginError(f"command {called!r} can't be imported: {cause}") from error
         if isinstance(loaded, typer.Typer):
-            app.add_typer(loaded, name=entry.name)
+            app.add_typer(loaded, name=word.name)
         else:
-            app.command(entry.name)(loaded)
+            app.command(word.name)(loaded)
 
 
 def main() -> None:

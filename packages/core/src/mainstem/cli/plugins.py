@@ -1,8 +1,7 @@
-"""What `mainstem plugins` prints."""
+"""What `mainstem plugins show WORD` prints."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import fields
 from typing import Any
 
@@ -11,25 +10,9 @@ from pydantic_core import PydanticUndefined
 from mainstem.contracts.abilities import ABILITIES
 from mainstem.contracts.components import Component, Operator, Sink
 from mainstem.contracts.shapes import Accepts
+from mainstem.discovery import GROUPS
 from mainstem.errors import PluginError, nearest
-from mainstem.registry import GROUPS, Registry
-
-
-def listing(registry: Registry | None = None) -> str:
-    """Return a table of every installed word, from metadata alone."""
-    registry = registry or Registry()
-    times = Counter((word.kind, word.name) for word in registry.words)
-    rows = [
-        (word.kind, word.name, f"{word.distribution} {word.version}",
-         "in conflict" if times[word.kind, word.name] > 1 and word.kind != "command" else "")
-        for word in registry.words
-    ]  # fmt: skip
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
-    return "".join(
-        "  ".join(text.ljust(width) for text, width in zip(row, [*widths, 0], strict=True)).rstrip()
-        + "\n"
-        for row in rows
-    )
+from mainstem.registry import Registry
 
 
 def details(word: str, registry: Registry | None = None) -> str:

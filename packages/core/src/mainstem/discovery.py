@@ -1,0 +1,45 @@
+"""What is installed, from metadata alone: nothing is imported, so nothing broken is in the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import distributions
+
+#: The entry-point group of each kind of component.
+GROUPS = {
+    "source": "mainstem.sources",
+    "operator": "mainstem.operators",
+    "sink": "mainstem.sinks",
+    "state store": "mainstem.state_stores",
+    "delivery": "mainstem.delivery",
+}
+COMMANDS_GROUP = "mainstem.commands"
+
+
+@dataclass(frozen=True, order=True)
+class Word:
+    """One word that a distribution brings, as its metadata says."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    module: str
+
+
+def installed_words() -> list[Word]:
+    """Return every word of every installed distribution, from metadata alone."""
+    kinds = {group: kind for kind, group in GROUPS.items()} | {COMMANDS_GROUP: "command"}
+    words: set[Word] = set()
+    seen: set[str] = set()
+    for found in distributions():
+        entries = found.entry_points
+        ours = [e for e in entries if e.group in kinds]
+        if not ours:
+            continue
+        name = found.metadata["Name"]
+        if name in seen:  # an older copy later on sys.path
+            continue
+        seen.add(name)
+        words.update(Word(kinds[e.group], e.name, name, found.version, e.value) for e in ours)
+    return sorted(words)
