@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.contexts import Batch
+from mainstem.contracts.ddl import quoted
 from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
@@ -97,28 +98,23 @@ class Batches:
             columns += CHANGELOG_COLUMNS
         if sink.needs_id and "_id" not in columns:
             columns.append("_id")
-        return frame.select(*(F.col(f"`{name}`") for name in columns))
+        return frame if frame.columns == columns else frame.select(*map(quoted, columns))
 
     def _write(self, made: BatchFrames, sink: SinkNode, batch_id: int) -> dict[str, int]:
-        from pyspark.sql import Observation
-
+        """Write a batch into a sink; return the count of rows it refused, if it can refuse any."""
         frame = self._sink_frame(made, sink)
         spark = frame.sparkSession
-        observation = Observation()
-        frame = frame.observe(observation, F.count(F.lit(1)).alias("rows"))
         batch = Batch(
             batch_id, self._plan.pipeline, self._query.name, self.query_id, sink.name, spark
         )
         assert sink.delivery is not None  # noqa: S101
         refused = sink.delivery.write(sink.sink, frame, batch)
-        completed = observation._jo is not None and observation._jo.future().isCompleted()
-        counts = {"rows": int(observation.get["rows"]) if completed else 0}
         if refused is not None:
-            counts["rejected"] = self._refused(made, sink, refused)
-        elif self._plan.readers(sink.name, "rejected"):
+            return {"rejected": self._refused(made, sink, refused)}
+        if self._plan.readers(sink.name, "rejected"):
             columns = ", ".join(column.ddl for column in REJECTED.columns)
             made.put(sink.name, spark.createDataFrame([], columns))
-        return counts
+        return {}
 
     def _refused(self, made: BatchFrames, sink: SinkNode, refused: Any) -> int:
         """Send rows that a sink refused on their way; return how many there are."""

@@ -23,7 +23,10 @@ def batch_facts(
         found = nodes.setdefault(base, {})
         for key, value in row.asDict().items():
             found[key] = found.get(key, 0) + int(value or 0)
-    nodes |= {name: dict(found) for name, found in counts.items()}
+    nodes |= {name: dict(found) for name, found in counts.items() if name not in query.sinks}
+    for sink in query.sinks:  # what a sink was given is what came out of the nodes above it
+        given = [nodes.get(s.node, {}).get(s.output or "rows", 0) for s in plan.nodes[sink].streams]
+        nodes[sink] = {"rows": sum(given), **counts.get(sink, {})}
     seconds = (progress.batchDuration or 0) / 1000
     rows_in = sum(nodes.get(name, {}).get("rows", 0) for name in query.reads)
     state = progress.stateOperators or []

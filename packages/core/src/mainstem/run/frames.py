@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,7 +127,7 @@ class Frames:
         """Let Spark count a node's rows as they pass; the counts come with each batch's progress."""
         count = self._observed[node.name] = self._observed.get(node.name, 0) + 1
         name = node.name if count == 1 else f"{node.name}__{count}"
-        return frame.observe(name, *counts(frame))
+        return frame.observe(name, *counts(frame, node.outputs))
 
     # -- anywhere ---------------------------------------------------------------------------
 
@@ -250,13 +250,14 @@ def check_streaming(frame: DataFrame, output_mode: str) -> None:
     analysis.UnsupportedOperationChecker.checkForStreaming(frame._jdf.logicalPlan(), mode)
 
 
-def counts(frame: DataFrame) -> list[Any]:
-    """Return the aggregates that count a frame's rows: those of the main output, and the refused."""
+def counts(frame: DataFrame, outputs: Iterable[str]) -> list[Any]:
+    """Return the aggregates that count a frame's rows: `rows` of the main output, and each other."""
     if OUTPUT not in frame.columns:
         return [F.count(F.lit(1)).alias("rows")]
+    named = [name[1:] for name in frame.columns if name in {f"_{output}" for output in outputs}]
     return [
         F.count(F.when(F.col(OUTPUT).isNull(), 1)).alias("rows"),
-        F.count(F.when(F.col(OUTPUT) == "rejected", 1)).alias("rejected"),
+        *(F.count(F.when(F.col(OUTPUT) == name, 1)).alias(name) for name in named),
     ]
 
 
@@ -340,7 +341,7 @@ class BatchFrames:
 
         observation = Observation()
         self.observations[name] = observation
-        return frame.observe(observation, *counts(frame))
+        return frame.observe(observation, *counts(frame, self._plan.nodes[name].outputs))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         self._kept.append(frame.persist())
