@@ -110,13 +110,18 @@ class FilesSink(Sink):
         failpoint("files.after-rename")
 
     def _write(self, frame: DataFrame, path: Path) -> int:
-        """Write the files and return how many rows they have."""
+        """Write the files and return how many rows they have.
+
+        Parquet files tell that themselves; for the others Spark counts, which takes it some 15 ms.
+        """
+        import pyarrow.parquet as pq
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812
 
         options = self.options
         written = Observation()
-        frame = frame.observe(written, F.count(F.lit(1)).alias("rows"))
+        if options.format != "parquet":
+            frame = frame.observe(written, F.count(F.lit(1)).alias("rows"))
         if options.files_per_batch is not None:
             frame = frame.coalesce(options.files_per_batch)
         writer = frame.write.mode("overwrite")
@@ -127,7 +132,9 @@ class FilesSink(Sink):
         if options.format == "csv":
             writer = writer.option("header", True)
         writer.format(_SPARK_FORMATS[options.format]).save(path.absolute().as_uri())
-        return int(written.get["rows"])
+        if options.format != "parquet":
+            return int(written.get["rows"])
+        return sum(pq.read_metadata(file).num_rows for file in path.rglob("*.parquet"))
 
 
 def _exchange(one: Path, other: Path) -> None:
