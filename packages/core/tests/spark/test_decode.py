@@ -66,6 +66,21 @@ def test_every_good_row_becomes_columns_and_every_bad_one_is_rejected_with_its_r
     assert len({row["_id"] for row in rejected}) == len(BAD)
 
 
+def test_rows_refused_unread_are_counted_as_those_that_are_read(pipeline):
+    """Pass: dropped by choice, the same rows are refused, and source rows are counted in full."""
+    pipeline.document(
+        operators={"row": {**decode(SCHEMA), "on_rejected": "drop"}},
+        sinks={"out": pipeline.sink("out", "row")},
+    )
+    pipeline.feed("1.jsonl", b"".join(text.encode() + b"\n" for text in GOOD))
+    pipeline.feed("2.jsonl", b"".join(text + b"\n" for text in BAD))
+    query = pipeline.run()["queries"]["lines"]
+    assert query["nodes"]["row"] == {"rows": len(GOOD), "rejected": len(BAD)}
+    assert query["nodes"]["lines"] == {"rows": len(GOOD) + len(BAD)}
+    assert query["rows_in"] == len(GOOD) + len(BAD)
+    assert {row["n"] for row in pipeline.rows("out")} == {row["n"] for row in GOOD.values()}
+
+
 def test_options_say_how_strict_it_is(pipeline):
     """Pass: missing and unknown fields are refused, other types become null, as asked."""
     pipeline.document(

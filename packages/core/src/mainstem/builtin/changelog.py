@@ -44,7 +44,7 @@ class ToChangelog(Operator):
     """Reads each event as the new state of its key, or as its deletion; keeps no state itself."""
 
     options: ChangelogOptions
-    capabilities = OperatorCapabilities(row_wise=True)
+    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
     ports = {"input": EVENTS}
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:

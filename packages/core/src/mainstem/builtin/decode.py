@@ -69,7 +69,7 @@ class Decode(Operator):
     """Turns messages into columns by a schema; what does not decode goes to `rejected`."""
 
     options: DecodeOptions
-    capabilities = OperatorCapabilities(row_wise=True)
+    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
     ports = {"input": MESSAGES}
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
@@ -102,70 +102,74 @@ class Decode(Operator):
         reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
         kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
         schema = self.options.table_schema
-        fields = [f"__{i}" for i in range(len(schema or ()))]
-        # `inline` yields the parsed struct as columns: unlike a projection it is never evaluated
-        # twice, whatever is filtered on it below.
-        parsed = (
-            F.inline(F.array(self._parsed(schema))).alias(*fields, "__corrupt")
-            if schema
-            else F.try_parse_json(F.expr("CAST(value AS STRING)")).alias("__variant")
-        )
+        columns = [f"{_field(column)} AS {quoted(column.name)}" for column in schema or ()]
+        names = [column.name for column in schema or ()]
+        if schema is None:
+            columns, names = [f"__parsed AS {quoted(self.options.into)}"], [self.options.into]
+        told = "rejected" in ctx.wanted
+        # Spark counts the rows of this frame before anything is filtered, so no filter moves below
+        # the projection and has the value parsed once more.
         frame = frame.select(
             *map(F.expr, reserved),
             *kept,
             F.col("value").alias("__raw"),
             F.expr("CAST(value AS STRING)").alias("__text"),
-            parsed,
-        )
-        reason = self._reason(schema)
-        names = [column.name for column in schema or ()] or [self.options.into]
-        columns = [
-            F.col(field).alias(name)
-            for field, name in zip(fields or ["__variant"], names, strict=True)
-        ]
-        return frame.select(
-            *map(F.expr, (*reserved, *map(quoted, self.options.keep))),
-            *columns,
-            "__raw",
-            reason.alias("__reason"),
+            self._parsed(schema).alias("__parsed"),
         ).selectExpr(
+            *reserved,
+            *columns,
+            *map(quoted, self.options.keep),
+            "__raw",
+            f"{self._reason(schema, told=told)} AS __reason",
+        )
+        rejected = "IF(__reason IS NOT NULL, struct(__reason AS reason, __raw AS payload), NULL)"
+        return frame.selectExpr(
             *reserved,
             *map(quoted, [*names, *self.options.keep]),
             "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
-            "IF(__reason IS NOT NULL, struct(__reason AS reason, __raw AS payload), NULL)"
-            " AS _rejected",
+            *([f"{rejected} AS _rejected"] if told else []),
         )
 
-    def _parsed(self, schema: tuple[Column, ...]) -> SparkColumn:
+    def _parsed(self, schema: tuple[Column, ...] | None) -> SparkColumn:
         from pyspark.sql import functions as F  # noqa: N812
 
+        text = F.expr("CAST(value AS STRING)")
+        if schema is None:
+            return F.try_parse_json(text)
         # Columns come back nullable whatever is declared: NOT NULL is checked by the reason.
         ddl = ", ".join(Column(column.name, column.type).ddl for column in schema)
-        ddl += ", __corrupt STRING"
         settings = {"columnNameOfCorruptRecord": "__corrupt", "mode": "PERMISSIVE"}
         if self.options.timestamp_format:
             settings["timestampFormat"] = self.options.timestamp_format
-        text = F.expr("CAST(value AS STRING)")
+        ddl += ", __corrupt STRING"
         if self.options.format == "json":
             return F.from_json(text, ddl, settings)
         return F.from_csv(text, ddl, {**settings, "sep": self.options.separator})
 
-    def _reason(self, schema: tuple[Column, ...] | None) -> SparkColumn:
-        """Return why a row is refused, or null: a column over the parsed row."""
-        from pyspark.sql import functions as F  # noqa: N812
+    def _reason(self, schema: tuple[Column, ...] | None, *, told: bool) -> str:
+        """Return SQL over the parsed row that says why it is refused, or null.
 
+        Args:
+            told: whether anybody reads the reason; if not, any text will do.
+        """
         options = self.options
         json = options.format == "json"
-        cases: list[tuple[str, str]] = [
+        full = [column for column in schema or () if not column.nullable]
+        cases: list[tuple[str, str]] = []
+        if json and "reject" not in (options.missing, options.extra):
+            good = [_PLAIN, f"{_CORRUPT} IS NULL" if schema else "__parsed IS NOT NULL"]
+            good += [f"{_field(column)} IS NOT NULL" for column in full]
+            cases.append((" AND ".join(good), "NULL"))
+        cases += [
             ("__raw IS NULL", "'the value is null'"),
             ("NOT is_valid_utf8(__text)", "'not UTF-8'"),
         ]
         if schema is None:
-            cases += [("__variant IS NULL", "'not JSON'"), (_TRAILING, f"'{_TRAILING_WORDS}'")]
+            cases += [("__parsed IS NULL", "'not JSON'"), (_TRAILING, f"'{_TRAILING_WORDS}'")]
         else:
             cases.append(("trim(__text) = ''", "'the value is empty'"))
-            unparsed = "__corrupt IS NOT NULL"
-            if json:
+            unparsed = f"{_CORRUPT} IS NOT NULL"
+            if json and (told or options.types == "null"):
                 cases.append((f"{unparsed} AND try_parse_json(__text) IS NULL", "'not JSON'"))
                 cases.append(
                     (f"{unparsed} AND json_object_keys(__text) IS NULL", "'no JSON object'")
@@ -194,33 +198,43 @@ class Decode(Operator):
                             f"concat('{words}: ', array_join({difference}, ', '))",
                         )
                     )
-            for index, column in enumerate(schema):
-                if not column.nullable:
-                    cases.append((f"__{index} IS NULL", _literal(f"{column.name} is null")))
-        branches = " ".join(f"WHEN {condition} THEN {words}" for condition, words in cases)
-        return F.expr(f"CASE {branches} END")
+            cases += [(f"{_field(c)} IS NULL", _literal(f"{c.name} is null")) for c in full]
+        branches = " ".join(
+            f"WHEN {condition} THEN {words if told or words == 'NULL' else _literal('')}"
+            for condition, words in cases
+        )
+        return f"CASE {branches} END"
 
     def _misfits(self, schema: tuple[Column, ...]) -> str:
         """Return SQL that names the columns whose text does not fit their types."""
         if self.options.format == "csv":
             return _literal(f"does not fit {len(schema)} columns of the schema")
         found = ", ".join(
-            f"IF(__{i} IS NULL AND get_json_object(__text, {_literal(_path(c.name))}) IS NOT NULL, "
+            f"IF({_field(c)} IS NULL AND get_json_object(__text, {_literal(_path(c.name))}) IS NOT NULL, "
             f"{_literal(c.name + ' is no ' + str(c.type).upper())}, NULL)"
-            for i, c in enumerate(schema)
+            for c in schema
         )
         listed = f"array_join(filter(array({found}), x -> x IS NOT NULL), ', ')"
         return f"coalesce(nullif({listed}, ''), 'does not fit the schema')"
 
 
-#: A JSON parser stops at the end of the first value. A flat object ends at its first brace, so most
-#: rows need no second look; the rest are wrapped twice, as no text can break out of both wraps.
+#: True for nearly every row that is one flat object and UTF-8: nothing follows the first brace, and
+#: nothing had to be replaced to read the bytes as text. What it is not true for may still be good.
+_PLAIN = r"__text RLIKE '^[^}\\x{FFFD}]*+}[ \\t\\r\\n]*$'"
+#: A JSON parser stops at the end of the first value. So the text is wrapped twice, as none can break
+#: out of both wraps.
 _TRAILING = (
-    "locate('}', __text) != length(trim(TRAILING ' \\t\\r\\n' FROM __text))"
-    " AND NOT (json_array_length(concat('[', __text, ']')) <=> 1"
+    "NOT (json_array_length(concat('[', __text, ']')) <=> 1"
     " AND size(json_object_keys(concat('{\"v\":', __text, '}'))) <=> 1)"
 )
 _TRAILING_WORDS = "more text after the JSON value"
+
+
+_CORRUPT = "__parsed.__corrupt"
+
+
+def _field(column: Column) -> str:
+    return f"__parsed.{quoted(column.name)}"
 
 
 def _literal(text: str) -> str:

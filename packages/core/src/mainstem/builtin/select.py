@@ -42,7 +42,11 @@ class Select(Operator):
     """Computes columns and keeps the rows that meet a condition, by SQL expressions."""
 
     options: SelectOptions
-    capabilities = OperatorCapabilities(row_wise=True)
+
+    @property
+    def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
+        """Rows stay rows; all of them do unless there is a condition."""
+        return OperatorCapabilities(row_wise=True, keeps_rows=self.options.where is None)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = inputs.only

@@ -19,7 +19,7 @@ class Union(Operator):
     """Gives a list of same-shaped streams (`from: [a, b]`) one name."""
 
     options: UnionOptions
-    capabilities = OperatorCapabilities(row_wise=True)
+    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         return replace(inputs.only, identity=())

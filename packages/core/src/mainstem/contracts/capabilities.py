@@ -32,6 +32,9 @@ class OperatorCapabilities:
 
     #: Each output row comes from one input row alone, so reserved columns pass untouched.
     row_wise: bool = False
+    #: Each input row gives exactly one row, in the main output or a named one; so the rows that came
+    #: in are known when those that went out have been counted.
+    keeps_rows: bool = False
     #: The output does not depend on how the input was cut into batches.
     batch_invariant: bool = True
 

@@ -14,9 +14,8 @@ def warnings(plan: Plan) -> Iterator[str]:
     """Yield the warnings of a plan, each a sentence that names the node and the way out."""
     for node in plan.nodes.values():
         if (
-            "rejected" in node.outputs
+            plan.wants(node, "rejected")
             and not isinstance(node, SinkNode)
-            and not node.drops_rejected
             and not plan.readers(node.name, "rejected")
         ):
             yield (

@@ -149,6 +149,14 @@ class Plan:
             if stream.node == name and output in (None, stream.output)
         ]
 
+    def wants(self, node: Node, output: str) -> bool:
+        """Whether the rows of a named output matter: somebody reads them, or one ends the run."""
+        if output not in node.outputs:
+            return False
+        if self.readers(node.name, output):
+            return True
+        return output == "rejected" and not node.drops_rejected
+
     @property
     def flush(self) -> bool:
         """Whether the run closes all windows at its end."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mainstem.plan.model import Plan, Query
+from mainstem.run.counting import complete, counted_by
 
 
 def batch_facts(
@@ -24,6 +25,7 @@ def batch_facts(
         for key, value in row.asDict().items():
             found[key] = found.get(key, 0) + int(value or 0)
     nodes |= {name: dict(found) for name, found in counts.items() if name not in query.sinks}
+    nodes = complete(nodes, counted_by(plan, query))
     for sink in query.sinks:  # what a sink was given is what came out of the nodes above it
         given = [nodes.get(s.node, {}).get(s.output or "rows", 0) for s in plan.nodes[sink].streams]
         nodes[sink] = {"rows": sum(given), **counts.get(sink, {})}

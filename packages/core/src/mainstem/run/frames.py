@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, REJECTED, Changelog
 from mainstem.errors import DocumentError, PluginError, Problem, nearest
-from mainstem.plan.model import Node, Plan, SinkNode, Stream
+from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
+from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from mainstem.run.checkpoint import Checkpoint
 
-OUTPUT = "_output"
 _ROW_IN_TASK = "(monotonically_increasing_id() & 8589934591L)"  # without the task's number
 
 
@@ -43,7 +43,7 @@ class NodeContext:
         self.row_in_task = row_in_task
         self.spark = spark
         self.identified = node.makes_id
-        self.wanted = frozenset(o for o in node.outputs if plan.readers(node.name, o))
+        self.wanted = frozenset(o for o in node.outputs if plan.wants(node, o))
         self._checkpoint = checkpoint
         self._read_name: str | None = read_name
 
@@ -72,6 +72,7 @@ class Frames:
     def __init__(
         self,
         plan: Plan,
+        query: Query,
         spark: SparkSession,
         checkpoint: Checkpoint,
         watermark: Callable[[Node, DataFrame], DataFrame],
@@ -80,6 +81,7 @@ class Frames:
         checking: bool = False,
     ) -> None:
         self._plan = plan
+        self.counted_by = counted_by(plan, query)
         self._row_in_task = "0L" if checking else _ROW_IN_TASK
         self._spark = spark
         self._checkpoint = checkpoint
@@ -125,6 +127,8 @@ class Frames:
 
     def _count(self, node: Node, frame: DataFrame) -> DataFrame:
         """Let Spark count a node's rows as they pass; the counts come with each batch's progress."""
+        if node.name in self.counted_by:
+            return frame
         count = self._observed[node.name] = self._observed.get(node.name, 0) + 1
         name = node.name if count == 1 else f"{node.name}__{count}"
         return frame.observe(name, *counts(frame, node.outputs))
@@ -148,11 +152,7 @@ class Frames:
             if node.outputs[stream.output] == REJECTED:
                 return self.refused(node, frame, F.col("_rejected"))
             return frame.select(F.col(f"_{stream.output}.*"))
-        if (
-            "rejected" in node.outputs
-            and not node.drops_rejected
-            and not self._plan.readers(node.name, "rejected")
-        ):
+        if self._plan.wants(node, "rejected") and not self._plan.readers(node.name, "rejected"):
             frame = frame.where(self._main_or_fail(node, frame))
         else:
             frame = frame.where(F.col(OUTPUT).isNull())
@@ -250,17 +250,6 @@ def check_streaming(frame: DataFrame, output_mode: str) -> None:
     analysis.UnsupportedOperationChecker.checkForStreaming(frame._jdf.logicalPlan(), mode)
 
 
-def counts(frame: DataFrame, outputs: Iterable[str]) -> list[Any]:
-    """Return the aggregates that count a frame's rows: `rows` of the main output, and each other."""
-    if OUTPUT not in frame.columns:
-        return [F.count(F.lit(1)).alias("rows")]
-    named = [name[1:] for name in frame.columns if name in {f"_{output}" for output in outputs}]
-    return [
-        F.count(F.when(F.col(OUTPUT).isNull(), 1)).alias("rows"),
-        *(F.count(F.when(F.col(OUTPUT) == name, 1)).alias(name) for name in named),
-    ]
-
-
 def identifier(node: str, columns: tuple[str, ...], frame: DataFrame) -> Any:
     """Return 16 bytes that tell a row from every other: a hash of node name and identity columns.
 
@@ -339,6 +328,8 @@ class BatchFrames:
     def _observe(self, name: str, frame: DataFrame) -> DataFrame:
         from pyspark.sql import Observation
 
+        if name in self._frames.counted_by:
+            return frame
         observation = Observation()
         self.observations[name] = observation
         return frame.observe(observation, *counts(frame, self._plan.nodes[name].outputs))

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
@@ -101,9 +105,9 @@ class _Run:
         try:
             for query in self.queries:
                 begin(query)
-            while sum(query.watch(self._report, self.stop) for query in self.queries):
+            while active := [q for q in self.queries if q.watch(self._report, self.stop)]:
                 self.reporter.tick()
-                self.stop.wait(_POLL) if not self.stop.is_set() else time.sleep(_POLL / 4)
+                active[0].wait(_POLL if not self.stop.is_set() else _POLL / 4)
         finally:
             for query in self.queries:
                 query.end(self._report)
@@ -150,6 +154,7 @@ class RunningQuery:
         watermarks = Watermarks(self._plan, self._query, self._spark, self._checkpoint)
         return Frames(
             self._plan,
+            self._query,
             self._spark,
             self._checkpoint,
             watermarks.put,
@@ -230,21 +235,37 @@ class RunningQuery:
             self._check()
         return active
 
+    def wait(self, seconds: float) -> None:
+        """Wait until the query ends, or some seconds have passed."""
+        if self._running is not None:
+            with suppress(StreamingQueryException):  # `watch` finds out
+                self._running.awaitTermination(seconds)  # type: ignore[arg-type]  # any number
+
     def _drain(self, report: Any) -> None:
-        query = self._running
-        last = query.lastProgress if query is not None else None
-        if query is None or last is None or last.batchId <= self._reported:
-            return
-        for progress in query.recentProgress:
-            # An idle trigger reports the id of the batch to come, with no time spent on one.
-            if progress.batchId <= self._reported or "addBatch" not in progress.durationMs:
-                continue
+        for progress in self._finished():
             self._reported = progress.batchId
             latest = latest_event(progress)
             if latest is not None:
                 self._latest = max(latest, self._latest or latest)
             counts = self._batches.counts.pop(progress.batchId, {})
             report(batch_facts(self._plan, self._query, progress, counts))
+
+    def _finished(self) -> list[StreamingQueryProgress]:
+        """Return the progress of the batches not yet reported, in order.
+
+        Spark keeps a hundred; converting them all, again and again, would slow down the batches.
+        """
+        running: Any = self._running
+        recent = running._jsq.recentProgress() if running is not None else []
+        found: list[StreamingQueryProgress] = []
+        for index in range(len(recent) - 1, -1, -1):
+            if recent[index].batchId() <= self._reported:
+                break
+            progress = StreamingQueryProgress.fromJson(json.loads(recent[index].json()))
+            # An idle trigger reports the id of the batch to come, with no time spent on one.
+            if "addBatch" in progress.durationMs:
+                found.append(progress)
+        return found[::-1]
 
     def _check(self) -> None:
         query = self._running

@@ -1,0 +1,58 @@
+"""Which nodes are counted, and which take their count from the step below them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mainstem.plan.making import make_plan
+from mainstem.run.counting import complete, counted_by
+
+LINES = {"use": "files", "with": {"path": "in", "format": "message"}}
+DECODE = {"use": "decode", "from": "lines", "with": {"format": "json", "schema": "n BIGINT"}}
+
+
+def counted(operators: dict[str, Any], sinks: dict[str, str]) -> dict[str, str]:
+    made = make_plan(
+        {
+            "pipeline": "test",
+            "sources": {"lines": LINES},
+            "operators": {"row": DECODE, **operators},
+            "sinks": {
+                "bad": {"use": "console", "from": "row.rejected"},
+                **{name: {"use": "console", "from": stream} for name, stream in sinks.items()},
+            },
+        }
+    )
+    (query,) = made.queries
+    return counted_by(made, query)
+
+
+def select(stream: str, **options: Any) -> dict[str, Any]:
+    return {"use": "select", "from": stream, "with": options}
+
+
+def test_a_step_that_keeps_every_row_counts_for_the_node_above_it():
+    """Pass: a chain of such steps is counted once, from the bottom up."""
+    named = {"named": select("row", columns={"n": "n"})}
+    twice = {**named, "again": select("named", columns={"n": "n + 1"})}
+    assert counted(named, {"out": "named"}) == {"lines": "row"}  # `row` has rejected rows to count
+    assert counted(twice, {"out": "again"}) == {"lines": "row", "named": "again"}
+    found = complete({"row": {"rows": 3, "rejected": 2}, "again": {"rows": 3}}, {"lines": "row"})
+    assert found["lines"] == {"rows": 5}
+
+
+def test_a_node_that_is_read_otherwise_is_counted_itself():
+    """Pass: a step that drops rows counts for nobody, nor does one of two readers."""
+    assert counted({"some": select("row", where="n > 1")}, {"out": "some"}) == {"lines": "row"}
+    few = {
+        "few": select("lines", where="value != ''"),
+        "all": select("few", columns={"v": "value"}),
+    }
+    assert counted(few, {"out": "all", "rows": "row"}) == {"few": "all"}
+    union = {"both": {"use": "union", "from": ["row", "row"]}}
+    assert counted(union, {"out": "both"}) == {"lines": "row"}
+
+
+def test_a_count_that_is_not_there_is_not_made_up():
+    """Pass: a step that was not evaluated counts for nothing."""
+    assert complete({}, {"lines": "row"}) == {}
