@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import AfterBatch as AfterBatch
     from mainstem.contracts.abilities import Branching as Branching
     from mainstem.contracts.abilities import Expressions as Expressions
+    from mainstem.contracts.abilities import Forgetful as Forgetful
     from mainstem.contracts.abilities import HelperProcess as HelperProcess
     from mainstem.contracts.abilities import KeyedWrites as KeyedWrites
+    from mainstem.contracts.abilities import Lag as Lag
     from mainstem.contracts.abilities import Measurable as Measurable
+    from mainstem.contracts.abilities import Reached as Reached
     from mainstem.contracts.abilities import Rewindable as Rewindable
     from mainstem.contracts.abilities import Staged as Staged
     from mainstem.contracts.abilities import StateFacts as StateFacts
@@ -76,8 +79,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mainstem.contracts.abilities": (
-        "ABILITIES AfterBatch Branching Expressions HelperProcess KeyedWrites Measurable Rewindable "
-        "Staged Stateful StateFacts Supervised Swappable Transactional Upgradable"
+        "ABILITIES AfterBatch Branching Expressions Forgetful HelperProcess KeyedWrites Lag "
+        "Measurable Reached Rewindable Staged Stateful StateFacts Supervised Swappable "
+        "Transactional Upgradable"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities SinkCapabilities SourceCapabilities "

@@ -109,6 +109,12 @@ class FilesSink(Sink):
             staged.rename(final)
         failpoint("files.after-rename")
 
+    def forget(self, query_id: str, after: int) -> None:
+        """Remove the folders of a checkpoint's later batches."""
+        for folder in self.options.path.glob(f"{query_id[:8]}-*"):
+            if int(folder.name.partition("-")[2]) > after:
+                shutil.rmtree(folder)
+
     def _write(self, frame: DataFrame, path: Path) -> int:
         """Write the files and return how many rows they have.
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlparse
 
 from mainstem import (
     Events,
+    Lag,
     LocalPath,
     Needs,
     OptionError,
     Options,
+    Reached,
     Schema,
     Shape,
     Size,
@@ -27,6 +35,9 @@ if TYPE_CHECKING:
 #: block is the same whenever, and beside whatever other files, it is read. Changing this changes
 #: every `_id`.
 BLOCK = 64 * 1024 * 1024
+
+#: Up to so many bytes of unread files, their rows are counted.
+COUNTED = 16 * 1024 * 1024
 
 _SPARK_FORMATS = {"jsonlines": "json", "csv": "csv", "parquet": "parquet"}
 
@@ -62,6 +73,10 @@ class Files(Source):
         replayable=True,
         assumptions=("files are moved into the folder whole, and stay until they were read",),
     )
+
+    def __init__(self, options: FilesOptions) -> None:
+        super().__init__(options)
+        self._since: datetime | None = None
 
     def shape(self) -> Shape:
         schema, kind = self.options.table_schema, self.options.format
@@ -99,6 +114,10 @@ class Files(Source):
                 reader = reader.option("header", options.header).option("sep", options.separator)
                 reader = reader.option("enforceSchema", not options.header)
         frame = reader.format(_SPARK_FORMATS.get(options.format, "text")).load(str(options.path))
+        if self._since is not None:
+            frame = frame.where(
+                f"_metadata.file_modification_time >= TIMESTAMP '{self._since.isoformat()}'"
+            )
         origin = "_metadata.file_path"
         # A block's first byte, then the line's number in the block: byte order is file order.
         position = (
@@ -118,3 +137,79 @@ class Files(Source):
         if not ctx.identified:
             return frame
         return frame.selectExpr("*", f"{origin} AS _origin", f"{position} AS _position")
+
+    # -- measuring and going back -----------------------------------------------------------
+
+    def end(self) -> Mapping[str, str]:
+        """Return the name of the newest file."""
+        newest = max(self._files(), key=lambda file: file.stat().st_mtime, default=None)
+        return {"0": str(newest or "")}
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return the rows in files not read yet, and the age of the oldest of these."""
+        read = set(_logged(reached.folder, upto=_number(reached)))
+        unread = [file for file in self._files() if file.resolve() not in read]
+        if not unread:
+            return [Lag("0", 0, 0.0)]
+        oldest = min(file.stat().st_mtime for file in unread)
+        return [Lag("0", self._rows(unread), max(0.0, time.time() - oldest))]
+
+    def starting_at(self, point: datetime | str) -> Files:
+        """Return this source with the files changed since a time, or with all."""
+        if not isinstance(point, datetime) and point != "earliest":
+            raise OptionError(f"files start at `earliest` or at a time, not at {point!r}")
+        other = Files(self.options)
+        other._since = point if isinstance(point, datetime) else None
+        return other
+
+    def gone(self, since: Reached) -> str:
+        """Return which files were read after a point and are no longer there."""
+        logged = _logged(since.folder, after=_number(since))
+        names = [file.name for file in logged if not file.exists()]
+        return f"{len(names)} files, such as {names[0]}" if names else ""
+
+    def _files(self) -> Iterator[Path]:
+        """Yield what Spark would read: files, also in `key=value` folders, but for hidden ones."""
+        path = Path(self.options.path)
+        pattern = path.relative_to(path.anchor) if path.is_absolute() else path
+        for found in Path(path.anchor).glob(str(pattern)):
+            yield from _visible(found)
+
+    def _rows(self, files: Sequence[Path]) -> int | None:
+        options = self.options
+        if sum(file.stat().st_size for file in files) > COUNTED:
+            return None
+        if options.format == "parquet":
+            import pyarrow.parquet as pq
+
+            return sum(int(pq.read_metadata(file).num_rows) for file in files)
+        lines = sum(1 for file in files for line in file.read_bytes().split(b"\n") if line.strip())
+        return lines - len(files) if options.format == "csv" and options.header else lines
+
+
+def _visible(found: Path) -> Iterator[Path]:
+    if found.is_file():
+        yield found
+        return
+    for item in sorted(found.iterdir()):
+        if item.name.startswith(("_", ".")):
+            continue
+        if item.is_file():
+            yield item
+        elif "=" in item.name:
+            yield from _visible(item)
+
+
+def _number(reached: Reached) -> int:
+    return -1 if reached.offset is None else int(reached.offset["logOffset"])
+
+
+def _logged(folder: Path, *, after: int = -1, upto: int | None = None) -> list[Path]:
+    """Return the files that Spark's log of a file source tells of, by the numbers of its entries."""
+    found = {}
+    for log in folder.glob("[0-9]*"):
+        for line in log.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            if after < entry["batchId"] and (upto is None or entry["batchId"] <= upto):
+                found[entry["path"]] = Path(unquote(urlparse(entry["path"]).path))
+    return list(found.values())

@@ -6,11 +6,12 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem.cli import operating
+from mainstem.cli.options import File, Set, load
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ app = typer.Typer(
 mainstem validate pipeline.yaml      is the document right?
 mainstem plan pipeline.yaml          what will run, and what it guarantees
 mainstem run pipeline.yaml           run it (Ctrl-C ends it in good order)
+mainstem lag pipeline.yaml           how far it is behind its sources
+mainstem checkpoint show pipeline.yaml
+                                     batches, offsets, watermarks, state
 mainstem plugins show decode         the options of a word
 mainstem schema > mainstem.schema.json
                                      let your editor complete documents
@@ -44,19 +48,14 @@ mainstem plugins show files          all that is called files: options, ports, a
 )
 app.add_typer(plugins_app, name="plugins")
 
-File = Annotated[Path, typer.Argument(help="The document, a YAML file.", metavar="FILE")]
-
-
-def _plan(file: Path) -> Plan:
-    from mainstem.plan.making import make_plan
-
-    return make_plan(file)
+app.add_typer(operating.checkpoint_app, name="checkpoint")
+app.command()(operating.lag)
 
 
 @app.command()
-def validate(file: File) -> None:
+def validate(file: File, set_: Set = None) -> None:
     """Check a document; print every error with its line."""
-    plan = _plan(file)
+    plan = load(file, set_)
     for warning in plan.warnings:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{file}: right ({len(plan.nodes)} nodes, {len(plan.queries)} queries)")
@@ -68,6 +67,7 @@ def plan(
     format: Annotated[  # noqa: A002
         str, typer.Option("--format", help="text, mermaid or json", metavar="FORMAT")
     ] = "text",
+    set_: Set = None,
 ) -> None:
     """Show nodes, queries and guarantees, without starting Spark.
 
@@ -84,7 +84,7 @@ def plan(
     }
     if format not in shows:
         raise typer.BadParameter("expected text, mermaid or json", param_hint="--format")
-    made = _plan(file)
+    made = load(file, set_)
     typer.echo(made.scrubber.clean(shows[format](made)), nl=False)
 
 
@@ -95,6 +95,15 @@ def run(
     show_rows: Annotated[
         bool, typer.Option("--show-rows", help="Let errors show the content of rows.")
     ] = False,
+    fresh: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Begin this query anew: its checkpoint is set aside, its sources are read from "
+            "their start, and its sinks keep what they have. Repeatable.",
+            metavar="QUERY",
+        ),
+    ] = None,
+    set_: Set = None,
 ) -> None:
     """Run a pipeline until it ends or is interrupted.
 
@@ -107,7 +116,7 @@ def run(
 
     stop = threading.Event()
     with stopping_on_signals(stop):
-        made = _plan(file)
+        made = load(file, set_)
         for warning in made.warnings:
             typer.echo(f"warning: {warning}", err=True)
         from mainstem.run.runner import run as run_plan
@@ -115,7 +124,14 @@ def run(
 
         reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
         try:
-            run_plan(made, reporter=reporter, debug=debug, show_rows=show_rows, stop=stop)
+            run_plan(
+                made,
+                reporter=reporter,
+                debug=debug,
+                show_rows=show_rows,
+                stop=stop,
+                fresh=fresh or (),
+            )
         except MainstemError as error:
             shown = traceback.format_exc() if debug else f"error: {error}"
             typer.echo(made.scrubber.clean(shown), err=True)

@@ -69,6 +69,31 @@ class Expressions(Protocol):
         """Return the expressions as written, by the key of the option that holds each."""
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How far a query has read a source.
+
+    `offset` is the source's own, as the checkpoint has it; None before the first batch is done.
+    `folder` is where Spark keeps the source's files in that checkpoint; it need not exist.
+    """
+
+    offset: Any
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How much of a partition is there and not read yet.
+
+    `rows` is None where the source can't tell; `seconds` is the age of the oldest row not read, 0.0
+    when all is read.
+    """
+
+    partition: str
+    rows: int | None
+    seconds: float | None
+
+
 @runtime_checkable
 class Measurable(Protocol):
     """A source that can say where it ends now: for lag, and for loading a table before use."""
@@ -76,10 +101,13 @@ class Measurable(Protocol):
     def end(self) -> Mapping[str, str]:
         """Return the end of each partition, in the terms of the source's offsets."""
 
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return how much each partition is ahead of what was read. Called without Spark."""
+
 
 @runtime_checkable
 class Rewindable(Protocol):
-    """A source that can start elsewhere: for replay."""
+    """A source that can start elsewhere, or again: for replay and rollback."""
 
     def starting_at(self, point: datetime | str) -> Source:
         """Return this source starting at a time, or at `earliest`.
@@ -87,6 +115,17 @@ class Rewindable(Protocol):
         Raises:
             OptionError: the source no longer has that point; says what it has.
         """
+
+    def gone(self, since: Reached) -> str:
+        """Return what can't be read again of the rows after a point; empty if nothing is gone."""
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """A sink that can take back what later batches of a checkpoint wrote: for rollback."""
+
+    def forget(self, query_id: str, after: int) -> None:
+        """Remove what the batches after `after` of a checkpoint wrote; harmless when repeated."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +219,6 @@ ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
-        Transactional, Staged, KeyedWrites, Swappable, Upgradable,
+        Forgetful, Transactional, Staged, KeyedWrites, Swappable, Upgradable,
     )
 }  # fmt: skip

@@ -32,6 +32,8 @@ class Written:
     places: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     keys: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    #: What changed the value at a path, if that is not as written.
+    origins: dict[Path_, str] = field(default_factory=dict)
 
     def problem(
         self, message: str, path: Path_, *, hint: str = "", at_key: bool = False, exit_code: int = 2
@@ -40,6 +42,9 @@ class Written:
         line = column = 0
         for length in range(len(path), -1, -1):
             part = path[:length]
+            if part in self.origins:
+                message = f"{message} ({self.origins[part]})"
+                break
             place = (self.keys.get(part) if at_key else None) or self.places.get(part)
             if place:
                 line, column = place

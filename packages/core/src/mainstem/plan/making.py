@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mainstem.document import checking
 from mainstem.document.model import SECTIONS, Document, From, Watermark
 from mainstem.document.model import Component as Used
 from mainstem.document.model import SinkNode as WrittenSink
+from mainstem.document.overriding import override
 from mainstem.document.reading import Path_, Written, from_values, read_file
 from mainstem.document.references import Scrubber, resolve
 from mainstem.errors import DocumentError, OptionError, PluginError, nearest
@@ -22,20 +24,30 @@ from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
 
 
-def make_plan(document: str | Path | Mapping[str, Any], registry: Registry | None = None) -> Plan:
+def make_plan(
+    document: str | Path | Mapping[str, Any],
+    registry: Registry | None = None,
+    *,
+    changes: Iterable[str] = (),
+) -> Plan:
     """Check a document and return its plan.
 
     Args:
         document: the path of a YAML file, or a document as plain values.
         registry: the words to use; what is installed when left out.
+        changes: `key.path=value`, each a change to the document before it is checked; variables
+            `MAINSTEM_KEY__PATH` are changes too.
 
     Raises:
         DocumentError: with every problem found. Its `exit_code` is 3 if all that is wrong is that
             plugins are missing or broken.
     """
     written = (
-        from_values(dict(document)) if isinstance(document, Mapping) else read_file(Path(document))
+        from_values(copy.deepcopy(dict(document)))
+        if isinstance(document, Mapping)
+        else read_file(Path(document))
     )
+    override(written, changes)
     return _Maker(written, registry or Registry()).make()
 
 

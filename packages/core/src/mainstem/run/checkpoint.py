@@ -5,6 +5,7 @@
 - `lock`: held while a runner works; gone with its process, however that ended
 - `queries/<name>/`: Spark's own checkpoint of a query
 - `nodes/<name>/`: a durable folder for a node that asks for one
+- `set-aside/`: what was there of queries that were begun anew; never read again
 """
 
 from __future__ import annotations
@@ -12,22 +13,32 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
+from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
 from mainstem.plan.model import Plan
+from mainstem.run import rollback
 
 FORMAT = 1
 
 
 class Checkpoint:
-    """A pipeline's checkpoint folder, held by this process while it is entered."""
+    """A pipeline's checkpoint folder, held by this process while it is entered.
 
-    def __init__(self, plan: Plan) -> None:
+    Args:
+        fresh: the queries that begin anew: what is there of them is set aside.
+        checked: hold the plan against what the checkpoint was made by, and write it down.
+    """
+
+    def __init__(self, plan: Plan, *, fresh: Sequence[str] = (), checked: bool = True) -> None:
         self.plan = plan
         self.path = plan.checkpoint
+        self._fresh = fresh
+        self._checked = checked
 
     def __enter__(self) -> Checkpoint:
         try:
@@ -50,7 +61,12 @@ class Checkpoint:
         self._lock.write(str(os.getpid()))
         self._lock.flush()
         try:
-            self._check()
+            for name in self._fresh:
+                self._set_aside(name)
+            for folder in sorted((self.path / "queries").glob("*")):
+                rollback.finish(folder)
+            if self._checked:
+                self._check()
         except BaseException:
             self._lock.close()
             raise
@@ -73,6 +89,21 @@ class Checkpoint:
         folder = self.path / "nodes" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def _set_aside(self, name: str) -> None:
+        """Move what belongs to a query into `set-aside/`, so that it begins anew."""
+        known = [query.name for query in self.plan.queries]
+        if name not in known:
+            hint = nearest(name, known) or f"Queries: {', '.join(known)}."
+            raise PipelineError(f"there is no query {name!r}. {hint}")
+        aside = self.path / "set-aside" / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        controls = sorted(self.path.glob(f"nodes/*/control/{name}"))
+        # The query last: until it is gone, a crash leaves the same to be done again.
+        for folder in (*controls, self.query(name)):
+            if folder.exists():
+                place = aside / folder.relative_to(self.path)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                folder.rename(place)
 
     def _check(self) -> None:
         """Hold the plan against what the checkpoint was made by, then write the plan down."""
@@ -101,11 +132,36 @@ class Checkpoint:
             if old is None or not (self.query(name) / "offsets").exists():
                 continue
             for change in _changes(old, query):
-                hint = f"Rename {query['anchor']!r} to begin anew, or remove {self.query(name)}."
+                hint = (
+                    f"Change it back, or begin anew with `--fresh {name}`: its state is set aside and "
+                    "its sources are read from their start."
+                )
                 message = f"the checkpoint of query {name!r} can't be used: {change}"
                 problems.append(Problem(message, "", self.plan.file, hint=hint))
+        problems += self._renamed(before["queries"], now["queries"])
         if problems:
             raise DocumentError(problems)
+
+    def _renamed(self, before: dict[str, Any], now: dict[str, Any]) -> list[Problem]:
+        """Return a problem for each new query that looks like one that is gone, under another name."""
+        gone = {
+            name: set(query["sources"])
+            for name, query in before.items()
+            if name not in now and query["state"] and (self.query(name) / "offsets").exists()
+        }
+        problems = []
+        for name, query in now.items():
+            if name in self._fresh or not query["state"] or (self.query(name) / "offsets").exists():
+                continue
+            for old, sources in gone.items():
+                if sources & set(query["sources"]):
+                    message = f"query {old!r} is gone and {name!r} is new: it would begin anew"
+                    hint = (
+                        f"Rename {name!r} back to {old!r} to go on from its state, or begin anew "
+                        f"with `--fresh {name}`."
+                    )
+                    problems.append(Problem(message, "", self.plan.file, hint=hint))
+        return problems
 
 
 def describe(plan: Plan) -> dict[str, Any]:

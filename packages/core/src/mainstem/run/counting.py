@@ -51,7 +51,7 @@ def complete(
 ) -> dict[str, dict[str, int]]:
     """Return the counts with those of the nodes that were not counted, from the steps below them."""
     whole = dict(found)
-    for above, below in reversed(counted.items()):
+    for above, below in reversed(list(counted.items())):
         if below in whole:
             whole[above] = {"rows": sum(whole[below].values())}
     return whole

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -19,6 +20,8 @@ from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import Totals, batch_facts, latest_event
 from mainstem.run.failures import explain
 from mainstem.run.frames import Frames, check_streaming
+from mainstem.run.history import History
+from mainstem.run.lagging import query_lags, summed
 from mainstem.run.session import start
 from mainstem.run.showing import Reporter, Silent
 from mainstem.run.watermarks import Watermarks
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL = 0.2
+_LAG_EVERY = 5.0
 
 
 def run(
@@ -38,6 +42,7 @@ def run(
     debug: bool = False,
     show_rows: bool = False,
     stop: threading.Event | None = None,
+    fresh: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run a plan until it ends, fails or is told to stop; return the summary.
 
@@ -47,12 +52,13 @@ def run(
         show_rows: whether errors may hold the content of rows.
         stop: when set, the batches in hand are finished and the run ends. SIGINT and SIGTERM set
             it too when this is called in the main thread.
+        fresh: the queries that begin anew; see `Checkpoint`.
 
     Raises:
         MainstemError: what went wrong, with the exit code of the command.
     """
     stop = stop or threading.Event()
-    with Checkpoint(plan) as checkpoint, stopping_on_signals(stop):
+    with Checkpoint(plan, fresh=fresh) as checkpoint, stopping_on_signals(stop):
         try:
             spark = start(plan, debug=debug)
         except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
@@ -135,8 +141,11 @@ class RunningQuery:
         self._spark = spark
         self._checkpoint = checkpoint
         self._show_rows = show_rows
+        self._history = History(checkpoint.query(query.name))
         self._running: StreamingQuery | None = None
         self._reported = -1
+        self._measured = 0.0
+        self._lags: Mapping[str, Mapping[str, Any]] = {}
         self._latest: datetime | None = None
         self._batches: Batches
 
@@ -203,18 +212,8 @@ class RunningQuery:
     def flush(self) -> None:
         """Start the query once more, with control rows that close its windows."""
         watermarks = Watermarks(self._plan, self._query, self._spark, self._checkpoint)
-        if watermarks.flush(self._latest, self._watermark()):
+        if watermarks.flush(self._latest, self._history.watermark()):
             self.start()
-
-    def _watermark(self) -> datetime | None:
-        """Return the watermark as of the last committed batch."""
-        commits = self._checkpoint.query(self._query.name) / "commits"
-        done = [int(file.name) for file in commits.glob("[0-9]*")] if commits.exists() else []
-        if not done:
-            return None
-        last = (commits / str(max(done))).read_text().splitlines()[-1]
-        millis = json.loads(last).get("nextBatchWatermarkMs", 0)
-        return datetime.fromtimestamp(millis / 1000, UTC) if millis else None
 
     def watch(self, report: Any, stop: threading.Event) -> bool:
         """Report finished batches; return whether the query still runs.
@@ -248,7 +247,17 @@ class RunningQuery:
             if latest is not None:
                 self._latest = max(latest, self._latest or latest)
             counts = self._batches.counts.pop(progress.batchId, {})
-            report(batch_facts(self._plan, self._query, progress, counts))
+            facts = batch_facts(self._plan, self._query, progress, counts)
+            report({**facts, "lag": self._lag()})
+
+    def _lag(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the lag by source, measured anew every few seconds at most."""
+        if time.monotonic() - self._measured > _LAG_EVERY:
+            self._measured = time.monotonic()
+            self._lags = {}
+            with suppress(Exception):  # a broker that can't be asked is no reason to end a run
+                self._lags = summed(query_lags(self._plan, self._query, self._history.folder))
+        return self._lags
 
     def _finished(self) -> list[StreamingQueryProgress]:
         """Return the progress of the batches not yet reported, in order.

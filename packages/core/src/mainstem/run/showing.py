@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.plan.model import Plan
@@ -13,6 +13,12 @@ from mainstem.run.facts import Totals
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+_COLUMNS = (
+    "query / node", "rows", "rows/s", "rejected", "batch", "s", "watermark", "state", "late", "lag",
+)  # fmt: skip
+_ALWAYS = {"query / node", "rows", "rows/s", "batch", "s"}
 
 
 class Reporter(Protocol):
@@ -95,43 +101,46 @@ class LiveTable(Silent):
     def _table(self) -> Table:
         from rich.table import Table
 
+        rows = [row for query in self._plan.queries for row in self._rows(query.name)]
+        # Columns with nothing to tell are left out, so that numbers fit into 80 columns.
+        shown = [n for n in _COLUMNS if n in _ALWAYS or any(row.get(n) for row in rows)]
         table = Table(title=self._plan.pipeline, title_justify="left", expand=False)
-        for name in (
-            "query / node",
-            "rows",
-            "rows/s",
-            "rejected",
-            "batch",
-            "s",
-            "watermark",
-            "state",
-            "late",
-        ):
+        for name in shown:
             numeric = name not in ("query / node", "watermark")
             table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
-        for query in self._plan.queries:
-            totals = self._totals.queries[query.name]
-            last = self._last.get(query.name, {})
-            table.add_row(
-                f"[bold]{query.name}[/bold]",
-                f"{totals['rows_in']:,}",
-                f"{last.get('rows_per_second', 0):,.0f}",
-                "",
-                str(last.get("batch", "")),
-                f"{last.get('seconds', 0):.2f}",
-                str(last.get("watermark") or "")[:19].replace("T", " "),
-                f"{last.get('state_rows', 0):,}",
-                f"{totals['late_rows']:,}" if totals["late_rows"] else "",
-            )
-            seconds = last.get("seconds") or 0
-            for name, counts in self._totals.nodes[query.name].items():
-                now = last.get("nodes", {}).get(name, {})
-                rate = now.get("rows", 0) / seconds if seconds else 0
-                rejected = counts.get("rejected", 0)
-                table.add_row(
-                    f"  {name}",
-                    f"{counts.get('rows', 0):,}",
-                    f"{rate:,.0f}",
-                    f"{rejected:,}" if rejected else "",
-                )
+        for row in rows:
+            table.add_row(*(row.get(name, "") for name in shown))
         return table
+
+    def _rows(self, query: str) -> Iterator[dict[str, str]]:
+        totals = self._totals.queries[query]
+        last = self._last.get(query, {})
+        lag = last.get("lag", {})
+        seconds = last.get("seconds") or 0
+        yield {
+            "query / node": f"[bold]{query}[/bold]",
+            "rows": f"{totals['rows_in']:,}",
+            "rows/s": f"{last.get('rows_per_second', 0):,.0f}",
+            "batch": str(last.get("batch", "")),
+            "s": f"{seconds:.2f}",
+            "watermark": str(last.get("watermark") or "")[:19].replace("T", " "),
+            "state": f"{last['state_rows']:,}" if last.get("state_rows") else "",
+            "late": f"{totals['late_rows']:,}" if totals["late_rows"] else "",
+        }
+        for name, counts in self._totals.nodes[query].items():
+            now = last.get("nodes", {}).get(name, {})
+            rejected = counts.get("rejected", 0)
+            yield {
+                "query / node": f"  {name}",
+                "rows": f"{counts.get('rows', 0):,}",
+                "rows/s": f"{now.get('rows', 0) / seconds if seconds else 0:,.0f}",
+                "rejected": f"{rejected:,}" if rejected else "",
+                "lag": lag_text(lag[name]) if name in lag else "",
+            }
+
+
+def lag_text(lag: Mapping[str, Any]) -> str:
+    """Return rows and seconds behind as text."""
+    rows = "" if lag["rows"] is None else f"{lag['rows']:,}"
+    seconds = "" if lag["seconds"] is None else f"{lag['seconds']:,.0f} s"
+    return " / ".join(filter(None, [rows, seconds])) or "?"

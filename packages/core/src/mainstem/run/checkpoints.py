@@ -1,0 +1,86 @@
+"""Looks at a pipeline's checkpoint, and copies it, without Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+from mainstem.errors import PipelineError
+from mainstem.plan.model import Plan
+from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.history import History
+
+
+def show(plan: Plan) -> dict[str, Any]:
+    """Return what the checkpoint holds, by query.
+
+    `batch` is the last that is done; `offsets` by source are the ends that it read to; `next` the
+    ends of a batch that was planned and not finished, or None: the next batch is planned anew.
+    `state_bytes` is the size of all versions on record.
+    """
+    queries = {}
+    for query in plan.queries:
+        history = History(plan.checkpoint / "queries" / query.name)
+        last = history.last()
+        planned = [batch for batch in history.planned() if last is None or batch > last]
+        queries[query.name] = {
+            "batch": last,
+            "watermark": history.watermark(),
+            "offsets": {} if last is None else dict(history.offsets(last).ends),
+            "next": dict(history.offsets(planned[-1]).ends) if planned else None,
+            "state_bytes": sum(
+                file.stat().st_size
+                for file in (history.folder / "state").rglob("*")
+                if file.is_file()
+            ),
+        }
+    return {"pipeline": plan.pipeline, "folder": str(plan.checkpoint), "queries": queries}
+
+
+def verify(plan: Plan) -> list[str]:
+    """Return what is wrong with the checkpoint; empty if a run can go on from it."""
+    file = plan.checkpoint / "pipeline.json"
+    if not file.exists():
+        return [f"{file} is missing"]
+    try:
+        json.loads(file.read_text())
+    except ValueError as error:
+        return [f"{file} can't be read: {error}"]
+    found = []
+    for query in plan.queries:
+        folder = plan.checkpoint / "queries" / query.name
+        if not folder.exists():
+            continue  # new in the document
+        try:
+            str(json.loads((folder / "metadata").read_text())["id"])
+        except (OSError, ValueError, KeyError) as error:
+            found.append(f"{query.name}: metadata can't be read: {error}")
+        found += [f"{query.name}: {problem}" for problem in History(folder).problems()]
+    return found
+
+
+def copy(plan: Plan, into: Path) -> Path:
+    """Copy the checkpoint into another folder of checkpoints, as the start of a fork; return it.
+
+    The copy's queries have ids of their own, so that sinks tell its batches from the original's.
+
+    Raises:
+        PipelineError: the pipeline runs, or there is something already.
+    """
+    target = into / plan.pipeline
+    if target.exists():
+        raise PipelineError(f"{target} is there already")
+    with Checkpoint(plan, checked=False):
+        into.mkdir(parents=True, exist_ok=True)
+        unfinished = into / f".{plan.pipeline}.copy"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        ignored = shutil.ignore_patterns("lock", "set-aside")
+        shutil.copytree(plan.checkpoint, unfinished, ignore=ignored)
+        for file in unfinished.glob("queries/*/metadata"):
+            file.write_text(json.dumps({"id": str(uuid.uuid4())}))
+            file.with_name(".metadata.crc").unlink(missing_ok=True)
+        unfinished.rename(target)
+    return target

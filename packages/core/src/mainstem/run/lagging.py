@@ -1,0 +1,59 @@
+"""How far a pipeline's queries are behind their sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mainstem.contracts.abilities import Lag, Measurable
+from mainstem.plan.model import Plan, Query
+from mainstem.run.history import History
+
+
+@dataclass(frozen=True)
+class SourceLag:
+    """A source's lag in one query; `lag` is None where the source can't tell."""
+
+    query: str
+    source: str
+    lag: Lag | None
+
+
+def lags(plan: Plan) -> Iterator[SourceLag]:
+    """Yield the lag of each query's sources, by partition, whether the pipeline runs or not.
+
+    Raises:
+        Exception: a source can't be asked.
+    """
+    for query in plan.queries:
+        yield from query_lags(plan, query, plan.checkpoint / "queries" / query.name)
+
+
+def query_lags(plan: Plan, query: Query, folder: Path) -> Iterator[SourceLag]:
+    """Yield the lag of one query's sources; `folder` is Spark's checkpoint of it."""
+    history = History(folder)
+    for name in query.reads:
+        source = plan.nodes[name].source
+        if not isinstance(source, Measurable):
+            yield SourceLag(query.name, name, None)
+            continue
+        for lag in source.lag(history.reached(name)):
+            yield SourceLag(query.name, name, lag)
+
+
+def summed(found: Iterator[SourceLag]) -> Mapping[str, dict[str, Any]]:
+    """Return rows and seconds behind by source: the sum, and the age of the oldest row."""
+    whole: dict[str, dict[str, Any]] = {}
+    for each in found:
+        if each.lag is None:
+            continue
+        total = whole.setdefault(each.source, {"rows": 0, "seconds": 0.0})
+        rows, seconds = each.lag.rows, each.lag.seconds
+        total["rows"] = None if rows is None or total["rows"] is None else total["rows"] + rows
+        if seconds is None or total["seconds"] is None:
+            total["seconds"] = None
+        else:
+            total["seconds"] = round(max(total["seconds"], seconds), 1)
+    return whole

@@ -1,0 +1,86 @@
+"""Takes a query back to an earlier batch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mainstem.contracts.abilities import Forgetful, Rewindable
+from mainstem.errors import PipelineError
+from mainstem.plan.model import Plan, Query, SinkNode
+from mainstem.run.history import History
+
+#: Stands in a query's folder while it is taken back; holds the batch.
+_MARK = "rollback"
+
+
+def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
+    """Return why a query can't be taken back to the end of a batch; empty if it can."""
+    history = History(plan.checkpoint / "queries" / query.name)
+    done = history.committed()
+    if batch not in done:
+        have = f"{done[0]} to {done[-1]}" if done else "none"
+        return [f"batch {batch} is not among those on record: {have}"]
+    found = [
+        f"the state {name} of that batch is gone"
+        for name, versions in history.state_versions().items()
+        if not history.has_state(name, versions, batch + 1)
+    ]
+    for name in query.reads:
+        source = plan.nodes[name].source
+        if not source.capabilities.replayable or not isinstance(source, Rewindable):
+            found.append(f"{name}: {plan.nodes[name].word} can't tell that it can be read again")
+        elif gone := source.gone(history.reached(name, batch)):
+            found.append(f"{name} no longer has what was read since: {gone}")
+    for name in query.sinks:
+        node = plan.nodes[name]
+        assert isinstance(node, SinkNode)  # noqa: S101
+        if not node.needs_id and not isinstance(node.sink, Forgetful):
+            found.append(
+                f"{name}: {node.word} can neither take back what it wrote nor tell rows that it has"
+            )
+    return found
+
+
+def take_back(plan: Plan, query: Query, batch: int) -> None:
+    """Take a query back to the end of a batch; the pipeline must not run.
+
+    A crash in between is made good by the next run, or the same command.
+
+    Raises:
+        PipelineError: a source no longer has the rows, or a sink can't bear it; says which.
+    """
+    reasons = refusals(plan, query, batch)
+    if reasons:
+        raise PipelineError(
+            f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
+        )
+    folder = plan.checkpoint / "queries" / query.name
+    query_id = json.loads((folder / "metadata").read_text())["id"]
+    for name in query.sinks:
+        node = plan.nodes[name]
+        if isinstance(node, SinkNode) and isinstance(node.sink, Forgetful):
+            node.sink.forget(query_id, batch)
+    (folder / _MARK).write_text(str(batch))
+    finish(folder)
+
+
+def finish(folder: Path) -> None:
+    """Remove what lies after the batch that a query is being taken back to, if it is."""
+    mark = folder / _MARK
+    if not mark.exists():
+        return
+    batch = int(mark.read_text())
+    for log in ("offsets", "commits"):
+        for file in (folder / log).glob("*"):
+            if file.name.strip(".").removesuffix(".crc").isdigit() and _number(file) > batch:
+                file.unlink()
+    for file in (folder / "state").glob("[0-9]*/[0-9]*/**/*"):
+        if file.is_file() and file.name[0].isdigit() and _number(file) > batch + 1:
+            file.unlink()
+    mark.unlink()
+
+
+def _number(file: Path) -> int:
+    digits = file.name.lstrip(".").partition(".")[0].partition("_")[0]
+    return int(digits) if digits.isdigit() else -1

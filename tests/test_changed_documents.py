@@ -1,0 +1,194 @@
+"""A changed document over an old checkpoint: what is served, what is refused, and the ways on."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from mainstem.errors import DocumentError, PipelineError
+
+BASE: dict[str, Any] = {
+    "operators": {
+        "row": {
+            "use": "decode",
+            "from": "lines",
+            "with": {"format": "json", "schema": "k STRING, j STRING, at TIMESTAMP"},
+            "on_rejected": "drop",
+            "watermark": {"column": "at", "delay": "1 minute"},
+        },
+        "totals": {
+            "use": "aggregate",
+            "from": "row",
+            "with": {
+                "by": ["k"],
+                "window": {"on": "at", "tumbling": "1 minute"},
+                "columns": {"n": "count(*)"},
+            },
+        },
+    },
+    "sinks": {
+        "out": {"use": "files", "from": "totals", "with": {"path": "./out", "format": "jsonlines"}}
+    },
+}
+LINES = {"use": "files", "with": {"path": "./in", "format": "message"}}
+MORE = {"use": "files", "with": {"path": "./more", "format": "message"}}
+STATE = BASE["operators"]["totals"]
+
+
+def changed(**paths: Any) -> dict[str, Any]:
+    """Return the base with values set at paths written `operators__row__from`."""
+    made = copy.deepcopy(BASE)
+    for path, value in paths.items():
+        *above, last = path.split("__")
+        place = made
+        for key in above:
+            place = place.setdefault(key, {})
+        if value is None:
+            del place[last]
+        else:
+            place[last] = value
+    return made
+
+
+def minute(number: int, count: int) -> list[dict[str, str]]:
+    return [{"k": "a", "j": "b", "at": f"2026-01-01T00:{number:02}:0{i}Z"} for i in range(count)]
+
+
+def write(pipeline, document, *, flush=False):
+    trigger = {"available_now": True, **({"flush": True} if flush else {})}
+    (pipeline.folder / "more").mkdir(exist_ok=True)
+    pipeline.document(**document, trigger=trigger)
+
+
+def totals(pipeline, name="out"):
+    rows = [(r["window_start"], r["k"], r["n"]) for r in pipeline.rows(name)]
+    return sorted(rows)
+
+
+SERVED = {
+    "a sink is added": changed(
+        sinks__more={"use": "files", "from": "totals", "with": {"path": "./all", "format": "csv"}}
+    ),
+    "a sink's options change": changed(
+        sinks__out__with={"path": "./out", "format": "jsonlines", "files_per_batch": 1}
+    ),
+    "a source is added": changed(
+        sources={"lines": LINES, "others": MORE}, operators__row__from=["lines", "others"]
+    ),
+    "a stateless step is added below": changed(
+        operators__some={"use": "select", "from": "totals", "with": {"where": "n > 0"}},
+        sinks__out__from="some",
+    ),
+    "a stateless step is added above": changed(
+        operators__some={"use": "select", "from": "lines", "with": {"where": "value IS NOT NULL"}},
+        operators__row__from="some",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SERVED)
+def test_what_is_served_gives_what_a_run_from_scratch_gives(pipeline, tmp_path_factory, case):
+    """Pass: state of the first run goes on in the second; totals are those of one run over all."""
+    write(pipeline, BASE)
+    pipeline.feed("1.jsonl", minute(1, 2) + minute(2, 3))
+    pipeline.run()
+    write(pipeline, SERVED[case], flush=True)
+    second = [json.dumps(row) for row in minute(2, 4) + minute(3, 1)]
+    pipeline.feed("2.jsonl", second)
+    pipeline.run()
+
+    scratch = type(pipeline)(tmp_path_factory.mktemp("scratch"))
+    write(scratch, SERVED[case], flush=True)
+    scratch.feed("1.jsonl", minute(1, 2) + minute(2, 3))
+    scratch.feed("2.jsonl", second)
+    scratch.run()
+    assert totals(pipeline) == totals(scratch)
+    assert [n for *_, n in totals(pipeline)] == [2, 7, 1]
+
+
+REFUSED = {
+    "its key": (changed(operators__totals__with__by=["j"]), "had by ['k'], and now has ['j']"),
+    "its window": (
+        changed(operators__totals__with__window={"on": "at", "tumbling": "2 minutes"}),
+        "had window",
+    ),
+    "its totals": (
+        changed(operators__totals__with__columns={"n": "sum(1)"}),
+        "had columns {'n': 'count(*)'}",
+    ),
+    "a source that is gone": (
+        changed(sources={"others": MORE}, operators__row__from="others"),
+        "it reads the source 'lines', which is gone",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_names_the_change_and_the_ways_on(pipeline, case):
+    """Pass: the run ends before any query starts, and `fresh` then reads all from the start."""
+    write(pipeline, BASE)
+    pipeline.feed("1.jsonl", minute(1, 2))
+    pipeline.run()
+    document, words = REFUSED[case]
+    write(pipeline, document, flush=True)
+    with pytest.raises(DocumentError) as caught:
+        pipeline.run()
+    text = str(caught.value)
+    assert "the checkpoint of query 'totals' can't be used" in text
+    assert words in text
+    assert "--fresh totals" in text
+    assert "Traceback" not in text
+    if case in ("its key", "its window"):
+        pipeline.run(fresh=["totals"])
+        assert [row["n"] for row in pipeline.rows("out")] == [2]
+        assert len(list((pipeline.folder / "checkpoints/test/set-aside").glob("totals-*"))) == 1
+
+
+def test_a_renamed_step_is_refused_and_begins_anew_when_told(pipeline):
+    """Pass: both ways on are named; under `fresh` the new name has read everything."""
+    write(pipeline, BASE)
+    pipeline.feed("1.jsonl", minute(1, 2))
+    pipeline.run()
+    renamed = changed(operators__totals=None, operators__sums=STATE, sinks__out__from="sums")
+    write(pipeline, renamed, flush=True)
+    with pytest.raises(DocumentError, match="query 'totals' is gone and 'sums' is new") as caught:
+        pipeline.run()
+    assert "Rename 'sums' back to 'totals'" in str(caught.value)
+    assert "--fresh sums" in str(caught.value)
+    pipeline.run(fresh=["sums"])
+    pipeline.feed("2.jsonl", minute(5, 1))
+    pipeline.run()  # and from now on it is known
+    assert [n for *_, n in totals(pipeline)] == [2, 1]
+
+
+def test_only_a_query_that_there_is_can_begin_anew(pipeline):
+    """Pass: a wrong name is refused with the nearest right one."""
+    write(pipeline, BASE)
+    with pytest.raises(PipelineError, match="there is no query 'total'.*totals"):
+        pipeline.run(fresh=["total"])
+
+
+def test_a_query_taken_back_reads_again_and_ends_where_it_was(pipeline):
+    """Pass: after a rollback the sink has no rows of later batches, and then all of them once."""
+    from mainstem.plan.making import make_plan
+    from mainstem.run.checkpoint import Checkpoint
+    from mainstem.run.rollback import take_back
+
+    write(pipeline, BASE)
+    for number in range(1, 6):
+        pipeline.feed(f"{number}.jsonl", minute(number * 2, number))
+        pipeline.run()
+    before = totals(pipeline)
+    plan = make_plan(pipeline.file)
+    (query,) = plan.queries
+    with Checkpoint(plan):
+        take_back(plan, query, 3)
+    assert totals(pipeline) == before[: len(totals(pipeline))]
+    assert len(totals(pipeline)) < len(before)
+    pipeline.run()
+    assert totals(pipeline) == before
+    (pipeline.folder / "in" / "5.jsonl").unlink()
+    with Checkpoint(plan), pytest.raises(PipelineError, match=r"no longer has .* such as 5.jsonl"):
+        take_back(plan, query, 3)
