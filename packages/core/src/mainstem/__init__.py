@@ -1,7 +1,8 @@
 """Mainstem: streaming pipelines for PySpark, assembled from plugins.
 
-What this module exports is the whole API of a plugin's author. Names are loaded when they are first
-used, so that importing `mainstem` costs nothing and never imports pyspark.
+What this module exports is the whole API of a plugin's author, and `Pipeline` for programs and
+notebooks. Names are loaded when they are first used, so that importing `mainstem` costs nothing and
+never imports pyspark.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ if TYPE_CHECKING:
     from mainstem.errors import PipelineError as PipelineError
     from mainstem.errors import PluginError as PluginError
     from mainstem.hookspecs import hookimpl as hookimpl
+    from mainstem.pipeline import Pipeline as Pipeline
+    from mainstem.pipeline import Running as Running
 
 _HOMES = {
     "mainstem.contracts.abilities": (
@@ -102,6 +105,7 @@ _HOMES = {
     ),
     "mainstem.crashpoints": "failpoint",
     "mainstem.hookspecs": "hookimpl",
+    "mainstem.pipeline": "Pipeline Running",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

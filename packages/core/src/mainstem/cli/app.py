@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import operating
+from mainstem.cli import operating, running
 from mainstem.cli.options import File, Set, load
 from mainstem.errors import MainstemError
 
@@ -28,6 +27,9 @@ app = typer.Typer(
 mainstem validate pipeline.yaml      is the document right?
 mainstem plan pipeline.yaml          what will run, and what it guarantees
 mainstem run pipeline.yaml           run it (Ctrl-C ends it in good order)
+mainstem test pipeline.yaml          run the tests in pipeline.test.yaml
+mainstem preview pipeline.yaml row   some rows of a node
+mainstem replay pipeline.yaml ...    read again, into a shadow sink
 mainstem lag pipeline.yaml           how far it is behind its sources
 mainstem checkpoint show pipeline.yaml
                                      batches, offsets, watermarks, state
@@ -50,6 +52,9 @@ app.add_typer(plugins_app, name="plugins")
 
 app.add_typer(operating.checkpoint_app, name="checkpoint")
 app.command()(operating.lag)
+app.command()(running.replay)
+app.command()(running.preview)
+app.command("test")(running.run_tests_of)
 
 
 @app.command()
@@ -103,6 +108,10 @@ def run(
             metavar="QUERY",
         ),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(help="Serve Prometheus metrics and /healthz on this port.", metavar="PORT"),
+    ] = None,
     set_: Set = None,
 ) -> None:
     """Run a pipeline until it ends or is interrupted.
@@ -119,23 +128,14 @@ def run(
         made = load(file, set_)
         for warning in made.warnings:
             typer.echo(f"warning: {warning}", err=True)
-        from mainstem.run.runner import run as run_plan
-        from mainstem.run.showing import JSONLines, LiveTable
-
-        reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
-        try:
-            run_plan(
-                made,
-                reporter=reporter,
-                debug=debug,
-                show_rows=show_rows,
-                stop=stop,
-                fresh=fresh or (),
-            )
-        except MainstemError as error:
-            shown = traceback.format_exc() if debug else f"error: {error}"
-            typer.echo(made.scrubber.clean(shown), err=True)
-            raise typer.Exit(error.exit_code) from None
+        running.run_shown(
+            made,
+            debug=debug,
+            show_rows=show_rows,
+            stop=stop,
+            fresh=fresh or (),
+            metrics=metrics,
+        )
 
 
 @app.command()

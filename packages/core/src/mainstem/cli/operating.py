@@ -47,7 +47,7 @@ def lag(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # no
     if format is Form.JSON:
         typer.echo(json.dumps(rows, indent=2))
         return
-    _table(["query", "source", "partition", "rows", "seconds"], rows)
+    print_table(["query", "source", "partition", "rows", "seconds"], rows)
 
 
 @checkpoint_app.command("show")
@@ -124,7 +124,8 @@ def _offsets(offsets: dict[str, Any]) -> str:
     return "\n              ".join(f"{n} {json.dumps(o)}" for n, o in offsets.items()) or "nothing"
 
 
-def _table(columns: list[str], rows: list[dict[str, Any]]) -> None:
+def print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table; what is not known is shown as `?`."""
     from rich.console import Console
     from rich.table import Table
 

@@ -107,9 +107,10 @@ class SinkNode(Component):
     require: Require | None = option(
         None, description="Refuse the document if this sink's guarantee is lower."
     )
-    query: Literal["shared", "own"] = option(
+    query: Literal["shared", "own", "replay"] = option(
         "shared",
-        description="`own` gives the sink a query of its own, so that it waits for no other.",
+        description="`own` gives the sink a query of its own, so that it waits for no other; "
+        "`replay` makes it a shadow, which `mainstem replay` alone writes.",
     )
     on_rejected: Literal["fail", "drop"] = option(
         "fail",

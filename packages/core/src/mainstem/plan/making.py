@@ -16,7 +16,7 @@ from mainstem.document.model import SECTIONS, Document, From, Watermark
 from mainstem.document.model import Component as Used
 from mainstem.document.model import SinkNode as WrittenSink
 from mainstem.document.overriding import override
-from mainstem.document.reading import Path_, Written, from_values, read_file
+from mainstem.document.reading import Path_, Written, from_values, read_file, read_text
 from mainstem.document.references import Scrubber, resolve
 from mainstem.errors import DocumentError, OptionError, PluginError, nearest
 from mainstem.plan import advice, delivering, identity, queries
@@ -33,7 +33,7 @@ def make_plan(
     """Check a document and return its plan.
 
     Args:
-        document: the path of a YAML file, or a document as plain values.
+        document: the path of a YAML file, YAML text (with a line break), or plain values.
         registry: the words to use; what is installed when left out.
         changes: `key.path=value`, each a change to the document before it is checked; variables
             `MAINSTEM_KEY__PATH` are changes too.
@@ -42,11 +42,12 @@ def make_plan(
         DocumentError: with every problem found. Its `exit_code` is 3 if all that is wrong is that
             plugins are missing or broken.
     """
-    written = (
-        from_values(copy.deepcopy(dict(document)))
-        if isinstance(document, Mapping)
-        else read_file(Path(document))
-    )
+    if isinstance(document, Mapping):
+        written = from_values(copy.deepcopy(dict(document)))
+    elif isinstance(document, str) and "\n" in document:
+        written = read_text(document)
+    else:
+        written = read_file(Path(document))
     override(written, changes)
     return _Maker(written, registry or Registry()).make()
 
@@ -160,6 +161,7 @@ class _Maker:
         node.drops_rejected = getattr(used, "on_rejected", "fail") == "drop"
         if isinstance(node, SinkNode) and isinstance(used, WrittenSink):
             node.own_query = used.query == "own"
+            node.shadow = used.query == "replay"
             node.required = Level(used.require) if used.require else None
         self.nodes.setdefault(name, node)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,6 +84,8 @@ class SinkNode(Node):
     promise: Promise = field(default_factory=Promise)
     required: Level | None = None
     own_query: bool = False
+    #: Written by a replay alone, so no part of the queries.
+    shadow: bool = False
     query: str = ""
     needs_id: bool = False
 
@@ -123,11 +126,25 @@ class Plan:
     warnings: tuple[str, ...]
     registry: Registry
     scrubber: Scrubber
+    #: Whether something moves the watermarks from outside, through control streams.
+    scripted: bool = False
 
     @property
     def checkpoint(self) -> Path:
         """The pipeline's checkpoint folder."""
         return Path(self.document.checkpoint, self.pipeline)
+
+    def shared(self) -> dict[str, Path]:
+        """Return the paths that every machine of a cluster must see; empty on a local master."""
+        if re.match(r"local(\[|$)", self.document.spark.master):
+            return {}
+        found = {"checkpoint": self.checkpoint}
+        for node in self.nodes.values():
+            options = node.component.options
+            for name in type(options).model_fields:
+                if isinstance(value := getattr(options, name), Path):
+                    found[f"{node.name}.{name}"] = value
+        return found
 
     def sinks(self) -> list[SinkNode]:
         """The sinks, in the document's order."""
@@ -141,10 +158,11 @@ class Plan:
         return found
 
     def readers(self, name: str, output: str | None = None) -> list[str]:
-        """Return the nodes that read from a node, or from one of its outputs."""
+        """Return the nodes that read from a node, or from one of its outputs; no shadow sinks."""
         return [
             node.name
             for node in self.nodes.values()
+            if not (isinstance(node, SinkNode) and node.shadow)
             for stream in node.streams
             if stream.node == name and output in (None, stream.output)
         ]
@@ -161,3 +179,8 @@ class Plan:
     def flush(self) -> bool:
         """Whether the run closes all windows at its end."""
         return self.document.trigger.flush
+
+    @property
+    def controlled(self) -> bool:
+        """Whether nodes with a watermark get a control stream."""
+        return self.flush or self.scripted

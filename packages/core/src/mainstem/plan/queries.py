@@ -22,7 +22,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
         anchors[name] = name if alone else above.pop()
     groups: dict[str, list[SinkNode]] = {}
     for node in nodes.values():
-        if isinstance(node, SinkNode):
+        if isinstance(node, SinkNode) and not node.shadow:
             own = node.own_query or anchors[node.name] == node.name
             node.query = node.name if own else anchors[node.name]
             groups.setdefault(node.query, []).append(node)

@@ -39,7 +39,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "reasons": list(sink.promise.reasons),
                 "assumptions": list(sink.promise.assumptions),
             }
-            for sink in plan.sinks()
+            for sink in _live(plan)
         ],
         "warnings": list(plan.warnings),
     }
@@ -107,14 +107,39 @@ def _text(plan: Plan) -> Iterator[str]:
         yield from (f"    {line}" for name in below for line in _node_lines(plan.nodes[name]))
     yield ""
     yield "guarantees"
-    for sink in plan.sinks():
+    for sink in _live(plan):
         yield f"  {sink.name}: {sink.promise.level} (deliver: {sink.delivery_word})"
         yield from (f"    because {reason}" for reason in sink.promise.reasons)
         yield from (f"    as long as {text}" for text in sink.promise.assumptions)
+    shadows = [sink.name for sink in plan.sinks() if sink.shadow]
+    if shadows:
+        yield ""
+        yield f"written by replay alone: {', '.join(shadows)}"
+    shared = plan.shared()
+    if shared:
+        yield ""
+        yield "must lie where the driver and every worker see it (checked when a run starts)"
+        yield from (f"  {name}: {path}" for name, path in shared.items())
     if plan.warnings:
         yield ""
         yield "warnings"
         yield from (f"  {warning}" for warning in plan.warnings)
+
+
+def _live(plan: Plan) -> list[SinkNode]:
+    return [sink for sink in plan.sinks() if not sink.shadow]
+
+
+def as_markdown(plan: Plan) -> str:
+    """Return the plan for a notebook: the graph as Mermaid, and a table of guarantees."""
+    lines = [f"**{plan.pipeline}**", "", "```mermaid", as_mermaid(plan).rstrip(), "```", ""]
+    lines += ["| sink | guarantee | because | as long as |", "|---|---|---|---|"]
+    for sink in _live(plan):
+        promise = sink.promise
+        reasons, assumptions = "; ".join(promise.reasons), "; ".join(promise.assumptions)
+        lines.append(f"| {sink.name} | {promise.level} | {reasons} | {assumptions} |")
+    lines += ["", *(f"- {warning}" for warning in plan.warnings)]
+    return "\n".join(lines) + "\n"
 
 
 def _node_lines(node: Node) -> Iterator[str]:

@@ -23,6 +23,7 @@ from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.lagging import query_lags, summed
 from mainstem.run.session import start
+from mainstem.run.sharing import check_shared
 from mainstem.run.showing import Reporter, Silent
 from mainstem.run.watermarks import Watermarks
 from mainstem.stopping import stopping_on_signals
@@ -63,11 +64,14 @@ def run(
             spark = start(plan, debug=debug)
         except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
             return Totals(plan).summary(plan, 0.0)
+        check_shared(plan, spark)
         with stopping_on_signals(stop):  # again: a new SparkContext takes SIGINT for itself
-            return _Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).run()
+            return Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).whole()
 
 
-class _Run:
+class Run:
+    """The queries of a plan on its checkpoint, in a session that is there already."""
+
     def __init__(
         self,
         plan: Plan,
@@ -86,15 +90,15 @@ class _Run:
             for query in plan.queries
         ]
 
-    def run(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, Any]:
+        """Run from start to end; see `run`."""
         began = time.monotonic()
-        for query in self.queries:
-            query.prepare()
+        self.prepare()
         self.plan.registry.hook.mainstem_run_started(plan=self.plan)
         self.reporter.started(self.plan)
         error: MainstemError | None = None
         try:
-            self._drive(RunningQuery.start)
+            self.once()
             if self.plan.flush and not self.stop.is_set():
                 self._drive(RunningQuery.flush)
         except MainstemError as failure:
@@ -105,6 +109,15 @@ class _Run:
             self.reporter.ended(summary)
             self.plan.registry.hook.mainstem_run_ended(plan=self.plan, error=error)
         return summary
+
+    def prepare(self) -> None:
+        """Find every fault that shows before a query starts."""
+        for query in self.queries:
+            query.prepare()
+
+    def once(self) -> None:
+        """Start all queries and wait until they have ended."""
+        self._drive(RunningQuery.start)
 
     def _drive(self, begin: Any) -> None:
         """Start every query by `begin` and watch them until all have ended."""
@@ -141,7 +154,7 @@ class RunningQuery:
         self._spark = spark
         self._checkpoint = checkpoint
         self._show_rows = show_rows
-        self._history = History(checkpoint.query(query.name))
+        self.history = History(checkpoint.query(query.name))
         self._running: StreamingQuery | None = None
         self._reported = -1
         self._measured = 0.0
@@ -160,13 +173,12 @@ class RunningQuery:
         Batches(self._plan, self._query, frames).check(streaming)
 
     def _frames(self, *, checking: bool = False) -> Frames:
-        watermarks = Watermarks(self._plan, self._query, self._spark, self._checkpoint)
         return Frames(
             self._plan,
             self._query,
             self._spark,
             self._checkpoint,
-            watermarks.put,
+            self.watermarks().put,
             show_rows=self._show_rows,
             checking=checking,
         )
@@ -209,10 +221,13 @@ class RunningQuery:
             new.replace(file)
         return str(json.loads(file.read_text())["id"])
 
+    def watermarks(self) -> Watermarks:
+        """Return what moves the query's watermarks."""
+        return Watermarks(self._plan, self._query, self._spark, self._checkpoint)
+
     def flush(self) -> None:
         """Start the query once more, with control rows that close its windows."""
-        watermarks = Watermarks(self._plan, self._query, self._spark, self._checkpoint)
-        if watermarks.flush(self._latest, self._history.watermark()):
+        if self.watermarks().flush(self._latest, self.history.watermark()):
             self.start()
 
     def watch(self, report: Any, stop: threading.Event) -> bool:
@@ -256,7 +271,7 @@ class RunningQuery:
             self._measured = time.monotonic()
             self._lags = {}
             with suppress(Exception):  # a broker that can't be asked is no reason to end a run
-                self._lags = summed(query_lags(self._plan, self._query, self._history.folder))
+                self._lags = summed(query_lags(self._plan, self._query, self.history.folder))
         return self._lags
 
     def _finished(self) -> list[StreamingQueryProgress]:

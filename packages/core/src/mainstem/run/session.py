@@ -94,14 +94,16 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
         MachineError: Java or a jar is missing, or Spark does not start.
     """
     find_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    wanted = settings(plan)
+    # Spark's own setting for this is read by spark-submit alone.
+    os.environ.setdefault("PYSPARK_PYTHON", wanted.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     # PySpark's own report of each error: a second telling, past our scrubber.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder
-    for key, value in settings(plan).items():
+    for key, value in wanted.items():
         builder = builder.config(key, value)
     log = _JavaLog(plan.scrubber, show=debug)
     try:

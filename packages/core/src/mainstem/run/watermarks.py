@@ -2,7 +2,8 @@
 
 A control stream is a second, tiny input of a node with a watermark: rows that have a time and nothing
 else, let in before the watermark and dropped right after it. The runner writes one row as one file
-into the node's folder `control`. It is added only where the document asks for it: today by `flush`.
+into the node's folder `control`. It is added only where it is asked for: by `flush` in the document, or
+by a test that scripts time.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Watermarks:
         if wanted is None or not self.used:
             return frame
         delay = write_duration(wanted.delay)
-        if not self._plan.flush:
+        if not self._plan.controlled:
             return frame.withWatermark(wanted.column, delay)
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
@@ -99,11 +100,21 @@ class Watermarks:
             at = max(seen) + holds + delay + timedelta(milliseconds=1)
             if _stem(at) <= before:
                 continue
-            hidden = folder / f".{_stem(at)}"
-            hidden.write_text(json.dumps({"at": at.astimezone(UTC).isoformat()}) + "\n")
-            hidden.replace(folder / f"{_stem(at)}.json")
+            _write(folder, at)
             written = True
         return written
+
+    def advance(self, name: str, to: datetime) -> None:
+        """Write the control row that moves a node's watermark to a time, if it is not beyond it."""
+        node = self._plan.nodes[name]
+        if node.watermark is not None and self.used and name in self._query.streaming:
+            _write(self._folder(node), to + node.watermark.delay)
+
+
+def _write(folder: Path, at: datetime) -> None:
+    hidden = folder / f".{_stem(at)}"
+    hidden.write_text(json.dumps({"at": at.astimezone(UTC).isoformat()}) + "\n")
+    hidden.replace(folder / f"{_stem(at)}.json")
 
 
 def _stem(at: datetime) -> str:

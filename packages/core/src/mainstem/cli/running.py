@@ -1,0 +1,137 @@
+"""`replay`, `preview` and `test`, and how a run is shown on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mainstem.cli.operating import print_table
+from mainstem.cli.options import File, Form, Format, Set, load
+from mainstem.errors import MainstemError
+
+if TYPE_CHECKING:
+    from mainstem.plan.model import Plan
+
+
+def replay(
+    file: File,
+    query: Annotated[str, typer.Option(help="The query whose sources are read again.")],
+    into: Annotated[
+        list[str],
+        typer.Option(
+            help="The rows of a sink go into a shadow sink, one with `query: replay`. Repeatable.",
+            metavar="SINK=OTHER",
+        ),
+    ],
+    from_: Annotated[
+        str, typer.Option("--from", help="earliest, or an ISO 8601 time", metavar="POINT")
+    ] = "earliest",
+    fresh: Annotated[bool, typer.Option(help="Begin this replay anew.")] = False,
+    set_: Set = None,
+) -> None:
+    """Read a query's sources again into shadow sinks, beside the running job, until it has caught up.
+
+    \b
+    mainstem replay pipeline.yaml --query totals --from 2026-01-01 --into board=board_rebuilt
+    """  # noqa: D301
+    from mainstem.plan.replaying import replay_plan
+
+    pairs = dict(pair.partition("=")[::2] for pair in into)
+    plan = replay_plan(load(file, set_), query, from_, pairs)
+    run_shown(plan, fresh=[each.name for each in plan.queries] if fresh else ())
+
+
+def preview(
+    file: File,
+    node: Annotated[str, typer.Argument(help="A source or operator, or one of its outputs.")],
+    rows: Annotated[int, typer.Option(min=1, help="The most rows to show.")] = 20,
+    format: Format = Form.TEXT,  # noqa: A002
+    set_: Set = None,
+) -> None:
+    """Show some rows of a node: no checkpoint is written, and nobody's offsets move.
+
+    \b
+    mainstem preview pipeline.yaml row
+    mainstem preview pipeline.yaml row.rejected --rows 5 --format json
+    """  # noqa: D301
+    from mainstem.run.preview import preview as look
+
+    plan = load(file, set_)
+    found = look(plan, node, rows)
+    if format is Form.JSON:
+        typer.echo("\n".join(json.dumps(row) for row in found))
+    elif found:
+        print_table(list(found[0]), found)
+    else:
+        typer.echo(f"{node}: no rows")
+
+
+def run_tests_of(
+    files: Annotated[list[Path], typer.Argument(help="Documents, or their files of tests.")],
+    only: Annotated[
+        str, typer.Option("-k", help="Run the tests alone whose names hold this.")
+    ] = "",
+) -> None:
+    """Run the tests beside a document (`x.test.yaml` beside `x.yaml`); no real system is used.
+
+    \b
+    mainstem test pipeline.yaml
+    mainstem test pipeline.test.yaml -k late
+    """  # noqa: D301
+    from rich.console import Console
+
+    from mainstem.testing.running import as_table, run_tests
+
+    console = Console()
+    results = []
+    for file in files:
+        tests = file if ".test." in file.name else file.with_name(f"{file.stem}.test{file.suffix}")
+        for result in run_tests(tests, only):
+            results.append(result)
+            word = "passed" if result.passed else "FAILED"
+            console.print(f"{word}  {result.name}  ({result.seconds:.1f} s)", highlight=False)
+            if result.error:
+                console.print(f"  {result.error}", markup=False, highlight=False)
+            if result.differences:
+                console.print(as_table(result.differences))
+    failed = sum(not result.passed for result in results)
+    console.print(f"{len(results) - failed} passed, {failed} failed", highlight=False)
+    if failed or not results:
+        raise typer.Exit(1)
+
+
+def run_shown(
+    plan: Plan,
+    *,
+    debug: bool = False,
+    show_rows: bool = False,
+    stop: threading.Event | None = None,
+    fresh: Sequence[str] = (),
+    metrics: int | None = None,
+) -> None:
+    """Run a plan with a live table on a terminal and JSON lines elsewhere; see `runner.run`.
+
+    Raises:
+        typer.Exit: the run failed; what happened has been printed.
+    """
+    from mainstem.run.runner import run
+    from mainstem.run.showing import JSONLines, LiveTable, Reporter
+
+    reporter: Reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
+    if metrics is not None:
+        from mainstem.run.metrics import Metrics
+
+        reporter = Metrics(metrics, reporter)
+    try:
+        run(plan, reporter=reporter, debug=debug, show_rows=show_rows, stop=stop, fresh=fresh)
+    except MainstemError as error:
+        shown = traceback.format_exc() if debug else f"error: {error}"
+        typer.echo(plan.scrubber.clean(shown), err=True)
+        raise typer.Exit(error.exit_code) from None

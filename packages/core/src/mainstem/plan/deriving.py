@@ -1,0 +1,76 @@
+"""Derives a plan from a plan: other sources, other sinks, another checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+from mainstem.contracts.components import Source
+from mainstem.document.model import Trigger
+from mainstem.errors import DocumentError, Problem
+from mainstem.plan import identity, queries
+from mainstem.plan.model import Plan, SinkNode
+
+
+def derive(
+    plan: Plan,
+    sinks: Iterable[SinkNode],
+    *,
+    checkpoint: Path,
+    pipeline: str | None = None,
+    sources: Mapping[str, Source] | None = None,
+    trigger: Trigger | None = None,
+    drop_rejected: bool = False,
+    scripted: bool = False,
+) -> Plan:
+    """Return a plan of what stands above some sinks.
+
+    Args:
+        sinks: all sinks of the new plan; each reads nodes of the old one.
+        checkpoint: the folder of checkpoints.
+        pipeline: the new plan's name; as before when left out.
+        sources: what takes the place of the old sources, by name.
+        trigger: as before when left out.
+        drop_rejected: let no refused row end the run.
+        scripted: give nodes with a watermark a control stream.
+
+    Raises:
+        DocumentError: the sinks can't be run together.
+    """
+    chosen = {sink.name: sink for sink in sinks}
+    wanted = {stream.node for sink in chosen.values() for stream in sink.streams}
+    for name in tuple(wanted):
+        wanted |= queries.ancestors(name, plan.nodes)
+    nodes = {}
+    for name, node in plan.nodes.items():
+        if name not in wanted:
+            continue
+        other = copy(node)
+        other.component = (sources or {}).get(name, node.component)
+        other.makes_id = False
+        other.drops_rejected = node.drops_rejected or drop_rejected
+        nodes[name] = other
+    nodes |= chosen
+    problems: list[Problem] = []
+
+    def problem(message: str, *path: str | int, hint: str = "", **_: object) -> None:
+        problems.append(Problem(message, ".".join(map(str, path)), plan.file, hint=hint))
+
+    cuts = queries.cut(nodes, problem)
+    identity.place(nodes, problem)
+    if problems:
+        raise DocumentError(problems)
+    document = plan.document.model_copy(
+        update={"checkpoint": str(checkpoint), "trigger": trigger or plan.document.trigger}
+    )
+    return replace(
+        plan,
+        pipeline=pipeline or plan.pipeline,
+        document=document,
+        nodes=nodes,
+        queries=cuts,
+        warnings=(),
+        scripted=scripted,
+    )

@@ -1,0 +1,84 @@
+"""The plan of a replay: a query's sources from an earlier point, into shadow sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from datetime import UTC, datetime
+
+from mainstem.contracts.abilities import Rewindable
+from mainstem.contracts.components import Source
+from mainstem.document.model import Trigger
+from mainstem.errors import OptionError, PipelineError, nearest
+from mainstem.plan.deriving import derive
+from mainstem.plan.model import Plan, SinkNode
+
+
+def replay_plan(plan: Plan, query: str, point: str, into: Mapping[str, str]) -> Plan:
+    """Return the plan that reads a query's sources anew and writes into shadow sinks.
+
+    Its checkpoint lies in the folder `replays` of the pipeline's own, one for each set of shadow
+    sinks; a replay that was interrupted goes on there. It ends when it has caught up.
+
+    Args:
+        query: the name of a query of the plan.
+        point: `earliest`, or a time (ISO 8601; UTC without a zone).
+        into: the shadow sink by the name of the sink whose rows it gets.
+
+    Raises:
+        PipelineError: names do not fit, or a source can't start there; says which.
+    """
+    found = {each.name: each for each in plan.queries}
+    if query not in found:
+        raise PipelineError(f"there is no query {query!r}. {_near(query, found)}")
+    sinks = [_shadow(plan, found[query].sinks, name, other) for name, other in into.items()]
+    when = _point(point)
+    sources: dict[str, Source] = {}
+    for name in found[query].reads:
+        source = plan.nodes[name].source
+        if not isinstance(source, Rewindable):
+            word = plan.nodes[name].word
+            raise PipelineError(f"{name}: the source {word!r} can't start elsewhere (Rewindable)")
+        try:
+            sources[name] = source.starting_at(when)
+        except OptionError as error:
+            raise PipelineError(f"{name}: {error.message} {error.hint}".rstrip()) from None
+    given = plan.document.trigger
+    return derive(
+        plan,
+        sinks,
+        pipeline="-".join(sorted(into.values())),
+        checkpoint=plan.checkpoint / "replays",
+        sources=sources,
+        trigger=given if given.available_now else Trigger(available_now=True),
+    )
+
+
+def _shadow(plan: Plan, sinks: tuple[str, ...], name: str, other: str) -> SinkNode:
+    if name not in sinks:
+        raise PipelineError(f"the query has no sink {name!r}. {_near(name, sinks)}")
+    shadows = {sink.name: sink for sink in plan.sinks() if sink.shadow}
+    if other not in shadows:
+        raise PipelineError(
+            f"there is no sink {other!r} with `query: replay`. {_near(other, shadows)}"
+        )
+    if shadows[other].streams != plan.nodes[name].streams:
+        raise PipelineError(f"{other!r} does not read what {name!r} reads")
+    made = copy(shadows[other])
+    made.shadow = False
+    return made
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    return nearest(name, names) or f"There are: {', '.join(names) or 'none'}."
+
+
+def _point(text: str) -> datetime | str:
+    if text == "earliest":
+        return text
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise PipelineError(f"expected `earliest` or an ISO 8601 time, not {text!r}") from None
+    return when if when.tzinfo else when.replace(tzinfo=UTC)

@@ -1,0 +1,122 @@
+"""The facts of a run for Prometheus, and `/healthz`.
+
+`/healthz` answers 200 while the queries run, and 503 before they do and after they ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from mainstem.errors import MachineError
+from mainstem.run.showing import Reporter
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from mainstem.plan.model import Plan
+
+
+class Metrics:
+    """A reporter that serves the facts over HTTP and passes them on.
+
+    Args:
+        port: where to serve, on all addresses; 0 takes a free one.
+        inner: is told everything too.
+
+    Raises:
+        MachineError: the port is taken.
+    """
+
+    def __init__(self, port: int, inner: Reporter) -> None:
+        from wsgiref.simple_server import make_server
+
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+        from prometheus_client.exposition import ThreadingWSGIServer
+
+        self._inner = inner
+        self._healthy = False
+        registry = CollectorRegistry()
+
+        def made(kind: type[Any], name: str, text: str, *labels: str) -> Any:
+            return kind(f"mainstem_{name}", text, ["pipeline", "query", *labels], registry=registry)
+
+        self._rows = made(Counter, "rows", "Rows that a node gave.", "node", "output")
+        self._batches = made(Histogram, "batch_seconds", "Time of finished batches.")
+        self._late = made(Counter, "late_rows", "Rows dropped behind the watermark.")
+        self._state = made(Gauge, "state_rows", "Rows in the state.")
+        self._watermark = made(Gauge, "watermark_seconds", "The watermark, since 1970.")
+        self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")
+        self._lag = made(Gauge, "lag_seconds", "Age of the oldest row not read.", "source")
+        metrics: Callable[..., Iterable[bytes]] = make_wsgi_app(registry)
+
+        def app(environ: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
+            if environ["PATH_INFO"] != "/healthz":
+                return metrics(environ, respond)
+            text = "running" if self._healthy else "not running"
+            respond(
+                "200 OK" if self._healthy else "503 Service Unavailable",
+                [("Content-Type", "text/plain")],
+            )
+            return [text.encode() + b"\n"]
+
+        try:
+            self._server = make_server(
+                "", port, app, ThreadingWSGIServer, handler_class=_quiet_handler()
+            )
+        except OSError as error:
+            raise MachineError(f"can't serve metrics on port {port}: {error.strerror}") from None
+        self.port = self._server.server_port
+        _serve(self._server)
+
+    def started(self, plan: Plan) -> None:
+        """The queries are about to start."""
+        self._healthy = True
+        self._inner.started(plan)
+
+    def batch(self, facts: Mapping[str, Any]) -> None:
+        """Count what a batch did."""
+        labels = (facts["pipeline"], facts["query"])
+        for node, counts in facts["nodes"].items():
+            for name, count in counts.items():
+                output = "" if name == "rows" else name
+                self._rows.labels(*labels, node, output).inc(count)
+        self._batches.labels(*labels).observe(facts["seconds"])
+        self._late.labels(*labels).inc(facts["late_rows"])
+        self._state.labels(*labels).set(facts["state_rows"])
+        if facts["watermark"]:
+            when = datetime.fromisoformat(facts["watermark"])
+            self._watermark.labels(*labels).set(when.timestamp())
+        for source, lag in facts.get("lag", {}).items():
+            for gauge, value in ((self._lag_rows, lag["rows"]), (self._lag, lag["seconds"])):
+                if value is not None:
+                    gauge.labels(*labels, source).set(value)
+        self._inner.batch(facts)
+
+    def tick(self) -> None:
+        """Some time has passed."""
+        self._inner.tick()
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        """Stop serving: no query runs any more."""
+        self._healthy = False
+        self._server.shutdown()
+        self._server.server_close()
+        self._inner.ended(summary)
+
+
+def _serve(server: Any) -> None:
+    import threading
+
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+def _quiet_handler() -> Any:
+    from wsgiref.simple_server import WSGIRequestHandler
+
+    class Quiet(WSGIRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            pass
+
+    return Quiet

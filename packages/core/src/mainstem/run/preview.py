@@ -1,0 +1,65 @@
+"""A look at the rows of a node, without a checkpoint and without moving anybody's offsets."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from mainstem.contracts.abilities import Rewindable
+from mainstem.document.model import Trigger
+from mainstem.errors import OptionError, PipelineError, nearest
+from mainstem.plan.deriving import derive
+from mainstem.plan.model import Plan, SinkNode, Stream
+from mainstem.plan.queries import ancestors
+from mainstem.run.runner import run
+from mainstem.testing.stand_ins import Kept, standing_in
+
+
+def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
+    """Return some rows of a node or one of its outputs, as JSON values.
+
+    Reads what the sources hold now, from their start where they can go there, in a checkpoint that
+    is thrown away; stops after the batch that brings enough. Windows are closed at the end.
+
+    Args:
+        output: `node` or `node.output`.
+        rows: the most rows to return.
+
+    Raises:
+        PipelineError: there is no such node or output.
+    """
+    name, _, named = output.partition(".")
+    nodes = {n: x for n, x in plan.nodes.items() if x.kind != "sink"}
+    known = [*nodes, *(f"{n}.{o}" for n, x in nodes.items() for o in x.outputs)]
+    if output not in known:
+        hint = nearest(output, known) or f"There are: {', '.join(known)}."
+        raise PipelineError(f"there is no {output!r} to look at. {hint}")
+    enough = threading.Event()
+    above = ancestors(name, plan.nodes) | {name}
+    whole = any(plan.nodes[each].state for each in above)
+    kept = Kept(most=rows, whole=whole, full=enough.set)
+    stream = Stream(name, named)
+    sink = SinkNode("preview__rows", "sink", "kept", "mainstem", kept, {"input": (stream,)})
+    sink.shape = plan.shape(stream)
+    sources = {}
+    for source, node in plan.nodes.items():
+        if node.kind == "source" and isinstance(node.component, Rewindable):
+            try:
+                sources[source] = node.component.starting_at("earliest")
+            except OptionError:
+                continue
+    with tempfile.TemporaryDirectory(
+        prefix="mainstem-preview-", ignore_cleanup_errors=True
+    ) as folder:
+        made = derive(
+            plan,
+            [standing_in(sink, kept)],
+            checkpoint=Path(folder),
+            sources=sources,
+            trigger=Trigger(available_now=True, flush=True),
+            drop_rejected=True,
+        )
+        run(made, stop=enough)
+    return kept.rows()[:rows]

@@ -1,0 +1,1 @@
+"""Tests of documents: rows in, batch by batch, and the rows that must come out."""

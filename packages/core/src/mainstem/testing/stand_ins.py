@@ -1,0 +1,189 @@
+"""What takes the place of real systems: a source of given rows, a sink that keeps what it gets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainstem.contracts.capabilities import SinkCapabilities
+from mainstem.contracts.components import Sink, Source
+from mainstem.contracts.contexts import Batch, SourceContext
+from mainstem.contracts.ddl import Column, quoted
+from mainstem.contracts.options import Options
+from mainstem.contracts.shapes import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    MESSAGE_COLUMNS,
+    Changelog,
+    Shape,
+)
+from mainstem.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MESSAGE = {column.name for column in MESSAGE_COLUMNS}
+
+
+class NoOptions(Options):
+    """None."""
+
+
+class Given(Source):
+    """Gives rows that a test feeds it, in the shape of the source it stands for.
+
+    Args:
+        name: the source's name in the document.
+        real: the source it stands for.
+        folder: where the rows are put; each file is one batch.
+    """
+
+    options: NoOptions
+
+    def __init__(self, name: str, real: Source, folder: Path) -> None:
+        super().__init__(NoOptions())
+        self.capabilities = real.capabilities
+        self._shape = real.shape()
+        self._name = name
+        self._folder = folder
+        self._fed = 0
+
+    def shape(self) -> Shape:
+        return self._shape
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        reader = ctx.reader().schema(", ".join(column.ddl for column in self._columns()))
+        return reader.option("mode", "FAILFAST").json(self._folder.absolute().as_uri())
+
+    def feed(self, rows: Sequence[Any]) -> None:
+        """Put rows where the next batch finds them.
+
+        Raises:
+            PipelineError: a row has a column that the source has not.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps(self._row(row)) + "\n" for row in rows]
+        hidden = self._folder / f".{self._fed:010}"
+        hidden.write_text("".join(lines))
+        hidden.rename(self._folder / f"{self._fed:010}.json")
+
+    def _columns(self) -> list[Column]:
+        columns = [Column(column.name, column.type or "string") for column in self._shape.columns]
+        if isinstance(self._shape, Changelog):
+            sequence = self._shape.column(self._shape.sequence or "")
+            version = sequence.type if sequence and sequence.type else "bigint"
+            columns += [
+                Column(CHANGE_TYPE, "string"),
+                Column(COMMIT_VERSION, version),
+                Column(COMMIT_TIMESTAMP, "timestamp"),
+            ]
+        known = {column.name for column in columns}
+        hidden = [name for name in self._shape.identity if name not in known]
+        return columns + [Column(name, "string") for name in hidden]
+
+    def _row(self, given: Any) -> dict[str, Any]:
+        columns = self._columns()
+        types = {column.name: column.type for column in columns}
+        self._fed += 1
+        position = f"{self._fed:020}"
+        row: dict[str, Any] = {n: position for n in self._shape.identity if n.startswith("_")}
+        if types.keys() >= _MESSAGE:
+            if not isinstance(given, Mapping) or not given.keys() <= _MESSAGE:
+                given = {"value": given}
+            row |= {"origin": self._name, "partition": "0", "position": position}
+        elif not isinstance(given, Mapping):
+            raise PipelineError(f"{self._name}: expected a mapping of columns, not {given!r}")
+        row |= given
+        unknown = sorted(row.keys() - types.keys())
+        if unknown:
+            columns_known = ", ".join(name for name in types if not name.startswith("_"))
+            raise PipelineError(
+                f"{self._name} has no column {unknown[0]!r}. Columns: {columns_known}."
+            )
+        return {name: _written(value, types[name] or "") for name, value in row.items()}
+
+
+def _written(value: Any, kind: str) -> Any:
+    if value is None:
+        return None
+    if kind == "binary":
+        text = value if isinstance(value, str) else json.dumps(value)
+        return base64.b64encode(text.encode()).decode()
+    if kind == "map<string,binary>":
+        return {key: _written(item, "binary") for key, item in value.items()}
+    return value
+
+
+class Kept(Sink):
+    """Keeps the rows it is given, as JSON values; a batch that comes again replaces itself.
+
+    Times are ISO 8601 in UTC, bytes are text where they are UTF-8, else base64.
+
+    Args:
+        real: the sink it stands for, if any.
+        most: keep no more rows of a batch than these.
+        whole: read batches to their end all the same, as the state above must be.
+        full: is called once there are so many.
+    """
+
+    options: NoOptions
+    capabilities = SinkCapabilities(replaces_batch=True)
+
+    def __init__(
+        self,
+        real: Sink | None = None,
+        *,
+        most: int | None = None,
+        whole: bool = False,
+        full: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(NoOptions())
+        if real is not None:
+            self.accepts = real.accepts
+        self._most = most
+        self._whole = whole
+        self._full = full
+        self._batches: dict[int, list[dict[str, Any]]] = {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all rows, batch by batch."""
+        return [row for number in sorted(self._batches) for row in self._batches[number]]
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        columns = []
+        for name, kind in frame.dtypes:
+            text = quoted(name)
+            if kind == "binary":
+                as_text = f"try_validate_utf8(CAST({text} AS STRING))"
+                text = f"coalesce({as_text}, base64({text}))"
+            columns.append(F.expr(text).alias(name))
+        settings = {
+            "ignoreNullFields": "false",
+            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+        }
+        found = frame.select(F.to_json(F.struct(*columns), settings).alias("row"))
+        if self._most is not None and not self._whole:
+            found = found.limit(self._most)
+        rows = [json.loads(row["row"]) for row in found.collect()]
+        self._batches[batch.id] = rows[: self._most]
+        if self._most is not None and len(self.rows()) >= self._most and self._full:
+            self._full()
+
+
+def standing_in(node: Any, sink: Kept) -> Any:
+    """Return a sink node with another component, written plainly."""
+    from mainstem.builtin.microbatch import Microbatch, MicrobatchOptions
+
+    other = copy(node)
+    other.component = sink
+    other.delivery, other.delivery_word = Microbatch(MicrobatchOptions()), "microbatch"
+    other.shadow = False
+    return other

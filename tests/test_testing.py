@@ -1,0 +1,171 @@
+"""`mainstem test`: a document is tested by the file beside it, without its real systems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mainstem import DocumentError
+from mainstem.cli.app import app
+from mainstem.testing.comparing import differences
+from mainstem.testing.running import run_tests
+from ruamel.yaml import YAML
+from totals_document import BASE, changed, write
+from typer.testing import CliRunner
+
+
+def at(minute: int, second: int = 0) -> str:
+    return f"2026-01-01T00:{minute:02}:{second:02}Z"
+
+
+def row(minute: int, second: int = 0, **more: Any) -> dict[str, Any]:
+    return {"k": "a", "at": at(minute, second), **more}
+
+
+def beside(pipeline, **tests: Any) -> Path:
+    """Write a file of tests; `document` and `env` may be among its keys."""
+    top = {name: tests.pop(name) for name in ("document", "env") if name in tests}
+    file = pipeline.folder / "pipeline.test.yaml"
+    with file.open("w") as text:
+        YAML(typ="safe", pure=True).dump({**top, "tests": tests}, text)
+    return file
+
+
+def rows(*given: Any) -> dict[str, Any]:
+    return {"rows": {"lines": list(given)}}
+
+
+def test_rows_time_and_crashes_give_what_is_expected(pipeline, monkeypatch):
+    """Pass: late rows, refused ones and a repeated batch come out right; no real system was asked."""
+    monkeypatch.delenv("PLACE", raising=False)
+    document = changed(sinks__out__with={"path": "${env:PLACE}", "format": "parquet"})
+    write(pipeline, document)
+    file = beside(
+        pipeline,
+        env={"PLACE": "./nowhere"},
+        counted={
+            "steps": [rows(row(1), row(1, 30), "nonsense"), "crash", rows(row(3)), "crash"],
+            "expect": {
+                "out": [{"k": "a", "n": 2, "window_start": "2026-01-01 00:01:00"}],
+                "row.rejected": [{"reason": "not JSON", "payload": "nonsense"}],
+                "row": [row(1), row(1, 30), row(3)],
+            },
+        },
+        late={
+            "steps": [rows(row(1)), {"advance": {"row": at(5)}}, rows(row(1, 20), row(6))],
+            "expect": {"out": [{"n": 1}]},
+        },
+    )
+    results = {result.name: result for result in run_tests(file)}
+    assert [results[name].error for name in results] == ["", ""]
+    assert [results[name].differences for name in results] == [[], []]
+    assert not (pipeline.folder / "nowhere").exists()
+    assert not (pipeline.folder / "checkpoints").exists()
+
+
+def test_differences_are_printed_as_a_table_and_end_with_exit_1(pipeline):
+    """Pass: what is missing, what nobody expected, and the count of each."""
+    write(pipeline, BASE)
+    beside(
+        pipeline,
+        wrong={"steps": [rows(row(1))], "expect": {"row": [{"k": "b"}], "out": []}},
+        right={"steps": [rows(row(1))], "expect": {"row": [{"k": "a"}]}},
+    )
+    result = CliRunner().invoke(app, ["test", str(pipeline.file)])
+    assert result.exit_code == 1
+    for words in ("FAILED  wrong", "passed  right", "missing", "unexpected", "1 passed, 1 failed"):
+        assert words in result.output
+    result = CliRunner().invoke(app, ["test", str(pipeline.file), "-k", "right"])
+    assert (result.exit_code, "1 passed, 0 failed" in result.output) == (0, True)
+    result = CliRunner().invoke(app, ["test", str(pipeline.file), "-k", "none of these"])
+    assert result.exit_code == 1
+
+
+def test_messages_and_typed_rows_can_be_given(pipeline):
+    """Pass: bytes, headers and keys of messages; columns of other sources; their identity."""
+    typed = {"path": "./typed", "format": "jsonlines", "schema": "n INT, tags ARRAY<STRING>"}
+    pipeline.document(
+        sources={
+            "lines": {"use": "files", "with": {"path": "./in", "format": "message"}},
+            "typed": {"use": "files", "with": typed},
+        },
+        operators={
+            "headed": {
+                "use": "select",
+                "from": "lines",
+                "with": {
+                    "columns": {
+                        "value": "CAST(value AS STRING)",
+                        "kind": "CAST(headers['kind'] AS STRING)",
+                        "origin": "origin",
+                    }
+                },
+            }
+        },
+        sinks={"out": pipeline.sink("out", "headed"), "two": pipeline.sink("two", "typed")},
+    )
+    file = beside(
+        pipeline,
+        both={
+            "steps": [
+                {
+                    "rows": {
+                        "lines": [{"value": "x", "headers": {"kind": "y"}}, {"a": 1}],
+                        "typed": [{"n": 1, "tags": ["p", "q"]}, {"n": None}],
+                    }
+                }
+            ],
+            "expect": {
+                "out": [
+                    {"value": "x", "kind": "y", "origin": "lines"},
+                    {"value": '{"a": 1}', "kind": None},
+                ],
+                "two": [{"n": 1, "tags": ["p", "q"]}, {"n": None, "tags": None}],
+            },
+        },
+    )
+    (result,) = run_tests(file)
+    assert (result.error, result.differences) == ("", [])
+
+
+def test_what_is_wrong_in_a_file_of_tests_is_told(pipeline):
+    """Pass: keys with their lines; names that the document has not; rows that do not fit."""
+    write(pipeline, BASE)
+    file = beside(pipeline, one={"steps": [{"rows": {}, "advance": {}}], "expct": {}})
+    with pytest.raises(DocumentError) as caught:
+        list(run_tests(file))
+    assert "pipeline.test.yaml:" in str(caught.value)
+    assert "give one of `rows` and `advance`" in str(caught.value)
+    file = beside(
+        pipeline,
+        source={"steps": [{"rows": {"line": []}}], "expect": {}},
+        time={"steps": [{"advance": {"lines": at(1)}}], "expect": {}},
+        output={"steps": [rows()], "expect": {"row.late": []}},
+    )
+    errors = {result.name: result.error for result in run_tests(file)}
+    assert errors == {
+        "source": "there is no source 'line'. Did you mean 'lines'?",
+        "time": "there is no node with a watermark 'lines'. There are: row.",
+        "output": errors["output"],
+    }
+    assert "there is no sink or output 'row.late'" in errors["output"]
+
+
+def test_rows_are_compared_whatever_their_order_and_spelling():
+    """Pass: rows match once each; times, numbers and bytes as people write them."""
+    found = [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}]
+    assert differences([{"a": 1}, {"a": 1, "b": "x"}], found) == ([], [])
+    assert differences([{"a": 1}], found) == ([], [found[1]])
+    assert differences([{"a": 2}], found) == ([{"a": 2}], found)
+    assert differences([{"c": None}], [{"a": 1}]) == ([{"c": None}], [{"a": 1}])
+    for expected, value in (
+        ("2026-01-01T01:00:00+01:00", "2026-01-01T00:00:00.000000Z"),
+        ("2026-01-01 00:00:00", "2026-01-01T00:00:00.000000Z"),
+        (0.3, 0.1 + 0.2),
+        (1, 1.0),
+        ({"x": [1, {"y": "2026-01-01"}]}, {"x": [1, {"y": "2026-01-01T00:00:00Z"}]}),
+    ):
+        assert differences([{"a": expected}], [{"a": value}]) == ([], [])
+    for expected, value in ((True, 1), ("1", 1), ([1], [1, 2]), (None, 0), ({"x": 1}, {})):
+        assert differences([{"a": expected}], [{"a": value}])[0] == [{"a": expected}]
