@@ -9,8 +9,11 @@ from mainstem.builtin.encode import Encode
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.builtin.microbatch import Microbatch
+from mainstem.builtin.python_call import PythonCall
 from mainstem.builtin.rate import Rate
 from mainstem.builtin.select import Select
+from mainstem.builtin.spark_format import SparkSink, SparkSource
+from mainstem.builtin.sql import Sql
 from mainstem.builtin.state_stores import Memory, RocksDB
 from mainstem.builtin.union import Union
 from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
@@ -19,7 +22,7 @@ from mainstem.hookspecs import hookimpl
 
 @hookimpl
 def mainstem_sources() -> dict[str, type[Source]]:
-    return {"files": Files, "rate": Rate}
+    return {"files": Files, "rate": Rate, "spark": SparkSource}
 
 
 @hookimpl
@@ -28,14 +31,16 @@ def mainstem_operators() -> dict[str, type[Operator]]:
         "changelog": ToChangelog,
         "decode": Decode,
         "encode": Encode,
+        "python": PythonCall,
         "select": Select,
+        "sql": Sql,
         "union": Union,
     }
 
 
 @hookimpl
 def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"console": Console, "files": FilesSink}
+    return {"console": Console, "files": FilesSink, "spark": SparkSink}
 
 
 @hookimpl

@@ -140,6 +140,8 @@ class Plan:
             return {}
         found = {"checkpoint": self.checkpoint}
         for node in self.nodes.values():
+            if node.kind == "operator":
+                continue  # computes; what it reads of the driver's disk goes out with its plan
             options = node.component.options
             for name in type(options).model_fields:
                 if isinstance(value := getattr(options, name), Path):

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, REJECTED, Changelog
-from mainstem.errors import DocumentError, PluginError, Problem, nearest
+from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
@@ -223,6 +223,11 @@ class Frames:
             yield
         except (AnalysisException, ParseException) as error:
             raise DocumentError([_problem(error, self._plan, node)]) from error
+        except OptionError as error:
+            at = [f"{node.kind}s.{node.name}", *([f"with.{error.option}"] if error.option else [])]
+            message = self._plan.scrubber.clean(error.message)
+            problem = Problem(message, ".".join(at), self._plan.file, hint=error.hint)
+            raise DocumentError([problem]) from error
 
 
 def _problem(error: Any, plan: Plan, node: Node) -> Problem:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from mainstem.errors import MainstemError
+from mainstem.errors import MainstemError, PipelineError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.checkpoint import Checkpoint
@@ -65,8 +66,21 @@ def run(
         except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
             return Totals(plan).summary(plan, 0.0)
         check_shared(plan, spark)
-        with stopping_on_signals(stop):  # again: a new SparkContext takes SIGINT for itself
+        # Again: a new SparkContext takes SIGINT for itself.
+        with stopping_on_signals(stop), telling_of_a_lost_session():
             return Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).whole()
+
+
+@contextmanager
+def telling_of_a_lost_session() -> Iterator[None]:
+    """Turn py4j's complaint that nobody answers into an error that says what happened."""
+    try:
+        yield
+    except (ConnectionError, Py4JNetworkError) as error:
+        raise PipelineError(
+            "Spark's process is gone: it was killed, or had too little memory. The next run goes on "
+            "after the last batch that was finished."
+        ) from error
 
 
 class Run:

@@ -1,0 +1,133 @@
+"""One document, on a Spark cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from totals_document import changed, minute, totals, write
+
+ROOT = Path(__file__).parent.parent
+#: Few state stores, for a small machine; and the executors find the driver on the same host.
+CONF = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": False,
+    "spark.executor.memory": "512m",
+}
+
+WHERE = """\
+from pyspark.sql import functions as F
+
+
+def where(frame):
+    def prefix(key):
+        import sys
+        import mainstem
+        return f"{sys.prefix} {mainstem.__name__}"
+
+    return frame.select("k", F.udf(prefix)("k").alias("prefix"))
+"""
+
+
+def fed(pipeline, master: str, **parts) -> None:
+    write(pipeline, changed(spark={"master": master, "conf": CONF}, **parts), flush=True)
+    pipeline.feed("1.jsonl", minute(1, 2) + minute(2, 3))
+    pipeline.feed("2.jsonl", minute(3, 4))
+
+
+def test_a_document_runs_on_executors_of_their_own(pipeline):
+    """Pass: two executors in processes of their own; totals as on a local master."""
+    fed(pipeline, "local-cluster[2,1,1024]")
+    result = pipeline.command()
+    assert result.returncode == 0, result.stderr
+    assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A standalone master and two workers, each with a Python environment made from the wheels."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert uv, "uv is needed to make the workers' environments"
+    for package in ("mainstem", "mainstem-operators-windows"):
+        command = [uv, "build", "-q", "--wheel", "--package", package, "--out-dir", tmp_path, ROOT]
+        subprocess.run(command, check=True)
+    wheels = sorted(tmp_path.glob("*.whl"))
+    processes = []
+    try:
+        for name in ("one", "two"):
+            at = tmp_path / name
+            subprocess.run([uv, "venv", "-q", "--python", sys.executable, at], check=True)
+            install = [uv, "pip", "install", "-q", "--link-mode", "symlink", "--python"]
+            subprocess.run([*install, at / "bin/python", *wheels], check=True)
+        master = _spark_class(tmp_path, "one", "master.Master", "--port", "0")
+        processes.append(master)
+        url = _line(master, r"Starting Spark master at (\S+)")
+        for name in ("one", "two"):
+            folder = str(tmp_path / f"{name}-work")
+            worker = _spark_class(
+                tmp_path, name, "worker.Worker",
+                "--cores", "1", "--memory", "1g", "--work-dir", folder, url,
+            )  # fmt: skip
+            processes.append(worker)
+            _line(worker, r"Successfully registered with master")
+        yield url
+    finally:
+        for process in processes:
+            process.terminate()
+            process.communicate()
+
+
+def _spark_class(folder: Path, env: str, name: str, *arguments: str) -> subprocess.Popen[str]:
+    binaries = folder / env / "bin"
+    found = subprocess.run(
+        [binaries / "python", "-c", "import pyspark; print(pyspark.__path__[0])"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    home = found.stdout.strip()
+    return subprocess.Popen(
+        [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}",
+         "--host", "127.0.0.1", "--webui-port", "0", *arguments],
+        env={**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "SPARK_HOME": home},
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+def _line(process: subprocess.Popen[str], pattern: str) -> str:
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        found = re.search(pattern, line)
+        if found:
+            return found.group(found.lastindex or 0)
+    raise AssertionError("".join(seen))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_document_runs_on_a_standalone_master_with_two_workers(pipeline, cluster):
+    """Pass: totals as on a local master; code on the executors ran in the workers' own Pythons."""
+    (pipeline.folder / "where.py").write_text(WHERE)
+    fed(
+        pipeline,
+        cluster,
+        operators__where={
+            "use": "python",
+            "from": "row",
+            "with": {"call": "where:where", "schema": "k STRING, prefix STRING"},
+        },
+        sinks__prefixes=pipeline.sink("prefixes", "where"),
+    )
+    result = pipeline.command(PYSPARK_PYTHON="python3")
+    assert result.returncode == 0, result.stderr
+    assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
+    prefixes = {row["prefix"] for row in pipeline.rows("prefixes")}
+    assert prefixes
+    assert {Path(prefix.split()[0]).name for prefix in prefixes} <= {"one", "two"}
