@@ -119,7 +119,7 @@ class Registry:
     def _import(self, word: Word) -> ModuleType:
         if word in self._modules:
             return self._modules[word]
-        _check_core_version(word)
+        check_core_version(word)
         try:
             module = import_module(word.module.partition(":")[0])
         except Exception as error:
@@ -164,7 +164,7 @@ def _core() -> str:
     return f"mainstem {version('mainstem')}"
 
 
-def _check_core_version(word: Word) -> None:
+def check_core_version(word: Word) -> None:
     from packaging.requirements import Requirement
 
     if word.distribution == "mainstem":

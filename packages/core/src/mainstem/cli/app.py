@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import operating, running
+from mainstem.cli import beginning, operating, running
 from mainstem.cli.options import File, Set, load
 from mainstem.errors import MainstemError
 
@@ -24,6 +24,8 @@ app = typer.Typer(
     help="""Streaming pipelines for PySpark, assembled from plugins.
 
 \b
+mainstem new pipeline orders         begin: a small project that works
+mainstem doctor pipeline.yaml        what does this machine lack?
 mainstem validate pipeline.yaml      is the document right?
 mainstem plan pipeline.yaml          what will run, and what it guarantees
 mainstem run pipeline.yaml           run it (Ctrl-C ends it in good order)
@@ -51,6 +53,8 @@ mainstem plugins show files          all that is called files: options, ports, a
 app.add_typer(plugins_app, name="plugins")
 
 app.add_typer(operating.checkpoint_app, name="checkpoint")
+app.add_typer(beginning.new_app, name="new")
+app.command()(beginning.doctor)
 app.command()(operating.lag)
 app.command()(running.replay)
 app.command()(running.preview)

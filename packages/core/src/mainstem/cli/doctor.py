@@ -1,0 +1,270 @@
+"""What `mainstem doctor` prints: whether this machine can run pipelines, or a certain one.
+
+Reads metadata, folders and Java's own word; starts no Spark and imports none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from io import StringIO
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from mainstem.cli.machine import Check, check_machine, split_advice
+from mainstem.discovery import COMMANDS_GROUP, GROUPS, Word
+from mainstem.errors import MainstemError, PluginError
+from mainstem.plan.making import make_plan
+from mainstem.plan.model import Plan
+from mainstem.registry import Registry, check_core_version
+from mainstem.run.session import settings
+
+_GIB = 2**30
+_LITTLE_SPACE = 1 * _GIB
+#: File systems on which a checkpoint does not last, and why.
+_PASSING = {
+    "tmpfs": "a restart of the machine empties it",
+    "ramfs": "a restart of the machine empties it",
+    "overlay": "it is removed with its container",
+}
+
+
+def doctor(file: Path | None = None) -> tuple[str, int]:
+    """Return the text of `mainstem doctor`, and its exit code.
+
+    The code is 0 if nothing is in the way of a run; 2 or 3 if the document of `file` is, as for
+    every other command; else 4.
+    """
+    checks = examine(file)
+    code = min((check.exit_code for check in checks if check.state == "missing"), default=0)
+    end = "A run would fail." if code else "Nothing is in the way of a run."
+    steps = [f"{check.name}: {check.next_step}" for check in checks if check.next_step]
+    advice = "".join(f"  {step}\n" for step in steps)
+    return f"{_table(checks)}\n" + (f"What to do:\n{advice}\n" if advice else "") + f"{end}\n", code
+
+
+def examine(file: Path | None = None) -> list[Check]:
+    """Look at the machine and at the plugins; with `file`, at what its document needs.
+
+    No text holds the value of a reference in the document.
+    """
+    registry = Registry()
+    if file is None:
+        found = [*_clashes(registry), *_misfits(registry), *_imports(registry, registry.words)]
+        return [*check_machine(), *(found or [_plugins(registry.words)])]
+    plugins = [*_clashes(registry), *_misfits(registry)]
+    try:
+        plan = make_plan(file, registry)
+    except MainstemError as error:
+        return [*check_machine(), *plugins, _wrong(file, error)]
+    checks = [*check_machine([plan.checkpoint]), *plugins, *_needed(file, plan, registry)]
+    clean = plan.scrubber.clean
+    return [replace(c, found=clean(c.found), next_step=clean(c.next_step)) for c in checks]
+
+
+def _needed(file: Path, plan: Plan, registry: Registry) -> Iterator[Check]:
+    """Yield the checks of what a right document needs."""
+    yield _plugins(_used(plan, registry))
+    yield check_folder("checkpoint", plan.checkpoint)
+    try:
+        conf = settings(plan)
+    except MainstemError as error:
+        yield _wrong(file, error)
+        return
+    yield Check("document", "ok", f"{file} ({len(plan.nodes)} nodes)")
+    yield from check_jars(conf)
+
+
+def _wrong(file: Path, error: MainstemError) -> Check:
+    step = f"Mend it until this says that it is right: mainstem validate {file}"
+    return Check("document", "missing", str(error), step, error.exit_code)
+
+
+# -- plugins --------------------------------------------------------------------------------
+
+
+def _clashes(registry: Registry) -> Iterator[Check]:
+    """Yield a warning for each word that several distributions bring."""
+    owners: dict[tuple[str, str], list[Word]] = defaultdict(list)
+    for word in registry.words:
+        owners[word.kind, word.name].append(word)
+    for (kind, name), words in owners.items():
+        names = sorted({word.distribution for word in words})
+        if len(names) > 1:
+            step = f"Write {' or '.join(f'`use: {owner}:{name}`' for owner in names)}."
+            if kind == "command":
+                step = f"Remove one: pip uninstall {names[-1]}"
+            yield Check(f"{kind} {name}", "warning", f"brought by {' and '.join(names)}", step)
+
+
+def _misfits(registry: Registry) -> Iterator[Check]:
+    """Yield a warning for each distribution that is made for another core."""
+    for word in {word.distribution: word for word in registry.words}.values():
+        try:
+            check_core_version(word)
+        except PluginError as error:
+            yield _broken(word, error)
+
+
+def _imports(registry: Registry, words: Iterable[Word]) -> Iterator[Check]:
+    """Yield a warning for each distribution with a word that can't be had, though the core fits."""
+    misfits = {check.name for check in _misfits(registry)}
+    told: set[str] = set()
+    for word in words:
+        if word.distribution in told or _title(word) in misfits:
+            continue
+        try:
+            _load(registry, word)
+        except PluginError as error:
+            told.add(word.distribution)
+            yield _broken(word, error)
+
+
+def _load(registry: Registry, word: Word) -> None:
+    if word.kind in GROUPS:
+        registry.component(word.kind, f"{word.distribution}:{word.name}")
+        return
+    try:
+        EntryPoint(word.name, word.module, COMMANDS_GROUP).load()
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise PluginError(f"command {word.name!r} can't be imported: {cause}") from error
+
+
+def _broken(word: Word, error: PluginError) -> Check:
+    found, step = split_advice(str(error))
+    step = step or f"Install another version: pip install --upgrade {word.distribution}"
+    return Check(_title(word), "warning", found, step)
+
+
+def _title(word: Word) -> str:
+    return f"plugin {word.distribution}"
+
+
+def _plugins(words: Iterable[Word]) -> Check:
+    names = sorted({f"{word.distribution} {word.version}" for word in words})
+    return Check("plugins", "ok", ", ".join(names))
+
+
+def _used(plan: Plan, registry: Registry) -> list[Word]:
+    """Return the words of a plan's nodes; all of them have been imported to make it."""
+    nodes = plan.nodes.values()
+    words = [registry.find(node.kind, f"{node.distribution}:{node.word}") for node in nodes]
+    return [*words, registry.find("state store", plan.state_word)]
+
+
+# -- folders and jars -----------------------------------------------------------------------
+
+
+def check_folder(name: str, folder: Path) -> Check:
+    """Check that a folder, or the nearest one above it that exists, can be written and has space."""
+    above = (folder, *folder.absolute().parents)
+    nearest = next(path for path in above if os.access(path, os.F_OK))
+    choose = f"choose another folder under `{name}:`"
+    if not nearest.is_dir():
+        found = f"{folder}: {nearest} is a file"
+        return Check(name, "missing", found, f"Move the file away, or {choose}.")
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            free = shutil.disk_usage(nearest).free
+    except OSError as error:
+        found = f"{folder}: can't write into {nearest}: {error.strerror}"
+        own = "chown -R" if nearest == folder else "install -d -o"
+        step = f"sudo {own} {os.getuid()} '{folder}', or {choose}."
+        return Check(name, "missing", found, step)
+    system = _file_system(nearest)
+    found = f"{folder} ({system}, {free / _GIB:.1f} GiB free)"
+    if system in _PASSING:
+        step = f"If it is to last, {choose}."
+        return Check(name, "warning", f"{found}: {_PASSING[system]}", step)
+    if free < _LITTLE_SPACE:
+        return Check(name, "warning", found, f"Make space, or {choose}.")
+    return Check(name, "ok", found)
+
+
+def _file_system(folder: Path) -> str:
+    """Return the type of the file system that a folder is on, as far as the system tells."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "file system unknown"
+    types = {line.split(" ")[1].replace("\\040", " "): line.split(" ")[2] for line in lines}
+    above = (folder.resolve(), *folder.resolve().parents)
+    return next((types[str(path)] for path in above if str(path) in types), "file system unknown")
+
+
+def check_jars(settings: Mapping[str, str]) -> list[Check]:
+    """Check the jars that a session with these settings loads: paths, and Maven coordinates."""
+    jars = _listed(settings, "spark.jars")
+    packages = _listed(settings, "spark.jars.packages")
+    caches = _caches(settings.get("spark.jars.ivy", ""))
+    return [*map(_jar, jars), *(_package(package, caches) for package in packages)]
+
+
+def _listed(settings: Mapping[str, str], key: str) -> list[str]:
+    return [part.strip() for part in settings.get(key, "").split(",") if part.strip()]
+
+
+def _jar(jar: str) -> Check:
+    parts = urlsplit(jar)
+    if parts.scheme not in ("", "file", "local"):
+        return Check("jar", "info", f"{jar} is fetched at each start")
+    if Path(parts.path).is_file():
+        return Check("jar", "ok", jar)
+    step = "Put the jar there, or mend the path; a relative one is relative to the working folder."
+    return Check("jar", "missing", f"{jar} does not exist", step)
+
+
+def _package(coordinate: str, caches: list[Path]) -> Check:
+    parts = coordinate.replace("/", ":").split(":")
+    if len(parts) != 3 or not all(parts):
+        step = "Write it as group:artifact:version."
+        return Check("jar", "missing", f"{coordinate} is no Maven coordinate", step)
+    group, artifact, release = parts
+    file = f"{artifact}-{release}.jar"
+    places = (
+        f"jars/{group}_{file}",
+        f"cache/{group}/{artifact}/jars/{file}",
+        f"cache/{group}/{artifact}/bundles/{file}",
+        f"repository/{group.replace('.', '/')}/{artifact}/{release}/{file}",
+    )
+    for cache in caches:
+        for place in places:
+            if (cache / place).is_file():
+                return Check("jar", "ok", f"{coordinate} ({cache / place})")
+    step = (
+        "Let this machine reach a Maven repository then (`spark.jars.repositories` names others)."
+    )
+    return Check("jar", "info", f"{coordinate} will be downloaded at the first run", step)
+
+
+def _caches(ivy: str) -> list[Path]:
+    """Return the folders in which Spark's resolver keeps jars, and Maven's own."""
+    home = Path.home()
+    return [Path(ivy)] if ivy else [*sorted(home.glob(".ivy2*")), home / ".m2"]
+
+
+# -- text -----------------------------------------------------------------------------------
+
+
+def _table(checks: list[Check]) -> str:
+    """Return a line for each check; what is found is wrapped, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in checks:
+        table.add_row(*map(Text, (check.state, check.name, check.found)))
+    width = max(shutil.get_terminal_size((100, 24)).columns, 60)
+    text = StringIO()
+    Console(file=text, width=width, color_system=None).print(table)
+    return "".join(line.rstrip() + "\n" for line in text.getvalue().splitlines())

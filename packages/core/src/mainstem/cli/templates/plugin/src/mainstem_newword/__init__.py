@@ -1,0 +1,1 @@
+"""The newkind `newword` for Mainstem."""

@@ -1,0 +1,38 @@
+"""Sink `newword`: each batch is one file of JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mainstem import EVENTS, Batch, LocalPath, Options, Sink, SinkCapabilities, option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class NewWordOptions(Options):
+    """Options of `newword`."""
+
+    path: LocalPath = option(description="The folder to write into.", example="./out")
+
+
+class NewWordSink(Sink):
+    """Writes each batch as one file of JSON lines; a retry replaces the file."""
+
+    options: NewWordOptions
+    accepts = EVENTS
+    capabilities = SinkCapabilities(replaces_batch=True)
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        """Write a batch beside its file, then put it in place at once.
+
+        The name is the batch's own: whoever writes the batch again writes the same file.
+        """
+        folder = self.options.path
+        folder.mkdir(parents=True, exist_ok=True)
+        final = folder / f"{batch.query_id}-{batch.id:010d}.jsonl"
+        part = final.with_suffix(".part")
+        lines = frame.selectExpr("to_json(struct(*)) AS line")
+        with part.open("w", encoding="utf-8") as file:
+            file.writelines(f"{row['line']}\n" for row in lines.toLocalIterator())
+        part.replace(final)
