@@ -52,6 +52,8 @@ bench: install
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/small_batch.py
+	$(BIN)/python benchmarks/metrics_overhead.py
+	$(BIN)/python benchmarks/looking.py
 
 wheels: $(UV)
 	$(UV) build --quiet --all-packages --out-dir dist

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.plan.making import make_plan
 from mainstem.run.runner import run
 from mainstem.run.session import start
-from mainstem.run.showing import Silent
+from mainstem.run.showing import Reporter, Silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,13 +115,13 @@ class Job:
         """Return the session that the document asks for; both sides run in it."""
         return start(make_plan(self._document(self._work)))
 
-    def by_document(self) -> Timing:
-        """Run the document."""
+    def by_document(self, reporting: Callable[[Reporter], Reporter] | None = None) -> Timing:
+        """Run the document; `reporting` puts a reporter around the one that takes the times."""
         file = self._document(self._fresh())
         reporter = _Batches()
         spark = self.session()
         used, began = processor_seconds(spark), time.perf_counter()
-        run(make_plan(file), reporter=reporter)
+        run(make_plan(file), reporter=reporting(reporter) if reporting else reporter)
         whole = time.perf_counter() - began
         return Timing(whole, processor_seconds(spark) - used, tuple(reporter.seconds))
 

@@ -60,3 +60,14 @@ def test_the_demo_ends_by_itself_and_equals_pandas(tmp_path):
     shown = run(sys.executable, ROOT / "examples/flights/demo.py", cwd=tmp_path, **env)
     assert "336,776 flights, 56 refused lines" in " ".join(shown.split())
     assert (tmp_path / "demo-output" / "hourly").is_dir()
+
+
+def test_the_tests_of_the_demos_document_pass():
+    """Pass: every case in flights.test.yaml."""
+    from mainstem.testing.running import run_tests
+
+    results = list(run_tests(ROOT / "examples" / "flights" / "flights.test.yaml"))
+    assert len(results) == 3
+    assert [(result.name, result.error, result.differences) for result in results] == [
+        (result.name, "", []) for result in results
+    ]

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,7 @@ def run_tests(file: Path, only: str = "") -> Iterator[Result]:
     """
     tests, document = read_tests(file)
     with _environment(tests.env):
-        plan = make_plan(document)
+        plan = _local(make_plan(document))
         spark: SparkSession | None = None
         for name, case in tests.tests.items():
             if only not in name:
@@ -83,6 +83,18 @@ def run_tests(file: Path, only: str = "") -> Iterator[Result]:
                     result.error = plan.scrubber.clean(str(error))
             result.seconds = time.monotonic() - began
             yield result
+
+
+def _local(plan: Plan) -> Plan:
+    """Return the plan for a small session on this machine that is quick to start."""
+    conf = {
+        "spark.ui.enabled": False,
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        **plan.document.spark.conf,
+        "spark.sql.shuffle.partitions": 1,
+    }
+    spark = plan.document.spark.model_copy(update={"master": "local[2]", "conf": conf})
+    return replace(plan, document=plan.document.model_copy(update={"spark": spark}))
 
 
 @contextmanager
