@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from mainstem.errors import DocumentError, PipelineError
@@ -109,6 +112,25 @@ def test_only_a_query_that_there_is_can_begin_anew(pipeline):
     write(pipeline, BASE)
     with pytest.raises(PipelineError, match="there is no query 'total'.*totals"):
         pipeline.run(fresh=["total"])
+
+
+@pytest.mark.parametrize("point", ["rollback.after-forget", "rollback.after-logs"])
+def test_a_rollback_that_was_killed_is_finished_by_the_next_run(pipeline, point):
+    """Pass: killed between its steps, nothing is lost and nothing doubled in the end."""
+    write(pipeline, BASE)
+    for number in (1, 2, 3):
+        pipeline.feed(f"{number}.jsonl", minute(number * 2, number))
+        pipeline.run()
+    before = totals(pipeline)
+    command = [sys.executable, "-m", "mainstem", "checkpoint", "rollback", str(pipeline.file)]
+    env = {**os.environ, "MAINSTEM_FAILPOINT": f"{point}:1"}
+    killed = subprocess.run(
+        [*command, "--query", "totals", "--batch", "1"], env=env, check=False, capture_output=True
+    )
+    assert killed.returncode == -9
+    assert totals(pipeline) != before
+    pipeline.run()
+    assert totals(pipeline) == before
 
 
 def test_a_query_taken_back_reads_again_and_ends_where_it_was(pipeline):

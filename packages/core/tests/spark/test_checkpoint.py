@@ -73,14 +73,15 @@ def test_a_source_that_a_live_query_lost_is_refused_in_words(pipeline):
         pipeline.run()
 
 
-def test_a_checkpoint_of_another_format_is_refused_in_words(pipeline):
-    """Pass: the error names both formats."""
+@pytest.mark.parametrize("version", [0, 99])
+def test_a_checkpoint_of_another_format_is_refused_in_words(pipeline, version):
+    """Pass: the error names both formats, be it older or newer."""
     pipeline.document(**parts(pipeline))
     pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
     pipeline.run()
     file = pipeline.folder / "checkpoints" / "test" / "pipeline.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}))
-    with pytest.raises(PipelineError, match="has format 99, and this version reads 1"):
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": version}))
+    with pytest.raises(PipelineError, match=f"has format {version}, and this version reads 1"):
         pipeline.run()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -74,3 +75,15 @@ def derive(
         warnings=(),
         scripted=scripted,
     )
+
+
+def on_this_machine(plan: Plan, conf: Mapping[str, str | int | float | bool]) -> Plan:
+    """Return a plan for a session on this machine, with more settings.
+
+    Args:
+        conf: the settings; the document's own win.
+    """
+    given = plan.document.spark
+    master = given.master if re.match(r"local(\[|$)", given.master) else "local[*]"
+    spark = given.model_copy(update={"master": master, "conf": {**conf, **given.conf}})
+    return replace(plan, document=plan.document.model_copy(update={"spark": spark}))

@@ -63,8 +63,8 @@ class Checkpoint:
         try:
             for name in self._fresh:
                 self._set_aside(name)
-            for folder in sorted((self.path / "queries").glob("*")):
-                rollback.finish(folder)
+            for query in self.plan.queries:
+                rollback.finish(self.plan, query)
             if self._checked:
                 self._check()
         except BaseException:

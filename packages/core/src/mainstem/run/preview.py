@@ -10,7 +10,7 @@ from typing import Any
 from mainstem.contracts.abilities import Rewindable
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
-from mainstem.plan.deriving import derive
+from mainstem.plan.deriving import derive, on_this_machine
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.plan.queries import ancestors
 from mainstem.run.runner import run
@@ -20,8 +20,9 @@ from mainstem.testing.stand_ins import Kept, standing_in
 def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
     """Return some rows of a node or one of its outputs, as JSON values.
 
-    Reads what the sources hold now, from their start where they can go there, in a checkpoint that
-    is thrown away; stops after the batch that brings enough. Windows are closed at the end.
+    Reads on this machine what the sources hold now, from their start where they can go there, in a
+    checkpoint that is thrown away; stops after the batch that brings enough. Windows are closed at
+    the end.
 
     Args:
         output: `node` or `node.output`.
@@ -61,5 +62,5 @@ def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
             trigger=Trigger(available_now=True, flush=True),
             drop_rejected=True,
         )
-        run(made, stop=enough)
+        run(on_this_machine(made, {}), stop=enough)
     return kept.rows()[:rows]

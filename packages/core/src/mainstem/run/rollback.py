@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from mainstem.contracts.abilities import Forgetful, Rewindable
+from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.run.history import History
@@ -16,7 +17,7 @@ _MARK = "rollback"
 
 def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
     """Return why a query can't be taken back to the end of a batch; empty if it can."""
-    history = History(plan.checkpoint / "queries" / query.name)
+    history = History(_folder(plan, query))
     done = history.committed()
     if batch not in done:
         have = f"{done[0]} to {done[-1]}" if done else "none"
@@ -55,30 +56,36 @@ def take_back(plan: Plan, query: Query, batch: int) -> None:
         raise PipelineError(
             f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
         )
-    folder = plan.checkpoint / "queries" / query.name
+    (_folder(plan, query) / _MARK).write_text(str(batch))
+    finish(plan, query)
+
+
+def finish(plan: Plan, query: Query) -> None:
+    """Remove what lies after the batch that a query is being taken back to, if it is."""
+    folder = _folder(plan, query)
+    mark = folder / _MARK
+    if not mark.exists():
+        return
+    batch = int(mark.read_text())
     query_id = json.loads((folder / "metadata").read_text())["id"]
     for name in query.sinks:
         node = plan.nodes[name]
         if isinstance(node, SinkNode) and isinstance(node.sink, Forgetful):
             node.sink.forget(query_id, batch)
-    (folder / _MARK).write_text(str(batch))
-    finish(folder)
-
-
-def finish(folder: Path) -> None:
-    """Remove what lies after the batch that a query is being taken back to, if it is."""
-    mark = folder / _MARK
-    if not mark.exists():
-        return
-    batch = int(mark.read_text())
+    failpoint("rollback.after-forget")
     for log in ("offsets", "commits"):
         for file in (folder / log).glob("*"):
             if file.name.strip(".").removesuffix(".crc").isdigit() and _number(file) > batch:
                 file.unlink()
+    failpoint("rollback.after-logs")
     for file in (folder / "state").glob("[0-9]*/[0-9]*/**/*"):
         if file.is_file() and file.name[0].isdigit() and _number(file) > batch + 1:
             file.unlink()
     mark.unlink()
+
+
+def _folder(plan: Plan, query: Query) -> Path:
+    return plan.checkpoint / "queries" / query.name
 
 
 def _number(file: Path) -> int:

@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.document.model import Trigger
 from mainstem.errors import MainstemError, PipelineError, nearest
-from mainstem.plan.deriving import derive
+from mainstem.plan.deriving import derive, on_this_machine
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.run.checkpoint import Checkpoint
@@ -28,6 +28,13 @@ from mainstem.testing.stand_ins import Given, Kept, standing_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: For a session that is small and quick to start.
+_QUICK: Mapping[str, str | int | float | bool] = {
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 1,
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ def run_tests(file: Path, only: str = "") -> Iterator[Result]:
     """
     tests, document = read_tests(file)
     with _environment(tests.env):
-        plan = _local(make_plan(document))
+        plan = on_this_machine(make_plan(document), _QUICK)
         spark: SparkSession | None = None
         for name, case in tests.tests.items():
             if only not in name:
@@ -83,18 +90,6 @@ def run_tests(file: Path, only: str = "") -> Iterator[Result]:
                     result.error = plan.scrubber.clean(str(error))
             result.seconds = time.monotonic() - began
             yield result
-
-
-def _local(plan: Plan) -> Plan:
-    """Return the plan for a small session on this machine that is quick to start."""
-    conf = {
-        "spark.ui.enabled": False,
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        **plan.document.spark.conf,
-        "spark.sql.shuffle.partitions": 1,
-    }
-    spark = plan.document.spark.model_copy(update={"master": "local[2]", "conf": conf})
-    return replace(plan, document=plan.document.model_copy(update={"spark": spark}))
 
 
 @contextmanager
