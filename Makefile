@@ -7,11 +7,11 @@ ifeq ($(JAVA_HOME),)
 unexport JAVA_HOME
 endif
 
-.PHONY: help install demo test tox cluster bench wheels lock clean
+.PHONY: help install demo services test tox cluster bench wheels lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
-	@echo "make test     install, and run all tests"
+	@echo "make test     install, servers too, and run all tests"
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
@@ -32,7 +32,10 @@ install: $(UV)
 demo: install
 	$(BIN)/python examples/flights/demo.py
 
-test: install
+services:
+	@services/install.sh
+
+test: install services
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

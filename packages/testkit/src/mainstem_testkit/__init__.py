@@ -1,0 +1,1 @@
+"""A pytest plugin to prove Mainstem plugins: real servers, faults and kills on demand."""

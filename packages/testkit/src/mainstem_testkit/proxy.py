@@ -1,0 +1,145 @@
+"""A TCP proxy that breaks connections on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_CHUNK = 64 * 1024
+
+
+class FaultProxy:
+    """Stands between a client and a server on this machine, and passes everything on until told else.
+
+    All of its switches act at once, on connections that are open and on those to come. Use it as a
+    context manager, or `close` it.
+
+    Args:
+        port: the server's port on 127.0.0.1.
+
+    Attributes:
+        port: where clients connect.
+        connections: how many there have been.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._delay = 0.0
+        self._rate: float | None = None
+        self._refusing = False
+        self._silent = False
+        self._answers = 0
+        self._drop_answer: int | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.connections = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._thread.start()
+        self._server = self._wait(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = int(self._server.sockets[0].getsockname()[1])
+
+    def __enter__(self) -> FaultProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- faults -----------------------------------------------------------------------------
+
+    def delay(self, seconds: float) -> None:
+        """Hold back each piece of data, in both directions, for so long."""
+        self._delay = seconds
+
+    def throttle(self, bytes_per_second: float | None) -> None:
+        """Let no more through on a connection and direction than this; None lets all through."""
+        self._rate = bytes_per_second
+
+    def blackhole(self, on: bool = True) -> None:
+        """Take data and pass on none of it, in either direction; connections stay open."""
+        self._silent = on
+
+    def refuse(self, on: bool = True) -> None:
+        """End connections as soon as they are made."""
+        self._refusing = on
+
+    def cut(self) -> None:
+        """End all open connections, without a farewell (RST)."""
+        self._wait(self._cut())
+
+    def drop_answer(self, number: int = 1) -> None:
+        """Cut a connection instead of passing on the n-th piece of data from the server, from now.
+
+        What the client asked for has then been done, and the client does not know.
+        """
+        self._answers = 0
+        self._drop_answer = number
+
+    def heal(self) -> None:
+        """End all faults; connections that were cut stay so."""
+        self._delay, self._rate = 0.0, None
+        self._silent = self._refusing = False
+        self._drop_answer = None
+
+    def close(self) -> None:
+        """End the proxy and its connections."""
+        self._server.close()
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    # -- inside the loop --------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self._writers.add(writer)
+        try:
+            if self._refusing:
+                return
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            self._writers.add(far_writer)
+            try:
+                await asyncio.gather(
+                    self._pass(reader, far_writer, answers=False),
+                    self._pass(far_reader, writer, answers=True),
+                )
+            finally:
+                self._end(far_writer)
+        except OSError:
+            pass
+        finally:
+            self._end(writer)
+
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
+        while data := await reader.read(_CHUNK):
+            if answers and self._drop_answer is not None:
+                self._answers += 1
+                if self._answers == self._drop_answer:
+                    self._drop_answer = None
+                    await self._cut()
+                    return
+            if self._delay:
+                await asyncio.sleep(self._delay)
+            if self._rate:
+                await asyncio.sleep(len(data) / self._rate)
+            if not self._silent:
+                writer.write(data)
+                await writer.drain()
+        with suppress(OSError):
+            writer.write_eof()
+
+    async def _cut(self) -> None:
+        for writer in list(self._writers):
+            self._end(writer)
+
+    def _end(self, writer: asyncio.StreamWriter) -> None:
+        self._writers.discard(writer)
+        writer.transport.abort()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)

@@ -1,0 +1,102 @@
+"""PostgreSQL, with logical decoding switched on."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mainstem_testkit.servers.server import Server, ServerMissing, receive
+
+_USER = "postgres"
+_SETTINGS = """
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+fsync = off
+wal_level = logical
+max_replication_slots = 20
+max_wal_senders = 20
+"""
+
+
+class Postgres(Server):
+    """A PostgreSQL server with the superuser `postgres`, whom it trusts without a password."""
+
+    name = "postgres"
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{_USER}@127.0.0.1:{self.port}/postgres"
+
+    def prepare(self) -> None:
+        _binary("postgres")
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            account = pwd.getpwnam(_USER)
+            os.chown(self.folder, account.pw_uid, account.pw_gid)
+            for above in self.folder.parents:
+                if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
+                    above.chmod(above.stat().st_mode | 0o011)
+        initdb = [_binary("initdb"), "--no-sync", "--auth=trust", "-U", _USER, "-E", "UTF8"]
+        command = [*self._as_user(), *initdb, "-D", str(self._data)]
+        made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder)
+        if made.returncode:
+            raise ServerMissing(f"postgres: initdb failed:\n{made.stdout}{made.stderr}")
+        with (self._data / "postgresql.conf").open("a") as settings:
+            settings.write(f"{_SETTINGS}port = {self.port}\n")
+
+    def command(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        return [*self._as_user(), _binary("postgres"), "-D", str(self._data)], {}
+
+    def answers(self) -> bool:
+        """Log in, and see whether the server is ready for a query (its protocol, version 3)."""
+        body = struct.pack("!i", 196608) + f"user\0{_USER}\0database\0postgres\0\0".encode()
+        with self.connect() as connection:
+            connection.sendall(struct.pack("!i", len(body) + 4) + body)
+            while True:
+                kind = receive(connection, 1)
+                (length,) = struct.unpack("!i", receive(connection, 4))
+                receive(connection, length - 4)
+                if kind in (b"Z", b"E"):
+                    return kind == b"Z"
+
+    def sql(self, text: str) -> str:
+        """Run SQL by `psql`; return the rows, one a line, columns separated by `|`."""
+        command = [
+            _binary("psql"),
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-c",
+            text,
+            self.url,
+        ]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _as_user(self) -> list[str]:
+        if os.geteuid() != 0:
+            return []
+        change = ["setpriv", "--reuid", _USER, "--regid", _USER, "--clear-groups"]
+        return [*change, "env", f"HOME={self.folder}"]
+
+
+def _binary(name: str) -> str:
+    """Return the path of one of PostgreSQL's programs, of the newest version that is installed."""
+    versions = sorted(
+        Path("/usr/lib/postgresql").glob(f"*/bin/{name}"),
+        key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0,
+    )
+    found = str(versions[-1]) if versions else shutil.which(name)
+    if found is None:
+        raise ServerMissing("postgres is not installed: apt-get install postgresql")
+    return found

@@ -1,0 +1,215 @@
+"""What all servers share: start, stop, kill, restart and pause, with a log that is kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+#: How long a server may take to answer, in seconds.
+PATIENCE = 60.0
+
+
+class ServerMissing(Exception):  # noqa: N818
+    """The server is not installed on this machine; says how to install it."""
+
+
+class ServerFailed(Exception):  # noqa: N818
+    """The server did not start, or does not answer; holds the end of its log."""
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+class Server(ABC):
+    """A real server with its data in a folder of its own.
+
+    It listens on 127.0.0.1 alone and leads a process group of its own, so that it and all it started
+    end together.
+
+    Args:
+        folder: for data, settings and the log; made when it is not there yet.
+    """
+
+    #: The server's name, as in `MAINSTEM_TEST_<NAME>_URL` and `MAINSTEM_REQUIRE_SERVICES`.
+    name: ClassVar[str]
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        #: How long the last start took until the first answer, in seconds.
+        self.seconds = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._prepared = False
+
+    # -- what a server says of itself -------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The address that a client is given."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Write settings and make empty data; called once, before the first start.
+
+        Raises:
+            ServerMissing: it is not installed.
+        """
+
+    @abstractmethod
+    def command(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        """Return what to run, and its environment beside this process's."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether the server answers by its own protocol; any OSError counts as no."""
+
+    def before(self) -> None:  # noqa: B027
+        """Start what the server needs beside it; called before each start."""
+
+    def after(self) -> None:  # noqa: B027
+        """End what `before` started; called after the server has ended."""
+
+    # -- what a test does with it -----------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the server and wait until it answers.
+
+        Raises:
+            ServerMissing: it is not installed.
+            ServerFailed: it ended, or does not answer.
+        """
+        if not self._prepared:
+            self.prepare()
+            self._prepared = True
+        self.before()
+        began = time.monotonic()
+        argv, env = self.command()
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                argv,
+                env={**os.environ, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        self.wait()
+        self.seconds = time.monotonic() - began
+
+    def wait(self, seconds: float = PATIENCE) -> None:
+        """Wait until the server answers.
+
+        Raises:
+            ServerFailed: it ended, or does not answer in time.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(OSError):
+                if self.answers():
+                    return
+            if self._process is None or self._process.poll() is not None:
+                raise ServerFailed(f"{self.name} ended:\n{self.log()}")
+            time.sleep(0.05)
+        raise ServerFailed(f"{self.name} does not answer after {seconds:.0f} s:\n{self.log()}")
+
+    def stop(self, seconds: float = PATIENCE) -> None:
+        """Ask the server to end and wait for it; kill it if it takes too long."""
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM, group=False)
+        if self._process is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the server as `kill -9` does, with all that it started."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+            until = time.monotonic() + 10
+            while living(self._process.pid) and time.monotonic() < until:
+                time.sleep(0.01)
+            self._process = None
+        self.after()
+
+    def restart(self) -> None:
+        """Stop the server and start it again on the same port and data."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Let the server stand still: connections stay, and nobody answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused server go on."""
+        self._signal(signal.SIGCONT)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there, be it paused."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server's output goes."""
+        return self.folder / f"{self.name}.log"
+
+    def log(self, lines: int = 60) -> str:
+        """Return the last lines of the server's output."""
+        text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def connect(self, seconds: float = 2.0) -> socket.socket:
+        """Return a connection to the server's port; each step of it may take `seconds`."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
+
+    def _signal(self, number: signal.Signals, *, group: bool = True) -> None:
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            if group:
+                os.killpg(self._process.pid, number)
+            elif self._process.poll() is None:
+                self._process.send_signal(number)
+
+
+def living(group: int) -> list[int]:
+    """Return the processes of a group that are no zombies (from Linux's /proc)."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
+def receive(connection: socket.socket, count: int) -> bytes:
+    """Return exactly so many bytes.
+
+    Raises:
+        OSError: the other side ended before.
+    """
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise ConnectionError("ended early")
+        data += part
+    return data

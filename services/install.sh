@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs the servers that tests start; does nothing for those that are there. Tests whose server is
+# missing skip loudly, or fail under MAINSTEM_REQUIRE_SERVICES.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+if ! command -v apt-get >/dev/null; then
+  echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2
+  exit 0
+fi
+missing=()
+while read -r name version; do
+  found=$(dpkg-query -W -f '${Version}' "$name" 2>/dev/null || true)
+  if [ -z "$found" ] || dpkg --compare-versions "${found#*:}" lt "$version"; then missing+=("$name"); fi
+done < <(grep -v '^#' apt.txt)
+
+if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+  if ! sudo -n true 2>/dev/null; then
+    echo "NOT INSTALLED (needs root): apt-get install ${missing[*]}" >&2
+    exit 0
+  fi
+  as_root=(sudo -n)
+fi
+echo "installing ${missing[*]}"
+# No service is to be started: tests start their own.
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
