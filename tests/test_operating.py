@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from mainstem import DocumentError, Lag, PipelineError, Reached
+from mainstem import DocumentError, Lag, MainstemError, PipelineError, Reached
 from mainstem import Pipeline as Program
 from mainstem.cli.app import app
 from mainstem.plan.making import make_plan
@@ -125,6 +125,13 @@ def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
     assert broken.exit_code == 1
     assert f"offsets/{last} can't be read" in broken.output
     assert f"state 0/0 of batch {last} is incomplete" in broken.output
+    for arguments in (["checkpoint", "show"], ["lag"]):
+        result = CliRunner().invoke(app, [*arguments, str(pipeline.file)])
+        assert isinstance(result.exception, MainstemError)
+        assert "unknown version 'v9'" in str(result.exception)
+    (pipeline.folder / "checkpoints/test/pipeline.json").write_text("{")
+    with pytest.raises(PipelineError, match=r"pipeline\.json can't be read"):
+        pipeline.run()
 
 
 def test_a_rollback_that_a_sink_cannot_bear_is_refused(pipeline):

@@ -93,11 +93,14 @@ def test_help_teaches_by_example():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["validate", "FILE"], ["plan", "FILE"], ["schema"], ["plugins"], ["plugins", "show", "files"]],
+    [["--help"], ["validate", "FILE"], ["plan", "FILE"], ["schema"], ["plugins"], ["plugins", "show", "files"],
+     ["lag", "FILE"], ["checkpoint", "show", "FILE"], ["checkpoint", "verify", "FILE"], ["doctor", "FILE"],
+     ["new", "pipeline", "orders", "NEW"], ["new", "plugin", "sink", "jots", "NEW"]],
 )  # fmt: skip
 def test_commands_that_move_no_data_import_no_spark(file, arguments):
     """Pass: neither pyspark nor pandas nor pyarrow is in sys.modules when the command ends."""
-    given = [str(file) if a == "FILE" else a for a in arguments]
+    places = {"FILE": str(file), "NEW": str(file.parent / "new")}
+    given = [places.get(a, a) for a in arguments]
     script = (
         "import sys, atexit\n"
         "atexit.register(lambda: print('HEAVY', sorted({'pyspark', 'pandas', 'pyarrow', 'py4j'}"

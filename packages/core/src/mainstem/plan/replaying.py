@@ -42,7 +42,8 @@ def replay_plan(plan: Plan, query: str, point: str, into: Mapping[str, str]) -> 
         try:
             sources[name] = source.starting_at(when)
         except OptionError as error:
-            raise PipelineError(f"{name}: {error.message} {error.hint}".rstrip()) from None
+            message = plan.scrubber.clean(f"{name}: {error.message} {error.hint}".rstrip())
+            raise PipelineError(message) from None
     given = plan.document.trigger
     return derive(
         plan,

@@ -110,7 +110,10 @@ class Checkpoint:
         file = self.path / "pipeline.json"
         now = describe(self.plan)
         if file.exists():
-            before = json.loads(file.read_text())
+            try:
+                before = json.loads(file.read_text())
+            except ValueError as error:
+                raise PipelineError(f"{file} can't be read: {error}") from None
             if before.get("format") != FORMAT:
                 raise PipelineError(
                     f"{file} has format {before.get('format')}, and this version reads {FORMAT}; "

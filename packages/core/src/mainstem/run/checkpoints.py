@@ -20,7 +20,17 @@ def show(plan: Plan) -> dict[str, Any]:
     `batch` is the last that is done; `offsets` by source are the ends that it read to; `next` the
     ends of a batch that was planned and not finished, or None: the next batch is planned anew.
     `state_bytes` is the size of all versions on record.
+
+    Raises:
+        PipelineError: it can't be read.
     """
+    try:
+        return _shown(plan)
+    except (ValueError, OSError, IndexError) as error:
+        raise PipelineError(f"{plan.checkpoint} can't be read: {error}; see `verify`") from error
+
+
+def _shown(plan: Plan) -> dict[str, Any]:
     queries = {}
     for query in plan.queries:
         history = History(plan.checkpoint / "queries" / query.name)

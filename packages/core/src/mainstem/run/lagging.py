@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Lag, Measurable
+from mainstem.errors import MachineError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.history import History
 
@@ -25,7 +26,7 @@ def lags(plan: Plan) -> Iterator[SourceLag]:
     """Yield the lag of each query's sources, by partition, whether the pipeline runs or not.
 
     Raises:
-        Exception: a source can't be asked.
+        MachineError: a source can't be asked, or the checkpoint can't be read; says which.
     """
     for query in plan.queries:
         yield from query_lags(plan, query, plan.checkpoint / "queries" / query.name)
@@ -39,7 +40,12 @@ def query_lags(plan: Plan, query: Query, folder: Path) -> Iterator[SourceLag]:
         if not isinstance(source, Measurable):
             yield SourceLag(query.name, name, None)
             continue
-        for lag in source.lag(history.reached(name)):
+        try:
+            found = source.lag(history.reached(name))
+        except Exception as error:
+            message = f"the lag of {name} can't be told: {type(error).__name__}: {error}"
+            raise MachineError(plan.scrubber.clean(message)) from error
+        for lag in found:
             yield SourceLag(query.name, name, lag)
 
 
