@@ -52,6 +52,7 @@ cluster: install
 	$(BIN)/pytest -m slow tests/test_cluster.py
 
 bench: install
+	$(BIN)/python benchmarks/failpoint.py
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/small_batch.py
