@@ -21,6 +21,11 @@ GOOD = {
 BAD = {
     b"nope": "not JSON",
     b'{"n":1': "not JSON",
+    b"{'n':1}": "not JSON",
+    b'{"n":NaN}': "not JSON",
+    b'{"n":1,}': "not JSON",
+    b"null}": "no JSON object",
+    b'[{"n":1}]': "no JSON object",
     b"[1]": "no JSON object",
     b"5": "no JSON object",
     b"null": "no JSON object",

@@ -143,7 +143,7 @@ class Decode(Operator):
             settings["timestampFormat"] = self.options.timestamp_format
         ddl += ", __corrupt STRING"
         if self.options.format == "json":
-            return F.from_json(text, ddl, settings)
+            return F.from_json(text, ddl, {**settings, "allowSingleQuotes": "false"})
         return F.from_csv(text, ddl, {**settings, "sep": self.options.separator})
 
     def _reason(self, schema: tuple[Column, ...] | None, *, told: bool) -> str:
