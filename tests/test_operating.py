@@ -115,16 +115,27 @@ def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
         for at in ("checkpoints", "fork")
     ]
     assert ids[0] != ids[1]
+    rollback = ["checkpoint", "rollback", str(pipeline.file), "--query", "totals", "--batch", "0"]
+    result = CliRunner().invoke(app, [*rollback, "--set", "checkpoint=./fork"])
+    assert "the checkpoint is a copy made after batch" in str(result.exception)
+    for into in ("fork", "checkpoints/test/inside"):
+        arguments = ["checkpoint", "copy", str(pipeline.file), str(pipeline.folder / into)]
+        assert isinstance(CliRunner().invoke(app, arguments).exception, PipelineError)
 
     folder = pipeline.folder / "checkpoints/test/queries/totals"
     last = max(int(file.name) for file in (folder / "offsets").glob("[0-9]*"))
-    (folder / "offsets" / str(last)).write_text("v9\n{}\n")
+    (folder / "state/0/0/SSTs").mkdir()
+    (folder / "state/0/0/SSTs/000008-4c2c8d0e.sst").touch()  # as RocksDB's snapshots have
+    assert "whole" in command("checkpoint", "verify", pipeline.file)
     for file in (folder / "state").rglob(f"{last + 1}.*"):
         file.unlink()
-    broken = CliRunner().invoke(app, ["checkpoint", "verify", str(pipeline.file)])
-    assert broken.exit_code == 1
-    assert f"offsets/{last} can't be read" in broken.output
-    assert f"state 0/0 of batch {last} is incomplete" in broken.output
+    shown = command("checkpoint", "verify", pipeline.file, code=1)
+    assert f"state 0/0 of batch {last} is incomplete" in shown
+    (folder / "state").rename(folder / "gone")
+    assert "the state is gone" in command("checkpoint", "verify", pipeline.file, code=1)
+    (folder / "offsets" / str(last)).write_text("v9\n{}\n")
+    shown = command("checkpoint", "verify", pipeline.file, code=1)
+    assert f"offsets/{last} can't be read" in shown
     for arguments in (["checkpoint", "show"], ["lag"]):
         result = CliRunner().invoke(app, [*arguments, str(pipeline.file)])
         assert isinstance(result.exception, MainstemError)
@@ -187,6 +198,9 @@ def test_a_replay_from_a_time_reads_the_files_changed_since(pipeline):
     command(*arguments, "--from", since)
     command(*arguments, "--from", since)
     assert [n for *_, n in totals(pipeline, "again")] == [2]
+    result = CliRunner().invoke(app, [*map(str, arguments), "--from", "earliest"])
+    assert result.exit_code == 1
+    assert "begin anew with `--fresh`" in result.output
     command(*arguments, "--fresh")
     assert sorted(n for *_, n in totals(pipeline, "again")) == [1, 2, 2]
 

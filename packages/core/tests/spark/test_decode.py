@@ -25,6 +25,7 @@ BAD = {
     b'{"n":NaN}': "not JSON",
     b'{"n":1,}': "not JSON",
     b"null}": "no JSON object",
+    b'{"n":1}\xe2\x80\xa8': "more text after the JSON value",
     b'[{"n":1}]': "no JSON object",
     b"[1]": "no JSON object",
     b"5": "no JSON object",
@@ -143,6 +144,20 @@ def test_without_a_schema_json_becomes_a_variant_and_keep_adds_message_data(pipe
     assert sorted(row["reason"] for row in pipeline.rows("bad")) == [
         "more text after the JSON value", "not JSON",
     ]  # fmt: skip
+
+
+def test_without_a_schema_nothing_may_follow_the_value(pipeline):
+    """Pass: one JSON value of any kind is taken, two are not, whatever the first is."""
+    good = ['"x"', "[1,2]", "5", '{"a":1}', '{"a":{"b":1}} ']
+    bad = ['"x" junk}', "[1,2] junk }", "5 }", "null }", '{"a":1} {', '{"a":1}}']
+    pipeline.document(
+        operators={"row": decode(None)},
+        sinks={"out": pipeline.sink("out", "row"), "bad": pipeline.sink("bad", "row.rejected")},
+    )
+    pipeline.feed("1.jsonl", good + bad)
+    pipeline.run()
+    assert len(pipeline.rows("out")) == len(good)
+    assert len(pipeline.rows("bad")) == len(bad)
 
 
 def test_csv_lines_are_split_and_checked(pipeline):

@@ -220,7 +220,7 @@ class Decode(Operator):
 
 #: True for nearly every row that is one flat object and UTF-8: nothing follows the first brace, and
 #: nothing had to be replaced to read the bytes as text. What it is not true for may still be good.
-_PLAIN = r"__text RLIKE '^[^}\\x{FFFD}]*+}[ \\t\\r\\n]*$'"
+_PLAIN = r"__text RLIKE '^[ \\t\\r\\n]*\\{[^}\\x{FFFD}]*+}[ \\t\\r\\n]*\\z'"
 #: A JSON parser stops at the end of the first value. So the text is wrapped twice, as none can break
 #: out of both wraps.
 _TRAILING = (

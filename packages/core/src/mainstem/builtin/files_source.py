@@ -147,7 +147,7 @@ class Files(Source):
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the rows in files not read yet, and the age of the oldest of these."""
-        read = set(_logged(reached.folder, upto=_number(reached)))
+        read = {file.resolve() for file in _logged(reached.folder, upto=_number(reached))}
         unread = [file for file in self._files() if file.resolve() not in read]
         if not unread:
             return [Lag("0", 0, 0.0)]
@@ -183,8 +183,11 @@ class Files(Source):
             import pyarrow.parquet as pq
 
             return sum(int(pq.read_metadata(file).num_rows) for file in files)
-        lines = sum(1 for file in files for line in file.read_bytes().split(b"\n") if line.strip())
-        return lines - len(files) if options.format == "csv" and options.header else lines
+        above = 1 if options.format == "csv" and options.header else 0
+        return sum(
+            max(0, sum(1 for line in file.read_bytes().split(b"\n") if line.strip()) - above)
+            for file in files
+        )
 
 
 def _visible(found: Path) -> Iterator[Path]:

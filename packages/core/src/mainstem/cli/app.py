@@ -114,7 +114,12 @@ def run(
     ] = None,
     metrics: Annotated[
         int | None,
-        typer.Option(help="Serve Prometheus metrics and /healthz on this port.", metavar="PORT"),
+        typer.Option(
+            min=1,
+            max=65535,
+            help="Serve Prometheus metrics and /healthz on this port.",
+            metavar="PORT",
+        ),
     ] = None,
     set_: Set = None,
 ) -> None:

@@ -128,13 +128,14 @@ def print_table(columns: list[str], rows: list[dict[str, Any]]) -> None:
     """Print rows as a table; what is not known is shown as `?`."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # what rows hold is no markup
 
     table = Table()
     for name in columns:
         numeric = name in ("rows", "seconds", "batch")
         table.add_column(name, justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(_cell(row[name]) for name in columns))
+        table.add_row(*(Text(_cell(row[name])) for name in columns))
     Console(soft_wrap=False).print(table)
 
 

@@ -14,7 +14,7 @@ import typer
 
 from mainstem.cli.operating import print_table
 from mainstem.cli.options import File, Form, Format, Set, load
-from mainstem.errors import MainstemError
+from mainstem.errors import MainstemError, PipelineError
 
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
@@ -33,7 +33,7 @@ def replay(
     from_: Annotated[
         str, typer.Option("--from", help="earliest, or an ISO 8601 time", metavar="POINT")
     ] = "earliest",
-    fresh: Annotated[bool, typer.Option(help="Begin this replay anew.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Begin anew; the shadow keeps what it has.")] = False,
     set_: Set = None,
 ) -> None:
     """Read a query's sources again into shadow sinks, beside the running job, until it has caught up.
@@ -44,6 +44,8 @@ def replay(
     from mainstem.plan.replaying import replay_plan
 
     pairs = dict(pair.partition("=")[::2] for pair in into)
+    if len(pairs) < len(into):
+        raise PipelineError("--into names a sink twice")
     plan = replay_plan(load(file, set_), query, from_, pairs)
     run_shown(plan, fresh=[each.name for each in plan.queries] if fresh else ())
 
@@ -96,7 +98,8 @@ def run_tests_of(
         for result in run_tests(tests, only):
             results.append(result)
             word = "passed" if result.passed else "FAILED"
-            console.print(f"{word}  {result.name}  ({result.seconds:.1f} s)", highlight=False)
+            line = f"{word}  {result.name}  ({result.seconds:.1f} s)"
+            console.print(line, markup=False, highlight=False)
             if result.error:
                 console.print(f"  {result.error}", markup=False, highlight=False)
             if result.differences:

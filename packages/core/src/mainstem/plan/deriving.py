@@ -25,6 +25,7 @@ def derive(
     trigger: Trigger | None = None,
     drop_rejected: bool = False,
     scripted: bool = False,
+    origin: str = "",
 ) -> Plan:
     """Return a plan of what stands above some sinks.
 
@@ -36,6 +37,7 @@ def derive(
         trigger: as before when left out.
         drop_rejected: let no refused row end the run.
         scripted: give nodes with a watermark a control stream.
+        origin: what the checkpoint serves; see `Plan.origin`.
 
     Raises:
         DocumentError: the sinks can't be run together.
@@ -51,7 +53,9 @@ def derive(
         other = copy(node)
         other.component = (sources or {}).get(name, node.component)
         other.makes_id = False
-        other.drops_rejected = node.drops_rejected or drop_rejected
+        # Refused rows that the old plan has a reader for are that reader's business.
+        read = bool(plan.readers(name, "rejected"))
+        other.drops_rejected = node.drops_rejected or drop_rejected or read
         nodes[name] = other
     nodes |= chosen
     problems: list[Problem] = []
@@ -74,6 +78,7 @@ def derive(
         queries=cuts,
         warnings=(),
         scripted=scripted,
+        origin=origin,
     )
 
 

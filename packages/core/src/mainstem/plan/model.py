@@ -128,6 +128,8 @@ class Plan:
     scrubber: Scrubber
     #: Whether something moves the watermarks from outside, through control streams.
     scripted: bool = False
+    #: What the plan was derived for, if its checkpoint must serve nothing else: a replay's terms.
+    origin: str = ""
 
     @property
     def checkpoint(self) -> Path:

@@ -52,6 +52,7 @@ def replay_plan(plan: Plan, query: str, point: str, into: Mapping[str, str]) -> 
         checkpoint=plan.checkpoint / "replays",
         sources=sources,
         trigger=given if given.available_now else Trigger(available_now=True),
+        origin=f"replay of {query} from {when} into {', '.join(map('='.join, into.items()))}",
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
 from mainstem.plan.model import Plan
 from mainstem.run import rollback
+from mainstem.run.history import History
 
 FORMAT = 1
 
@@ -112,12 +113,20 @@ class Checkpoint:
         if file.exists():
             try:
                 before = json.loads(file.read_text())
+                if not isinstance(before, dict):
+                    raise ValueError("it holds no mapping")
             except ValueError as error:
                 raise PipelineError(f"{file} can't be read: {error}") from None
             if before.get("format") != FORMAT:
                 raise PipelineError(
                     f"{file} has format {before.get('format')}, and this version reads {FORMAT}; "
                     "run it with the version of mainstem that wrote it, or remove the checkpoint"
+                )
+            origin = before.get("origin", "")
+            if origin != self.plan.origin and not self._fresh:
+                raise PipelineError(
+                    f"{self.path} was begun as {origin!r}, and this is {self.plan.origin!r}; "
+                    "begin anew with `--fresh`"
                 )
             self._refuse(before, now)
             now["queries"] = before["queries"] | now["queries"]
@@ -134,7 +143,7 @@ class Checkpoint:
             old = before["queries"].get(name)
             if old is None or not (self.query(name) / "offsets").exists():
                 continue
-            for change in _changes(old, query):
+            for change in _changes(old, query, self._read(name)):
                 hint = (
                     f"Change it back, or begin anew with `--fresh {name}`: its state is set aside and "
                     "its sources are read from their start."
@@ -144,6 +153,15 @@ class Checkpoint:
         problems += self._renamed(before["queries"], now["queries"])
         if problems:
             raise DocumentError(problems)
+
+    def _read(self, name: str) -> set[str]:
+        """Return the sources that a query has really read: those in its last offsets."""
+        history = History(self.query(name))
+        try:
+            ends = history.offsets(max(history.planned())).ends
+        except (ValueError, OSError) as error:
+            raise PipelineError(f"{self.query(name)} can't be read: {error}") from error
+        return {source for source, end in ends.items() if end is not None}
 
     def _renamed(self, before: dict[str, Any], now: dict[str, Any]) -> list[Problem]:
         """Return a problem for each new query that looks like one that is gone, under another name."""
@@ -172,6 +190,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "pipeline": plan.pipeline,
+        "origin": plan.origin,
         "queries": {
             query.name: {
                 "anchor": query.anchor,
@@ -191,12 +210,12 @@ def describe(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _changes(before: dict[str, Any], now: dict[str, Any], read: set[str]) -> list[str]:
     found = []
     if before["anchor"] != now["anchor"]:
         found.append(f"it was anchored at {before['anchor']!r}, and now is at {now['anchor']!r}")
     for name, times in before["sources"].items():
-        if now["sources"].get(name, 0) < times:
+        if now["sources"].get(name, 0) < times and name in read:
             found.append(f"it reads the source {name!r}, which is gone or read less often")
     for name, state in before["state"].items():
         new = now["state"].get(name)

@@ -12,6 +12,9 @@ from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.history import History
+from mainstem.run.rollback import COPIED
+
+_LEFT_OUT = {"lock", "set-aside", "replays"}
 
 
 def show(plan: Plan) -> dict[str, Any]:
@@ -68,7 +71,9 @@ def verify(plan: Plan) -> list[str]:
             str(json.loads((folder / "metadata").read_text())["id"])
         except (OSError, ValueError, KeyError) as error:
             found.append(f"{query.name}: metadata can't be read: {error}")
-        found += [f"{query.name}: {problem}" for problem in History(folder).problems()]
+        stateful = any(plan.nodes[name].state for name in query.streaming)
+        problems = History(folder).problems(stateful=stateful)
+        found += [f"{query.name}: {problem}" for problem in problems]
     return found
 
 
@@ -83,14 +88,23 @@ def copy(plan: Plan, into: Path) -> Path:
     target = into / plan.pipeline
     if target.exists():
         raise PipelineError(f"{target} is there already")
+    if not (plan.checkpoint / "pipeline.json").exists():
+        raise PipelineError(f"there is no checkpoint in {plan.checkpoint}")
+    if target.resolve().is_relative_to(plan.checkpoint.resolve()):
+        raise PipelineError(f"{target} lies in the checkpoint itself")
     with Checkpoint(plan, checked=False):
         into.mkdir(parents=True, exist_ok=True)
         unfinished = into / f".{plan.pipeline}.copy"
         shutil.rmtree(unfinished, ignore_errors=True)
-        ignored = shutil.ignore_patterns("lock", "set-aside")
-        shutil.copytree(plan.checkpoint, unfinished, ignore=ignored)
+
+        def left_out(folder: str, names: list[str]) -> set[str]:
+            return _LEFT_OUT & set(names) if Path(folder) == plan.checkpoint else set()
+
+        shutil.copytree(plan.checkpoint, unfinished, ignore=left_out)
         for file in unfinished.glob("queries/*/metadata"):
             file.write_text(json.dumps({"id": str(uuid.uuid4())}))
             file.with_name(".metadata.crc").unlink(missing_ok=True)
+            last = History(file.parent).last()
+            file.with_name(COPIED).write_text(str(-1 if last is None else last))
         unfinished.rename(target)
     return target

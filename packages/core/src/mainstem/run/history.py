@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,17 +18,21 @@ from typing import Any
 
 from mainstem.contracts.abilities import Reached
 
+#: A version of a partition's state: whole, or what changed since the one before.
+_STATE_FILE = re.compile(r"(\d+)(?:_[0-9a-fA-F-]+)?\.(changelog|delta|zip|snapshot)")
+
 
 @dataclass(frozen=True)
 class Offsets:
     """What was planned for a batch.
 
     `ends` holds, by source, the offset up to which the batch reads; `watermark` is the one that the
-    batch works under, or None.
+    batch works under, or None; `partitions` is into how many the state is cut.
     """
 
     ends: Mapping[str, Any]
     watermark: datetime | None
+    partitions: int
 
 
 class History:
@@ -65,7 +70,9 @@ class History:
         for line in lines:
             name, _, offset = line.partition(":")
             ends[name] = None if offset in ("-", "") else json.loads(offset)
-        return Offsets(ends, _time(json.loads(settings).get("batchWatermarkMs")))
+        facts = json.loads(settings)
+        partitions = int(facts.get("conf", {}).get("spark.sql.shuffle.partitions", 0))
+        return Offsets(ends, _time(facts.get("batchWatermarkMs")), partitions)
 
     def watermark(self) -> datetime | None:
         """Return the watermark that the next batch works under, or None."""
@@ -81,39 +88,34 @@ class History:
         end = None if batch is None else self.offsets(batch).ends.get(source)
         return Reached(end, self.folder / "sources" / source)
 
-    def state_versions(self) -> dict[str, list[int]]:
-        """Return, by `operator/partition`, the versions of state that files are there for."""
-        found = {}
-        for partition in sorted((self.folder / "state").glob("[0-9]*/[0-9]*")):
-            if partition.is_dir():
-                versions = {
-                    int(f.name.split(".")[0].split("_")[0]) for f in _state_files(partition)
-                }
-                name = f"{partition.parent.name}/{partition.name}"
-                found[name] = sorted(versions)
-        return found
+    def missing_state(self, batch: int) -> list[str]:
+        """Return which partitions of the state after a batch can't be put together.
 
-    def has_state(self, name: str, versions: list[int], wanted: int) -> bool:
-        """Whether a version of a partition's state can be loaded: a snapshot, and each change since."""
-        files = {f.name for f in _state_files(self.folder / "state" / name)}
-        for version in range(wanted, 0, -1):
-            if f"{version}.zip" in files or f"{version}.snapshot" in files:
-                return True
-            if version not in versions:
-                return False
-        return True
+        Each needs a snapshot, and every change since. Only for a query that keeps state.
+        """
+        operators = sorted((self.folder / "state").glob("[0-9]*"))
+        if not operators:
+            return ["the state is gone"]
+        partitions = self.offsets(batch).partitions
+        return [
+            f"state {operator.name}/{number} of batch {batch} is incomplete"
+            for operator in operators
+            for number in range(partitions)
+            if not _has_version(operator / str(number), batch + 1)
+        ]
 
-    def problems(self) -> list[str]:
+    def problems(self, *, stateful: bool) -> list[str]:
         """Return what is wrong with the records; empty if a run can go on from them."""
         found = []
-        planned, done = self.planned(), self.committed()
+        done, planned = self.committed(), self.planned()
         for batch in planned:
             try:
                 self.offsets(batch)
             except (ValueError, OSError, IndexError) as error:
                 found.append(f"offsets/{batch} can't be read: {error}")
         if done:
-            found += [f"offsets/{b} is missing" for b in done if b not in planned]
+            first = min(planned, default=done[-1])  # Spark removes old offsets before old commits
+            found += [f"offsets/{b} is missing" for b in done if b >= first and b not in planned]
             between = range(done[0], done[-1])
             found += [f"commits/{b} is missing" for b in between if b not in done]
         last = self.last()
@@ -122,11 +124,8 @@ class History:
                 self.watermark()
             except (ValueError, OSError, IndexError) as error:
                 found.append(f"commits/{last} can't be read: {error}")
-            found += [
-                f"state {name} of batch {last} is incomplete"
-                for name, versions in self.state_versions().items()
-                if not self.has_state(name, versions, last + 1)
-            ]
+            if stateful and last in planned and not found:
+                found += self.missing_state(last)
         return found
 
 
@@ -134,8 +133,19 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit())
 
 
-def _state_files(partition: Path) -> list[Path]:
-    return [f for f in partition.rglob("[0-9]*.*") if f.is_file() and not f.name.endswith(".crc")]
+def _has_version(partition: Path, wanted: int) -> bool:
+    found: dict[int, set[str]] = {}
+    for file in partition.glob("[0-9]*"):
+        match = _STATE_FILE.fullmatch(file.name)
+        if match:
+            found.setdefault(int(match[1]), set()).add(match[2])
+    for version in range(wanted, 0, -1):
+        kinds = found.get(version, set())
+        if kinds & {"zip", "snapshot"}:
+            return True
+        if not kinds:
+            return False
+    return True
 
 
 def _lines(file: Path) -> list[str]:

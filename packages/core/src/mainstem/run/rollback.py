@@ -13,20 +13,25 @@ from mainstem.run.history import History
 
 #: Stands in a query's folder while it is taken back; holds the batch.
 _MARK = "rollback"
+#: Stands in a query's folder of a copy; holds the last batch that the original had done.
+COPIED = "copied"
 
 
 def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
     """Return why a query can't be taken back to the end of a batch; empty if it can."""
     history = History(_folder(plan, query))
-    done = history.committed()
+    done = [number for number in history.committed() if number in history.planned()]
     if batch not in done:
         have = f"{done[0]} to {done[-1]}" if done else "none"
         return [f"batch {batch} is not among those on record: {have}"]
-    found = [
-        f"the state {name} of that batch is gone"
-        for name, versions in history.state_versions().items()
-        if not history.has_state(name, versions, batch + 1)
-    ]
+    stateful = any(plan.nodes[name].state for name in query.streaming)
+    found = history.missing_state(batch) if stateful else []
+    copied = history.folder / COPIED
+    if copied.exists() and batch < int(copied.read_text()):
+        found.append(
+            f"the checkpoint is a copy made after batch {copied.read_text()}, and sinks do not know "
+            "what its original wrote before"
+        )
     for name in query.reads:
         source = plan.nodes[name].source
         if not source.capabilities.replayable or not isinstance(source, Rewindable):
@@ -56,7 +61,9 @@ def take_back(plan: Plan, query: Query, batch: int) -> None:
         raise PipelineError(
             f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
         )
-    (_folder(plan, query) / _MARK).write_text(str(batch))
+    new = _folder(plan, query) / f".{_MARK}"
+    new.write_text(str(batch))
+    new.replace(_folder(plan, query) / _MARK)
     finish(plan, query)
 
 

@@ -154,7 +154,11 @@ class _Trial:
         for name, rows in (step.rows or {}).items():
             self._given[name].feed(rows)
         for name, time_ in (step.advance or {}).items():
-            when = datetime.fromisoformat(time_)
+            try:
+                when = datetime.fromisoformat(time_)
+            except ValueError:
+                message = f"advance {name}: expected an ISO 8601 time, not {time_!r}"
+                raise PipelineError(message) from None
             for query in run.queries:
                 query.watermarks().advance(name, when if when.tzinfo else when.replace(tzinfo=UTC))
 
@@ -201,6 +205,7 @@ def _lose_commits(run: Run) -> None:
 def as_table(differences: list[Difference]) -> Any:
     """Return a rich table of what is missing and what nobody expected."""
     from rich.table import Table
+    from rich.text import Text  # what rows hold is no markup
 
     table = Table(show_lines=False)
     table.add_column("output")
@@ -210,5 +215,5 @@ def as_table(differences: list[Difference]) -> Any:
         for what, rows in (("missing", each.missing), ("unexpected", each.unexpected)):
             for row in rows:
                 text = ", ".join(f"{name}: {value!r}" for name, value in row.items())
-                table.add_row(each.output, what, text)
+                table.add_row(each.output, what, Text(text))
     return table
