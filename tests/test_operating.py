@@ -98,7 +98,8 @@ def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
     assert query["offsets"]["lines"] == {"logOffset": 0}
     assert query["next"] is None
     assert query["state_bytes"] > 0
-    assert "last batch" in command("checkpoint", "show", pipeline.file)
+    assert query["unread"] == {"lines": {"rows": 0, "seconds": 0.0}}
+    assert "unread      lines 0 / 0 s" in command("checkpoint", "show", pipeline.file)
     assert "whole" in command("checkpoint", "verify", pipeline.file)
     command("checkpoint", "copy", pipeline.file, pipeline.folder / "fork")
 
@@ -141,6 +142,8 @@ def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
         assert isinstance(result.exception, MainstemError)
         assert "unknown version 'v9'" in str(result.exception)
     (pipeline.folder / "checkpoints/test/pipeline.json").write_text("{")
+    shown = command("checkpoint", "verify", pipeline.file, code=1)
+    assert "pipeline.json can't be read" in shown
     with pytest.raises(PipelineError, match=r"pipeline\.json can't be read"):
         pipeline.run()
 
@@ -322,13 +325,22 @@ def test_the_document_is_changed_from_outside(pipeline, monkeypatch):
     with pytest.raises(DocumentError) as caught:
         make_plan(
             pipeline.file,
-            changes=["sinks.out.with.path=[1", "sink.out=1", "pipeline", "pipeline.x=1"],
+            changes=[
+                "sinks.out.with.path=[1",
+                "sink.out=1",
+                "pipeline",
+                "pipeline.x=1",
+                "require=x\ntrigger: 1",
+                "spark.conf={a: 1, a: 2}",
+            ],
         )
     for words in (
         "--set sinks.out.with.path: the value is not YAML",
         "--set sink.out: a document has no key 'sink'",
         "expected --set KEY.PATH=VALUE, found 'pipeline'",
         "--set pipeline.x: pipeline holds no keys",
+        "--set require: more than one value",
+        "--set spark.conf: key 'a' stands twice",
     ):
         assert words in str(caught.value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from mainstem.errors import DocumentError, PipelineError
+from mainstem.errors import DocumentError, MainstemError, PipelineError
 from mainstem.plan.making import make_plan
 from mainstem.run.session import settings
 
@@ -60,6 +60,35 @@ def test_a_source_and_a_stateless_step_can_be_added(pipeline):
     pipeline.feed("2.jsonl", [{"k": "in"}])
     pipeline.run()
     assert sorted(row["k"] for row in pipeline.rows("out")) == ["in", "in+", "three", "two"]
+
+
+def test_a_checkpoint_of_a_run_without_a_batch_is_no_hindrance(pipeline):
+    """Pass: nothing was there to read; a second run with another source finds and reads its rows."""
+    pipeline.document(**parts(pipeline))
+    pipeline.run()
+    assert not list((pipeline.folder / "checkpoints/test/queries/lines/offsets").glob("[0-9]*"))
+    pipeline.run()
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
+    pipeline.run()
+    assert [row["k"] for row in pipeline.rows("out")] == ["a"]
+
+
+def test_a_source_that_was_added_and_never_read_can_be_taken_out_again(pipeline):
+    """Pass: the run that would have read it failed before a batch; without it, the query goes on."""
+    pipeline.document(**parts(pipeline))
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
+    pipeline.run()
+    lines = {"use": "files", "with": {"path": "./in", "format": "message"}}
+    none = {"use": "files", "with": {"path": "./none", "format": "message"}}
+    both = parts(pipeline, sources={"lines": lines, "none": none})
+    both["operators"]["row"]["from"] = ["lines", "none"]
+    pipeline.document(**both)
+    with pytest.raises(MainstemError):
+        pipeline.run()
+    pipeline.document(**parts(pipeline))
+    pipeline.feed("2.jsonl", [{"k": "b", "v": 2}])
+    pipeline.run()
+    assert sorted(row["k"] for row in pipeline.rows("out")) == ["a", "b"]
 
 
 def test_a_source_that_a_live_query_lost_is_refused_in_words(pipeline):

@@ -54,6 +54,7 @@ def lag(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # no
 def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # noqa: A002
     """Show batches, offsets, watermarks and the size of the state, by query."""
     from mainstem.run import checkpoints
+    from mainstem.run.showing import lag_text
 
     found = checkpoints.show(load(file, set_))
     if format is Form.JSON:
@@ -62,12 +63,14 @@ def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # n
     typer.echo(f"{found['pipeline']}: {found['folder']}")
     for name, query in found["queries"].items():
         planned = query["next"]
+        unread = [f"{name} {lag_text(lag)}" for name, lag in query["unread"].items()]
         typer.echo(f"\n{name}")
         typer.echo(f"  last batch  {'none' if query['batch'] is None else query['batch']}")
         typer.echo(f"  watermark   {query['watermark'] or 'none'}")
         typer.echo(f"  state       {query['state_bytes']:,} bytes")
         typer.echo(f"  read up to  {_offsets(query['offsets'])}")
-        typer.echo(f"  next        {'planned anew' if planned is None else _offsets(planned)}")
+        typer.echo(f"  next        {_offsets(planned) if planned else 'planned anew'}")
+        typer.echo(f"  unread      {', '.join(unread) or 'the sources can not tell'}")
 
 
 @checkpoint_app.command("verify")
@@ -115,7 +118,7 @@ def rollback(
     if not found:
         names = ", ".join(each.name for each in plan.queries)
         raise PipelineError(f"there is no query {query!r}. Queries: {names}.")
-    with Checkpoint(plan):
+    with Checkpoint(plan, checked=False):
         take_back(plan, found[0], batch)
     typer.echo(f"{query}: the next run goes on after batch {batch}")
 

@@ -39,10 +39,15 @@ def override(written: Written, changes: Iterable[str]) -> None:
 
 def _change(written: Written, path: tuple[str, ...], text: str, origin: str) -> None:
     try:
-        value = read_text(f"value: {text}").values["value"]
+        inner = read_text(f"value: {text}")
     except DocumentError:
         _wrong(written, f"{origin}: the value is not YAML")
         return
+    if inner.problems or inner.values.keys() != {"value"}:
+        why = inner.problems[0].message if inner.problems else "more than one value"
+        _wrong(written, f"{origin}: {why}")
+        return
+    value = inner.values["value"]
     place: Any = written.values
     whole: Path_ = ()
     for part, following in zip(path, (*path[1:], None), strict=True):

@@ -111,17 +111,7 @@ class Checkpoint:
         file = self.path / "pipeline.json"
         now = describe(self.plan)
         if file.exists():
-            try:
-                before = json.loads(file.read_text())
-                if not isinstance(before, dict):
-                    raise ValueError("it holds no mapping")
-            except ValueError as error:
-                raise PipelineError(f"{file} can't be read: {error}") from None
-            if before.get("format") != FORMAT:
-                raise PipelineError(
-                    f"{file} has format {before.get('format')}, and this version reads {FORMAT}; "
-                    "run it with the version of mainstem that wrote it, or remove the checkpoint"
-                )
+            before = read_description(file)
             origin = before.get("origin", "")
             if origin != self.plan.origin and not self._fresh:
                 raise PipelineError(
@@ -141,7 +131,7 @@ class Checkpoint:
         problems = []
         for name, query in now["queries"].items():
             old = before["queries"].get(name)
-            if old is None or not (self.query(name) / "offsets").exists():
+            if old is None or not self._begun(name):
                 continue
             for change in _changes(old, query, self._read(name)):
                 hint = (
@@ -153,6 +143,10 @@ class Checkpoint:
         problems += self._renamed(before["queries"], now["queries"])
         if problems:
             raise DocumentError(problems)
+
+    def _begun(self, name: str) -> bool:
+        """Whether a query has planned a batch, so that there is something to go on from."""
+        return bool(History(self.query(name)).planned())
 
     def _read(self, name: str) -> set[str]:
         """Return the sources that a query has really read: those in its last offsets."""
@@ -168,11 +162,11 @@ class Checkpoint:
         gone = {
             name: set(query["sources"])
             for name, query in before.items()
-            if name not in now and query["state"] and (self.query(name) / "offsets").exists()
+            if name not in now and query["state"] and self._begun(name)
         }
         problems = []
         for name, query in now.items():
-            if name in self._fresh or not query["state"] or (self.query(name) / "offsets").exists():
+            if name in self._fresh or not query["state"] or self._begun(name):
                 continue
             for old, sources in gone.items():
                 if sources & set(query["sources"]):
@@ -183,6 +177,26 @@ class Checkpoint:
                     )
                     problems.append(Problem(message, "", self.plan.file, hint=hint))
         return problems
+
+
+def read_description(file: Path) -> dict[str, Any]:
+    """Return what a `pipeline.json` holds.
+
+    Raises:
+        PipelineError: it can't be read, or is of another format version.
+    """
+    try:
+        found = json.loads(file.read_text())
+        if not isinstance(found, dict):
+            raise ValueError("it holds no mapping")
+    except (OSError, ValueError) as error:
+        raise PipelineError(f"{file} can't be read: {error}") from None
+    if found.get("format") != FORMAT:
+        raise PipelineError(
+            f"{file} has format {found.get('format')}, and this version reads {FORMAT}; "
+            "run it with the version of mainstem that wrote it, or remove the checkpoint"
+        )
+    return found
 
 
 def describe(plan: Plan) -> dict[str, Any]:

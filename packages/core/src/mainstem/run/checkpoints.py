@@ -10,8 +10,9 @@ from typing import Any
 
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
-from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.checkpoint import Checkpoint, read_description
 from mainstem.run.history import History
+from mainstem.run.lagging import query_lags, summed
 from mainstem.run.rollback import COPIED
 
 _LEFT_OUT = {"lock", "set-aside", "replays"}
@@ -20,8 +21,9 @@ _LEFT_OUT = {"lock", "set-aside", "replays"}
 def show(plan: Plan) -> dict[str, Any]:
     """Return what the checkpoint holds, by query.
 
-    `batch` is the last that is done; `offsets` by source are the ends that it read to; `next` the
-    ends of a batch that was planned and not finished, or None: the next batch is planned anew.
+    `batch` is the last that is done; `offsets` by source are the ends that it read to. What would be
+    read next: `next`, the ends of a batch that was planned and not finished, or None, then the
+    next batch is planned anew from `unread`: rows and seconds by source, where it can tell.
     `state_bytes` is the size of all versions on record.
 
     Raises:
@@ -44,6 +46,7 @@ def _shown(plan: Plan) -> dict[str, Any]:
             "watermark": history.watermark(),
             "offsets": {} if last is None else dict(history.offsets(last).ends),
             "next": dict(history.offsets(planned[-1]).ends) if planned else None,
+            "unread": summed(query_lags(plan, query, history.folder)),
             "state_bytes": sum(
                 file.stat().st_size
                 for file in (history.folder / "state").rglob("*")
@@ -55,13 +58,10 @@ def _shown(plan: Plan) -> dict[str, Any]:
 
 def verify(plan: Plan) -> list[str]:
     """Return what is wrong with the checkpoint; empty if a run can go on from it."""
-    file = plan.checkpoint / "pipeline.json"
-    if not file.exists():
-        return [f"{file} is missing"]
     try:
-        json.loads(file.read_text())
-    except ValueError as error:
-        return [f"{file} can't be read: {error}"]
+        read_description(plan.checkpoint / "pipeline.json")
+    except PipelineError as error:
+        return [str(error)]
     found = []
     for query in plan.queries:
         folder = plan.checkpoint / "queries" / query.name
