@@ -51,8 +51,12 @@ def test_a_document_runs_on_executors_of_their_own(pipeline):
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """A standalone master and two workers, each with a Python environment made from the wheels."""
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A standalone master and two workers, each with a Python environment made from the wheels.
+
+    A parameter is the name of a folder below `tmp_path` that the second worker does not see.
+    """
+    hidden = getattr(request, "param", "")
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert uv, "uv is needed to make the workers' environments"
     for package in ("mainstem", "mainstem-operators-windows"):
@@ -74,6 +78,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             worker = _spark_class(
                 tmp_path, name, "worker.Worker",
                 "--cores", "1", "--memory", "1g", "--work-dir", folder, url,
+                hidden=tmp_path / hidden if hidden and name == "two" else None,
             )  # fmt: skip
             processes.append(worker)
             _line(worker, r"Successfully registered with master")
@@ -84,15 +89,23 @@ def cluster(tmp_path: Path) -> Iterator[str]:
             process.communicate()
 
 
-def _spark_class(folder: Path, env: str, name: str, *arguments: str) -> subprocess.Popen[str]:
+def _spark_class(
+    folder: Path, env: str, name: str, *arguments: str, hidden: Path | None = None
+) -> subprocess.Popen[str]:
+    """Start one of Spark's own processes; `hidden` is an empty folder to it, as on another machine."""
     binaries = folder / env / "bin"
     found = subprocess.run(
         [binaries / "python", "-c", "import pyspark; print(pyspark.__path__[0])"],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     home = found.stdout.strip()
+    elsewhere: list[str] = []
+    if hidden is not None:
+        hidden.mkdir(exist_ok=True)
+        mount = f'mount -t tmpfs none "{hidden}" && exec "$@"'
+        elsewhere = ["unshare", "--mount", "sh", "-c", mount, "sh"]
     return subprocess.Popen(
-        [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}",
+        [*elsewhere, f"{home}/bin/spark-class", f"org.apache.spark.deploy.{name}",
          "--host", "127.0.0.1", "--webui-port", "0", *arguments],
         env={**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "SPARK_HOME": home},
         stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
@@ -131,3 +144,21 @@ def test_a_document_runs_on_a_standalone_master_with_two_workers(pipeline, clust
     prefixes = {row["prefix"] for row in pipeline.rows("prefixes")}
     assert prefixes
     assert {Path(prefix.split()[0]).name for prefix in prefixes} <= {"one", "two"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="NOT TESTED: hiding a folder from a worker needs root"
+)
+@pytest.mark.parametrize("cluster", ["own"], indirect=True)
+def test_a_checkpoint_that_a_worker_does_not_see_is_refused(pipeline, cluster):
+    """Pass: exit 4 with its name before any query starts; nothing of the probe is left."""
+    fed(pipeline, cluster, checkpoint=str(pipeline.folder / "own"))
+    result = pipeline.command(PYSPARK_PYTHON="python3")
+    assert result.returncode == 4, result.stderr
+    assert "checkpoint: " in result.stderr
+    assert "is not shared" in result.stderr
+    assert not list((pipeline.folder / "out").glob("*"))
+    assert not (pipeline.folder / "own/test/queries").exists()
+    assert not list(pipeline.folder.rglob(".probe-*"))
