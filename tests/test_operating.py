@@ -16,6 +16,7 @@ from mainstem.cli.app import app
 from mainstem.plan.making import make_plan
 from mainstem.plan.replaying import replay_plan
 from mainstem.run.runner import run
+from mainstem_testkit import wait_for
 from totals_document import BASE, changed, minute, totals, write
 from typer.testing import CliRunner
 
@@ -174,7 +175,7 @@ def test_a_replay_fills_a_shadow_sink_beside_the_running_job(pipeline):
     seen = []
     thread = threading.Thread(target=lambda: seen.append(run(live, stop=stop)))
     thread.start()
-    pipeline.wait_for(lambda: len(totals(pipeline)) == 2)
+    wait_for(lambda: len(totals(pipeline)) == 2)
     assert not (pipeline.folder / "again").exists()
     offsets = pipeline.folder / "checkpoints/test/queries/totals/offsets"
     before = sorted(file.name for file in offsets.glob("*"))
@@ -265,7 +266,7 @@ def test_a_program_has_the_power_of_the_command_line(pipeline):
     assert summary["queries"]["totals"]["nodes"]["out"] == {"rows": 1}
     endless = Program(text, ["trigger={every: 100 ms}"]).start()
     pipeline.feed("2.jsonl", minute(7, 1))
-    pipeline.wait_for(lambda: any(facts["rows_in"] for facts in endless.progress))
+    wait_for(lambda: any(facts["rows_in"] for facts in endless.progress))
     assert endless.active
     assert endless.stop()["queries"]["totals"]["rows_in"] == 1
     with pytest.raises(DocumentError, match="--set sinks.out.with.format"):
@@ -299,7 +300,7 @@ def test_metrics_are_served_while_it_runs_and_healthz_tells_when_it_does_not(pip
     thread = threading.Thread(target=lambda: run(live, stop=stop, reporter=reporter))
     thread.start()
     row = 'mainstem_rows_total{node="row",output="%s",pipeline="test",query="totals"} %s'
-    pipeline.wait_for(lambda: row % ("", "2.0") in get("/metrics")[1])
+    wait_for(lambda: row % ("", "2.0") in get("/metrics")[1])
     text = get("/metrics")[1]
     assert row % ("rejected", "1.0") in text
     assert 'mainstem_lag_rows{pipeline="test",query="totals",source="lines"} 0.0' in text

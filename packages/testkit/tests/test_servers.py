@@ -7,8 +7,6 @@ from mainstem_testkit.servers.postgres import Postgres
 from mainstem_testkit.servers.rabbitmq import RabbitMQ
 from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing, living
 
-pytest_plugins = ["pytester"]
-
 
 def test_postgres_keeps_its_data_over_a_kill_and_a_restart(postgres):
     """Pass: it decodes its log, and a committed row is there after both."""

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
-
-POINTS = [
-    "run.before-batch:2",
-    "files.before-write:4",
-    "files.after-write:4",
-    "files.before-rename:4",
-    "files.after-rename:4",
-    "run.after-batch:2",
-]
+from mainstem_testkit import crash_at_every_point
 
 
 def document(pipeline):
@@ -37,29 +26,46 @@ def assert_each_row_once(pipeline):
     assert len(pipeline.rows("bad")) == 3
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_kill_in_the_middle_of_a_batch(pipeline, point):
-    """Pass: the process dies at the point, readers see each row at most once, the rerun is whole."""
-    document(pipeline)
-    crashed = pipeline.command(MAINSTEM_FAILPOINT=point)
-    assert crashed.returncode == -signal.SIGKILL, crashed.stderr
+def assert_some_rows_once(pipeline):
     seen = [row["n"] for row in pipeline.rows("out")]
-    assert len(seen) == len(set(seen))
-    assert 10 <= len(seen) < 30
-    pipeline.run()
-    assert_each_row_once(pipeline)
+    assert len(seen) == len(set(seen)) < 30
+
+
+POINTS = {
+    "run.before-batch",
+    "files.before-write",
+    "files.after-write",
+    "files.before-rename",
+    "files.after-rename",
+    "run.after-batch",
+}
+
+
+def test_a_kill_at_each_crash_point(pipeline):
+    """Pass: readers see each row at most once after the kill, and exactly once after the next run."""
+    document(pipeline)
+    points = crash_at_every_point(
+        pipeline, assert_each_row_once, passes=(2,), meanwhile=assert_some_rows_once
+    )
+    assert set(points) == POINTS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("action", ["kill", "raise"])
+def test_a_break_at_each_pass_of_each_crash_point(pipeline, action):
+    """Pass: as above, at the first, third and fourth pass, by a kill and by an exception."""
+    document(pipeline)
+    crash_at_every_point(pipeline, assert_each_row_once, passes=(1, 3, 4), action=action)
 
 
 def test_a_kill_after_sparks_commit(pipeline):
     """Pass: killed as soon as the second batch is committed, the rerun adds only what is missing."""
     document(pipeline)
     commits = pipeline.folder / "checkpoints" / "test" / "queries" / "lines" / "commits"
-    process = pipeline.spawn()
-    try:
-        pipeline.wait_for((commits / "1").exists)
-        os.kill(process.pid, signal.SIGKILL)
-    finally:
-        pipeline.end(process)
+    with pipeline.start() as process:
+        process.wait_for((commits / "1").exists)
+        process.kill()
     pipeline.run()
     assert_each_row_once(pipeline)
 

@@ -16,6 +16,7 @@ import pytest
 from mainstem.errors import DocumentError, PipelineError
 from mainstem.plan.making import make_plan
 from mainstem.run.runner import run
+from mainstem_testkit import wait_for
 
 SCHEMA = "k STRING, v INT"
 
@@ -150,15 +151,12 @@ def test_a_signal_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline, numb
     pipeline.document(**parts, trigger={"every": "100 milliseconds"})
     for file in range(30):
         pipeline.feed(f"{file:02}.jsonl", [{"k": str(file), "v": file}])
-    process = pipeline.spawn()
-    try:
-        pipeline.wait_for(lambda: len(pipeline.rows("out")) >= 3)
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=60)
-    finally:
-        pipeline.end(process)
-    assert process.returncode == 0, errors
-    assert json.loads(output.splitlines()[-1])["event"] == "summary"
+    with pipeline.start() as process:
+        process.wait_for(lambda: len(pipeline.rows("out")) >= 3)
+        process.kill(number)
+        ended = process.wait(60)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1])["event"] == "summary"
     done = len(pipeline.rows("out"))
     assert done < 30
     pipeline.document(**parts)
@@ -178,7 +176,7 @@ def test_a_stop_from_python_ends_a_run_too(pipeline):
     found = {}
     thread = threading.Thread(target=lambda: found.update(run(make_plan(pipeline.file), stop=stop)))
     thread.start()
-    pipeline.wait_for(lambda: pipeline.rows("out"))
+    wait_for(lambda: pipeline.rows("out"))
     stop.set()
     thread.join(60)
     assert found["queries"]["lines"]["rows_in"] == 1
@@ -192,13 +190,11 @@ def test_a_second_runner_on_one_checkpoint_is_refused_and_a_dead_one_is_not_in_t
     }
     pipeline.document(**parts, trigger={"every": "1 second"})
     pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
-    process = pipeline.spawn()
-    try:
-        pipeline.wait_for(lambda: pipeline.rows("out"))
+    with pipeline.start() as process:
+        process.wait_for(lambda: pipeline.rows("out"))
         with pytest.raises(PipelineError, match=f"already running.*process {process.pid}"):
             pipeline.run()
-    finally:
-        pipeline.end(process)
+        process.kill()
     pipeline.document(**parts)
     pipeline.run()
     assert len(pipeline.rows("out")) == 1

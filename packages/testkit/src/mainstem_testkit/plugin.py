@@ -1,21 +1,33 @@
-"""The pytest plugin: fixtures, and one loud line for servers that were missing."""
+"""The pytest plugin: fixtures, the report of the suites, one loud line for missing servers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from mainstem.plan.making import make_plan
 
+from mainstem_testkit.conformance.report import PROPERTY, Report
+from mainstem_testkit.conformance.suite import Suite
+from mainstem_testkit.java import start_java_quickly
+from mainstem_testkit.pipelines import CONF, MASTER, PipelineFolder
 from mainstem_testkit.proxy import FaultProxy
 from mainstem_testkit.servers.postgres import Postgres
 from mainstem_testkit.servers.rabbitmq import RabbitMQ
 from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing
 
+if TYPE_CHECKING:
+    from mainstem.testing.trial import Trial
+    from pyspark.sql import SparkSession
+
 REQUIRE = "MAINSTEM_REQUIRE_SERVICES"
 _MISSING = pytest.StashKey[dict[str, str]]()
+_REPORT = pytest.StashKey[Report]()
 
 
 def required(name: str) -> bool:
@@ -93,9 +105,89 @@ def fault_proxy() -> Iterator[Callable[[int], FaultProxy]]:
         proxy.close()
 
 
+@pytest.fixture(scope="session")
+def quick_java() -> None:
+    """Lets Java start quickly in all tests to come."""
+    start_java_quickly()
+
+
+@pytest.fixture(scope="session")
+def spark(quick_java: None) -> SparkSession:
+    """The Spark session that all tests of this process share, with settings made for tests."""
+    from mainstem.run.session import start
+
+    return start(
+        make_plan(
+            {
+                "pipeline": "session",
+                "trigger": {"available_now": True},
+                "spark": {"master": MASTER, "conf": dict(CONF)},
+                "sources": {"rows": {"use": "rate"}},
+                "sinks": {"out": {"use": "console", "from": "rows"}},
+            }
+        )
+    )
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, quick_java: None) -> PipelineFolder:
+    """A pipeline in a folder of its own; see `PipelineFolder`."""
+    return PipelineFolder(tmp_path)
+
+
+@pytest.fixture
+def trial(tmp_path: Path, spark: SparkSession) -> Iterator[Callable[..., Trial]]:
+    """Makes trials of documents on the shared session: `trial(document, *outputs)`; see `Trial`."""
+    from mainstem.testing.trial import Trial
+
+    with ExitStack() as stack:
+
+        def make(document: str | Path | Mapping[str, Any], *outputs: str) -> Trial:
+            folder = tmp_path / f"trial-{len(made)}"
+            made.append(folder)
+            return stack.enter_context(Trial(make_plan(document), folder, spark, outputs))
+
+        made: list[Path] = []
+        yield make
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--conformance-report`."""
+    group = parser.getgroup("mainstem")
+    group.addoption(
+        "--conformance-report", type=Path, metavar="FILE", help="write the suites' report as JSON"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Make room for the names of missing servers."""
+    """Make room for the names of missing servers, and for what the suites show."""
     config.stash[_MISSING] = {}
+    config.stash[_REPORT] = Report()
+    config.pluginmanager.register(_Collector(config.stash[_REPORT]), "mainstem-conformance")
+
+
+class _Collector:
+    """Fills the report: in one process, or where the processes of pytest-xdist report to."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._report.add(report)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Expect the failures that suites list, and attach who is tested."""
+    for item in items:
+        suite = getattr(item, "cls", None)
+        if not (isinstance(suite, type) and issubclass(suite, Suite)):
+            continue
+        name = item.name.partition("[")[0]
+        told = {"facts": suite.facts(), "tests": suite.standard_tests(), "test": name}
+        item.user_properties.append((PROPERTY, told))
+        if name in suite.expected_failures:
+            reason = suite.expected_failures[name]
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -108,7 +200,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say loudly what was not tested."""
+    """Say what the suites have shown, and loudly what was not tested."""
+    report = config.stash[_REPORT]
+    if report.subjects:
+        terminalreporter.section("conformance")
+        for subject in report.subjects.values():
+            for line in subject.as_text():
+                terminalreporter.write_line(line)
+        if file := config.getoption("--conformance-report"):
+            report.write(file)
     missing = config.stash[_MISSING]
     if missing:
         terminalreporter.section("NOT TESTED: servers are missing (make services)", red=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from mainstem.contracts.abilities import ABILITIES
+from mainstem.contracts.abilities import abilities
 from mainstem.contracts.components import Component, Operator, Sink
 from mainstem.contracts.shapes import Accepts
 from mainstem.discovery import GROUPS
@@ -47,8 +47,7 @@ def _component(component: type[Component]) -> list[str]:
         lines += [f"port {port}: {_accepts(accepts)}" for port, accepts in component.ports.items()]
     if issubclass(component, Sink):
         lines.append(f"takes {_accepts(component.accepts)}")
-    can = [name for name, ability in ABILITIES.items() if _has(component, ability)]
-    lines.append(f"abilities: {', '.join(can) or 'none'}")
+    lines.append(f"abilities: {', '.join(abilities(component)) or 'none'}")
     facts = getattr(component, "capabilities", None)
     if facts is not None and not isinstance(facts, property):
         told = [
@@ -76,11 +75,6 @@ def _accepts(accepts: Accepts) -> str:
     if accepts.columns:
         text += f" with {accepts.columns}"
     return text + (", with pre-images" if accepts.preimages else "")
-
-
-def _has(component: type[Component], ability: type) -> bool:
-    methods = [name for name in vars(ability) if not name.startswith("_")]
-    return all(callable(getattr(component, name, None)) for name in methods)
 
 
 def _default(field: Any) -> str:

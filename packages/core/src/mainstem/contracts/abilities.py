@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from mainstem.contracts.components import Inputs
+from mainstem.contracts.ddl import Column
 from mainstem.contracts.shapes import Shape
 
 if TYPE_CHECKING:
@@ -121,6 +122,20 @@ class Rewindable(Protocol):
 
 
 @runtime_checkable
+class Typed(Protocol):
+    """A sink that can't hold every type of column, and says so before the first batch."""
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Look at the columns that `write` will be given, all of known type, reserved ones too.
+
+        Called before any query starts; needs no Spark.
+
+        Raises:
+            OptionError: a column can't be held, or not without a change of its values; names it.
+        """
+
+
+@runtime_checkable
 class Forgetful(Protocol):
     """A sink that can take back what later batches of a checkpoint wrote: for rollback."""
 
@@ -219,6 +234,19 @@ ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
-        Forgetful, Transactional, Staged, KeyedWrites, Swappable, Upgradable,
+        Typed, Forgetful, Transactional, Staged, KeyedWrites, Swappable, Upgradable,
     )
 }  # fmt: skip
+
+
+def abilities(component: type) -> list[str]:
+    """Return the names of the abilities that a component's class has."""
+    return [
+        name
+        for name, ability in ABILITIES.items()
+        if all(
+            callable(getattr(component, method, None))
+            for method in vars(ability)
+            if not method.startswith("_")
+        )
+    ]

@@ -149,11 +149,11 @@ class Kept(Sink):
         self._most = most
         self._whole = whole
         self._full = full
-        self._batches: dict[int, list[dict[str, Any]]] = {}
+        self.batches: dict[int, list[dict[str, Any]]] = {}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows, batch by batch."""
-        return [row for number in sorted(self._batches) for row in self._batches[number]]
+        return [row for number in sorted(self.batches) for row in self.batches[number]]
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
         from pyspark.sql import functions as F  # noqa: N812
@@ -173,7 +173,7 @@ class Kept(Sink):
         if self._most is not None and not self._whole:
             found = found.limit(self._most)
         rows = [json.loads(row["row"]) for row in found.collect()]
-        self._batches[batch.id] = rows[: self._most]
+        self.batches[batch.id] = rows[: self._most]
         if self._most is not None and len(self.rows()) >= self._most and self._full:
             self._full()
 

@@ -1,0 +1,161 @@
+"""A document tried out on stand-ins: rows and time come from the test, batch by batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from mainstem.document.model import Trigger
+from mainstem.errors import PipelineError, nearest
+from mainstem.plan.deriving import derive
+from mainstem.plan.model import Plan, SinkNode, Stream
+from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.runner import Run
+from mainstem.run.showing import Silent
+from mainstem.testing.stand_ins import Given, Kept, standing_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Trial:
+    """A plan whose sources give what they are fed, and whose sinks keep what they get.
+
+    Operators, watermarks, state and checkpoint are Spark's own. The queries run while `batch` is
+    called and are ended between, so that each batch begins as after a restart. Use it in a `with`.
+
+    Args:
+        plan: of the document.
+        folder: for the checkpoint and what is fed; empty.
+        spark: the session; see `mainstem.run.session.start`.
+        outputs: what to keep beside what reaches the sinks: `node` or `node.output`.
+
+    Attributes:
+        facts: what each finished batch of each query reported, oldest first.
+
+    Raises:
+        PipelineError: the plan has no such output.
+    """
+
+    def __init__(
+        self, plan: Plan, folder: Path, spark: SparkSession, outputs: Sequence[str] = ()
+    ) -> None:
+        self._given = {
+            name: Given(name, node.source, folder / "given" / name)
+            for name, node in plan.nodes.items()
+            if node.kind == "source"
+        }
+        self._kept: dict[str, Kept] = {}
+        sinks = [standing_in(sink, self._keep(sink)) for sink in plan.sinks() if not sink.shadow]
+        known = [*plan.nodes, *(f"{n}.{o}" for n, x in plan.nodes.items() for o in x.outputs)]
+        for output in outputs:
+            _check("sink or output", output, known)
+            if output not in self._kept:
+                sinks.append(self._at(plan, output))
+        self._plan = derive(
+            plan,
+            sinks,
+            checkpoint=folder / "checkpoints",
+            sources=self._given,
+            trigger=Trigger(available_now=True),
+            scripted=True,
+        )
+        self.facts: list[Mapping[str, Any]] = []
+        self._reporter = _Collect(self.facts)
+        self._checkpoint = Checkpoint(self._plan)
+        self._spark = spark
+        self._run: Run | None = None
+
+    def __enter__(self) -> Trial:
+        self._checkpoint.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._checkpoint.__exit__(kind, error, trace)
+
+    def feed(self, source: str, rows: Sequence[Any]) -> None:
+        """Give a source rows for the next batch: mappings of its columns, or values of messages.
+
+        Raises:
+            PipelineError: there is no such source, or it has no such column.
+        """
+        _check("source", source, list(self._given))
+        self._given[source].feed(rows)
+
+    def advance(self, node: str, to: datetime) -> None:
+        """Move a node's watermark to a time with the next batch, if it is not beyond it.
+
+        Raises:
+            PipelineError: there is no such node, or it has no watermark.
+        """
+        timed = [name for name, each in self._plan.nodes.items() if each.watermark]
+        _check("node with a watermark", node, timed)
+        when = to if to.tzinfo else to.replace(tzinfo=UTC)
+        for query in self._running().queries:
+            query.watermarks().advance(node, when)
+
+    def crash(self) -> None:
+        """Take back the commit of each query's last batch, as a crash before it would."""
+        for query in self._running().queries:
+            last = query.history.last()
+            for name in (f"{last}", f".{last}.crc"):
+                (query.history.folder / "commits" / name).unlink(missing_ok=True)
+
+    def batch(self) -> None:
+        """Run the queries until all that was fed has been read.
+
+        Raises:
+            MainstemError: what went wrong.
+        """
+        self._running().once()
+
+    def rows(self, output: str) -> list[dict[str, Any]]:
+        """Return the rows that reached a sink or an output so far, as JSON values."""
+        return self._kept[output].rows()
+
+    def _running(self) -> Run:
+        if self._run is None:
+            stop = threading.Event()
+            self._run = Run(
+                self._plan, self._spark, self._checkpoint, self._reporter, stop, show_rows=True
+            )
+            self._run.prepare()
+        return self._run
+
+    def _keep(self, sink: SinkNode) -> Kept:
+        return self._kept.setdefault(sink.name, Kept(sink.sink))
+
+    def _at(self, plan: Plan, output: str) -> SinkNode:
+        """Return a sink for what a node gives."""
+        name, _, named = output.partition(".")
+        self._kept[output] = Kept()
+        stream = Stream(name, named)
+        made = SinkNode(
+            f"expected__{name}_{named}".strip("_"), "sink", "kept", "mainstem", self._kept[output],
+            {"input": (stream,)},
+        )  # fmt: skip
+        made.shape = plan.shape(stream)
+        return standing_in(made, self._kept[output])  # type: ignore[no-any-return]
+
+
+class _Collect(Silent):
+    def __init__(self, facts: list[Mapping[str, Any]]) -> None:
+        self._facts = facts
+
+    def batch(self, facts: Mapping[str, Any]) -> None:
+        self._facts.append(facts)
+
+
+def _check(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        hint = nearest(name, known) or f"There are: {', '.join(known)}."
+        raise PipelineError(f"there is no {what} {name!r}. {hint}")

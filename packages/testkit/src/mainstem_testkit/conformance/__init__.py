@@ -1,0 +1,1 @@
+"""Suites of standard tests: what every source, sink and operator must be able to show."""

@@ -1,0 +1,112 @@
+"""The conformance report: which claims of a component were proven, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mainstem_testkit.conformance.suite import NOT_CLAIMED
+
+PROPERTY = "mainstem-conformance"
+
+PASSED, FAILED, EXPECTED, UNCLAIMED, SKIPPED, MISSING = (
+    "passed",
+    "failed",
+    "expected failure",
+    "not claimed",
+    "skipped",
+    "not run",
+)
+
+
+@dataclass
+class Subject:
+    """One component as one suite tested it: the outcome and its reason by the name of each test."""
+
+    facts: Mapping[str, Any]
+    tests: Mapping[str, str]
+    outcomes: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def outcome(self, test: str) -> tuple[str, str]:
+        """Return how a standard test ended, and why."""
+        return self.outcomes.get(test, (MISSING, ""))
+
+    @property
+    def conforms(self) -> bool:
+        """Whether each standard test passed, or asks for what is not claimed."""
+        return all(self.outcome(test)[0] in (PASSED, UNCLAIMED) for test in self.tests)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            **self.facts,
+            "conforms": self.conforms,
+            "tests": [
+                {
+                    "test": test,
+                    "proves": claim,
+                    "result": self.outcome(test)[0],
+                    "reason": self.outcome(test)[1],
+                }
+                for test, claim in self.tests.items()
+            ],
+        }
+
+    def as_text(self) -> Iterator[str]:
+        """Yield the lines: who, one line for each claim, and what did not just pass."""
+        facts = self.facts
+        verdict = "conforms" if self.conforms else "does NOT conform"
+        who = f"{facts['kind']} {facts['word']} ({facts['distribution']} {facts['version']})"
+        yield f"{who}: {verdict}"
+        claims: dict[str, Counter[str]] = {}
+        for test, claim in self.tests.items():
+            claims.setdefault(claim, Counter())[self.outcome(test)[0]] += 1
+        for claim, counts in claims.items():
+            yield f"  {claim:<22} " + ", ".join(f"{n} {word}" for word, n in counts.items())
+        for test in self.tests:
+            word, reason = self.outcome(test)
+            if word in (EXPECTED, SKIPPED, FAILED):
+                yield f"  {word}: {test}" + (f" ({reason})" if reason else "")
+
+
+class Report:
+    """What all suites of a run have shown."""
+
+    def __init__(self) -> None:
+        self.subjects: dict[str, Subject] = {}
+
+    def add(self, report: Any) -> None:
+        """Take the report of one phase of one test, if it is a standard one."""
+        told = dict(report.user_properties).get(PROPERTY)
+        if told is None or (report.when == "teardown" and report.passed):
+            return
+        name = report.nodeid.rpartition("::")[0]
+        subject = self.subjects.setdefault(name, Subject(told["facts"], told["tests"]))
+        if report.when == "setup" and report.passed:
+            return
+        test = told["test"]
+        if test in subject.tests and subject.outcomes.get(test, ("",))[0] != FAILED:
+            subject.outcomes[test] = _outcome(report)
+
+    def write(self, file: Path) -> None:
+        """Write the report as JSON."""
+        found = [subject.as_json() for subject in self.subjects.values()]
+        file.write_text(json.dumps({"components": found}, indent=2) + "\n")
+
+
+def _outcome(report: Any) -> tuple[str, str]:
+    why = getattr(report, "wasxfail", None)
+    if why is not None:
+        return (EXPECTED, why) if report.skipped else (FAILED, "passes, though expected to fail")
+    if report.passed:
+        return PASSED, ""
+    if report.failed:
+        return FAILED, ""
+    reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+    if reason.startswith(NOT_CLAIMED):
+        return UNCLAIMED, reason.removeprefix(NOT_CLAIMED)
+    return SKIPPED, reason

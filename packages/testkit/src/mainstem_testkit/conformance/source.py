@@ -1,0 +1,565 @@
+"""The standard tests of sources.
+
+The suite thinks in numbers: `put` makes an event of each, and `number` finds it in a row. So it knows
+what was lost and what was doubled, whatever the events look like. A source that nobody can put events
+into (it makes its own) is expected to count up from 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mainstem import (
+    MainstemError,
+    Measurable,
+    OptionError,
+    Reached,
+    Rewindable,
+    SinkCapabilities,
+    Source,
+    SourceCapabilities,
+)
+from mainstem.contracts.shapes import MESSAGE_COLUMNS
+from mainstem.document.model import Trigger
+from mainstem.pipeline import Running
+from mainstem.plan.deriving import derive
+from mainstem.testing.stand_ins import Kept, standing_in
+
+from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
+from mainstem_testkit.crashing import crash_at_every_point
+from mainstem_testkit.pipelines import PipelineFolder, wait_for
+from mainstem_testkit.processes import Resources, resident
+from mainstem_testkit.servers.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Row = Mapping[str, Any]
+
+#: How long a source may take to give what was put, in seconds.
+_PATIENCE = 60.0
+#: How many batches the memory is watched over, and by how much it may grow meanwhile, in bytes.
+_BATCHES, _GROWTH = 40, 24 * 1024 * 1024
+
+
+class SourceSuite(Suite):
+    """The standard tests of a source.
+
+    ```python
+    class TestOrders(SourceSuite):
+        use = "orders"
+
+        def options(self):
+            return {"path": str(self.place / "in")}
+
+        def put(self, numbers):
+            append(self.place / "in", [f'{{"n": {n}}}' for n in numbers])
+
+        def number(self, row):
+            return row["n"]
+    ```
+    """
+
+    kind: ClassVar[str] = "source"
+    #: The server that the source reads from, if any: it is restarted, and is gone for a while.
+    server: Server | None = None
+
+    def put(self, numbers: Sequence[int]) -> None:
+        """Make an event of each number, in order; there may be none.
+
+        Left out for a source that makes its own events.
+        """
+        raise NotImplementedError
+
+    def number(self, row: Row) -> int:
+        """Return the number that an event was made of; its `value` when left out."""
+        return int(row["value"])
+
+    def limited(self, rows: int) -> Mapping[str, Any] | None:
+        """Return options by which a batch has at most so many rows; None if there are none such."""
+        return None
+
+    def parts(self, **changes: Any) -> dict[str, Any]:
+        return {
+            "sources": {"subject": {"use": self.use, "with": {**self.options(), **changes}}},
+            "sinks": {
+                "out": {
+                    "use": "files",
+                    "from": "subject",
+                    "with": {"path": "./out", "format": "parquet"},
+                }
+            },
+        }
+
+    # -- reading ----------------------------------------------------------------------------
+
+    @property
+    def claims(self) -> SourceCapabilities:
+        """What the source says of itself."""
+        assert isinstance(self.component, Source)
+        return self.component.capabilities
+
+    @property
+    def fed(self) -> bool:
+        """Whether events are put in, and not made by the source."""
+        return type(self).put is not SourceSuite.put
+
+    def reading(self, name: str = "reading", source: Any = None, **changes: Any) -> Reading:
+        """Return a reading of the source on a checkpoint of that name."""
+        return Reading(self.plan(**changes), self.place / name, source, bounded=self.fed)
+
+    def read_to_end(self, reading: Reading, rows: int) -> None:
+        """Read what there is; of a source that makes its own, until there are so many rows."""
+        if self.fed:
+            reading.to_end()
+        else:
+            with reading.running() as running:
+                reading.wait(running, rows)
+
+    def check(self, rows: Iterable[Row], put: Sequence[int] | None = None) -> None:
+        """Hold what came out against what went in, as far as the source claims.
+
+        Raises:
+            AssertionError: numbers were lost or doubled, or were never put.
+        """
+        found = Counter(map(self.number, rows))
+        expected = set(range(max(found, default=-1) + 1)) if put is None else set(put)
+        strange = sorted(found.keys() - expected)
+        assert not strange, f"never put: {_some(strange)}"
+        lost = sorted(expected - found.keys())
+        assert self.claims.lossy or not lost, f"lost: {_some(lost)}"
+        doubled = sorted(number for number, count in found.items() if count > 1)
+        assert self.claims.may_duplicate or not doubled, f"doubled: {_some(doubled)}"
+
+    @staticmethod
+    def _held() -> Resources:
+        """Return what is held, but for what Java has yet to find out that nobody uses."""
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.getActiveSession()
+        if spark is not None:
+            spark._jvm.System.gc()  # type: ignore[union-attr]
+        return Resources.now()
+
+    def _feed(self, numbers: Sequence[int]) -> None:
+        """Put numbers in; end the test if nobody can."""
+        if not self.fed:
+            not_claimed("events can be put in")
+        self.put(numbers)
+
+    def _offer(self, numbers: Sequence[int]) -> None:
+        """Put numbers in if somebody can."""
+        if self.fed:
+            self.put(numbers)
+
+    # -- the tests --------------------------------------------------------------------------
+
+    @proves("shape")
+    def test_rows_are_as_announced(self) -> None:
+        """Names and types are the shape's; a message has time, origin, partition and position."""
+        self._offer(range(10))
+        reading = self.reading()
+        self.read_to_end(reading, 5)
+        self.check(reading.rows, range(10) if self.fed else None)
+        shape = self.component.shape()  # type: ignore[attr-defined]
+        names = [name for name in shape.names if not name.startswith("_")]
+        for row in reading.rows:
+            found = [name for name in row if not name.startswith("_")]
+            assert found == names, f"columns {found}, announced were {names}"
+        if self._message:
+            for row in reading.rows:
+                empty = [
+                    n for n in ("timestamp", "origin", "partition", "position") if row[n] is None
+                ]
+                assert not empty, f"a message without {empty[0]}"
+
+    @proves("identity")
+    def test_no_two_rows_have_one_identity(self) -> None:
+        """The identity that the shape announces tells each row from every other, over batches."""
+        if not self.component.shape().identity:  # type: ignore[attr-defined]
+            not_claimed("an identity")
+        reading = self.reading()
+        for start in (0, 10):
+            self._offer(range(start, start + 10))
+            self.read_to_end(reading, start + 5)
+        ids = Counter(row["_id"] for row in reading.rows)
+        assert None not in ids, "a row has no identity"
+        twice = [row for row in reading.rows if ids[row["_id"]] > 1]
+        assert not twice, f"{len(twice)} rows share an identity, such as {dict(twice[0])}"
+
+    @proves("positions")
+    def test_positions_only_grow(self) -> None:
+        """Within a partition, positions are unique, of one width, and grow from batch to batch."""
+        if not self._message:
+            not_claimed("messages")
+        reading = self.reading()
+        for start in (0, 10, 20):
+            self._feed(range(start, start + 10))
+            reading.to_end()
+        seen: dict[tuple[str, str], list[tuple[int, str, int]]] = {}
+        for batch, rows in reading.batches.items():
+            for row in rows:
+                place = (row["origin"], row["partition"])
+                seen.setdefault(place, []).append((batch, row["position"], self.number(row)))
+        for place, entries in seen.items():
+            positions = [position for _, position, _ in entries]
+            widths = {len(position.encode()) for position in positions}
+            assert len(widths) == 1, f"positions of {place} have widths {sorted(widths)}"
+            repeated = [p for p, count in Counter(positions).items() if count > 1]
+            assert not repeated, f"position {repeated[0]} of {place} is there more than once"
+            in_order = sorted(entries, key=lambda entry: entry[1])
+            batches = [batch for batch, _, _ in in_order]
+            assert batches == sorted(batches), f"positions of {place} go back in a later batch"
+            if self.claims.ordered:
+                numbers = [number for _, _, number in in_order]
+                assert numbers == sorted(numbers), f"{place} is not in the order of its events"
+
+    @proves("replayable")
+    def test_a_range_reads_the_same_three_times(self) -> None:
+        """A batch whose commit was lost is read again, twice, the last time with more behind it."""
+        if not self.claims.replayable:
+            not_claimed(f"replayable: {self.claims.why}")
+        reading = self.reading()
+        self._offer(range(20))
+        self.read_to_end(reading, 5)
+        last = max(number for number, rows in reading.batches.items() if rows)
+        first = _sorted(reading.batches[last])
+        for more in ((), range(20, 40)):
+            self._offer(more)
+            reading.lose_commit(last)
+            reading.batches.clear()
+            self.read_to_end(reading, 1)
+            differs = _difference(first, _sorted(reading.batches.get(last, [])))
+            assert not differs, f"batch {last}, read again: {differs}"
+
+    @proves("resume")
+    def test_nothing_is_lost_or_doubled_over_stops(self) -> None:
+        """Runs that end and begin again give each event once, as far as the source claims."""
+        reading = self.reading()
+        for start in (0, 10, 20):
+            self._offer(range(start, start + 10))
+            self.read_to_end(reading, start + 5)
+        self.check(reading.rows, range(30) if self.fed else None)
+
+    @proves("resume")
+    def test_nothing_is_lost_or_doubled_when_stopped_in_the_middle(self) -> None:
+        """A run that is told to stop while events come in, and one after it, give each once."""
+        self._feed(range(5))
+        reading = self.reading()
+        with reading.running() as running:
+            reading.wait(running, 1)
+            self.put(range(5, 25))
+        self.put(range(25, 30))
+        reading.to_end()
+        self.check(reading.rows, range(30))
+
+    @proves("crash")
+    def test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point(self) -> None:
+        """Killed as by `kill -9` at each of its crash points, and run again: as claimed.
+
+        A source without crash points is killed after a batch was written and before its commit. With
+        `MAINSTEM_CRASH=all` the points of runner and sink too, at their first three passes.
+        """
+        self._feed(())
+        limits = self.limited(5) or {}
+
+        def begin(pipeline: PipelineFolder) -> None:
+            self._move(pipeline.folder / "place")
+            pipeline.document(**self.parts(**limits))
+            self.put(range(12))
+
+        def oracle(pipeline: PipelineFolder) -> None:
+            self.check(map(_plain, pipeline.rows("out")), range(12))
+
+        def chosen(points: list[str]) -> list[str]:
+            own = [point for point in points if not point.startswith(("run.", "files."))]
+            return own or ["run.after-batch"]
+
+        pipeline = self.pipeline(**limits)
+        if os.environ.get("MAINSTEM_CRASH") == "all":
+            crash_at_every_point(pipeline, oracle, passes=(1, 2, 3), before=begin)
+        else:
+            crash_at_every_point(pipeline, oracle, points=chosen, before=begin)
+
+    @proves("available_now")
+    def test_a_bounded_run_ends(self) -> None:
+        """`available_now` reads what was there when it began, and ends; also with nothing there."""
+        reading = self.reading()
+        for count in (0, 10):
+            self._offer(range(count))
+            running = Running(reading.plan(Trigger(available_now=True)), show_rows=True, fresh=())
+            try:
+                running.wait(_PATIENCE)
+            except TimeoutError:
+                running.stop()
+                raise AssertionError(
+                    f"a bounded run did not end within {_PATIENCE:.0f} s"
+                ) from None
+        self.check(reading.rows, range(10) if self.fed else None)
+
+    @proves("limits")
+    def test_a_batch_keeps_to_its_limit(self) -> None:
+        """With a limit of 3 rows no batch has more, and all come in the end."""
+        limit = self.limited(3)
+        if limit is None:
+            not_claimed("a limit of rows")
+        self._feed(range(10))
+        reading = self.reading(**limit)
+        reading.to_end()
+        sizes = {batch: len(rows) for batch, rows in reading.batches.items()}
+        assert all(size <= 3 for size in sizes.values()), f"rows by batch: {sizes}"
+        self.check(reading.rows, range(10))
+
+    @proves("resources")
+    def test_memory_stays_flat_over_many_batches(self) -> None:
+        """No Python process grows with the number of batches."""
+        self._feed([0])
+        reading = self.reading()
+        before: Mapping[int, int] = {}
+        with reading.running() as running:
+            for number in range(1, _BATCHES):
+                reading.wait(running, number)
+                if number == _BATCHES // 4:
+                    before = resident()
+                self.put([number])
+            reading.wait(running, _BATCHES)
+            after = resident()
+        grown = {pid: after[pid] - size for pid, size in before.items() if pid in after}
+        most = max(grown.values())
+        assert most < _GROWTH, f"a process grew by {most >> 20} MiB in {_BATCHES} batches"
+
+    @proves("resources")
+    def test_nothing_is_left_behind(self) -> None:
+        """Runs leave no process, thread, file or socket of Python's behind."""
+        reading = self.reading()
+
+        def once(start: int) -> None:
+            self._offer(range(start, start + 5))
+            self.read_to_end(reading, start // 2 + 1)
+
+        for start in (0, 5):
+            once(start)
+        before = self._held()
+        for start in (10, 15, 20):
+            once(start)
+        try:
+            wait_for(lambda: not self._held().grown(before, by=3), 10)
+        except AssertionError:
+            grown = self._held().grown(before, by=3)
+            raise AssertionError(f"left behind by three runs: {', '.join(grown)}") from None
+
+    @proves("server")
+    def test_the_server_may_go_and_come_back(self) -> None:
+        """Restarted, stopped for a while and standing still: the run goes on and nothing is lost."""
+        server = self.server
+        if server is None:
+            not_claimed("a server")
+        assert server is not None
+        reading = self.reading()
+
+        def gone() -> None:
+            server.stop()
+            time.sleep(2)
+            server.start()
+
+        def still() -> None:
+            server.pause()
+            time.sleep(2)
+            server.resume()
+
+        with reading.running() as running:
+            for number, trouble in enumerate((server.restart, gone, still)):
+                self._feed(range(number * 10, number * 10 + 5))
+                reading.wait(running, number * 10 + 5)
+                trouble()
+                self.put(range(number * 10 + 5, number * 10 + 10))
+                reading.wait(running, number * 10 + 10)
+        self.check(reading.rows, range(30))
+
+    @proves("Measurable")
+    def test_the_lag_is_what_was_not_read(self) -> None:
+        """The lag is 0 when all is read, and else tells the rows, or at least their age."""
+        source: Measurable = self.can(Measurable)
+        self._feed(range(10))
+        end = source.end()
+        assert end, "`end` tells of no partition"
+        reading = self.reading()
+        reading.to_end()
+        rows, seconds = reading.lag()
+        assert rows in (0, None), f"all is read, and the lag is {rows} rows"
+        assert seconds in (0.0, None), f"all is read, and the lag is {seconds} s"
+        self.put(range(10, 17))
+        rows, seconds = reading.lag()
+        assert rows in (7, None), f"7 rows are not read, and the lag is {rows}"
+        assert seconds is None or seconds >= 0, f"a lag of {seconds} s"
+        assert (rows, seconds) != (None, None), "the lag tells neither rows nor seconds"
+        assert source.end() != end, "7 more rows, and `end` is where it was"
+
+    @proves("Rewindable")
+    def test_reading_can_begin_elsewhere(self) -> None:
+        """From `earliest` all is read again; from a time, what came since; nothing is gone."""
+        source: Rewindable = self.can(Rewindable)
+        self._feed(range(5))
+        reading = self.reading()
+        reading.to_end()
+        time.sleep(1.1)
+        since = datetime.now(UTC)
+        time.sleep(0.1)
+        self.put(range(5, 12))
+        reading.to_end()
+        for point, expected in (("earliest", range(12)), (since, range(5, 12))):
+            again = self.reading(f"from-{len(str(point))}", source.starting_at(point))
+            again.to_end()
+            self.check(again.rows, expected)
+        assert source.gone(Reached(None, self.place / "no-such-folder")) == "", "all is there"
+        try:
+            source.starting_at("no such point")
+        except OptionError:
+            return
+        raise AssertionError("started at 'no such point'")
+
+    @property
+    def _message(self) -> bool:
+        names = {column.name for column in MESSAGE_COLUMNS}
+        return names <= set(self.component.shape().names)  # type: ignore[attr-defined]
+
+
+class _Witness(Kept):
+    """Keeps the rows with their identity."""
+
+    capabilities = SinkCapabilities(replaces_batch=True, needs_id=True)
+
+
+class Reading:
+    """A source read into memory on a checkpoint of its own, as often as a test likes.
+
+    Args:
+        plan: of a document with the node `subject` and the sink `out`.
+        folder: for the checkpoint.
+        source: takes the place of the plan's own.
+        bounded: whether the source has an end to read to.
+
+    Attributes:
+        batches: the rows by the batch's id.
+    """
+
+    def __init__(
+        self, plan: Any, folder: Path, source: Any = None, *, bounded: bool = True
+    ) -> None:
+        self._whole = plan
+        self._folder = folder
+        self._source = source
+        self._kept = _Witness()
+        self._bounded = bounded
+        self.batches: dict[int, list[dict[str, Any]]] = self._kept.batches
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, batch by batch."""
+        return self._kept.rows()
+
+    def plan(self, trigger: Trigger) -> Any:
+        """Return what runs: the source into memory."""
+        sink = standing_in(self._whole.nodes["out"], self._kept)
+        sink.needs_id = bool(self._whole.nodes["subject"].identity)
+        sources = {"subject": self._source} if self._source is not None else {}
+        return derive(
+            self._whole, [sink], checkpoint=self._folder, sources=sources, trigger=trigger
+        )
+
+    def to_end(self) -> None:
+        """Read all that is there now."""
+        from mainstem.run.runner import run
+
+        run(self.plan(Trigger(available_now=True)), show_rows=True)
+
+    @contextmanager
+    def running(self) -> Iterator[Running]:
+        """Read on while the block runs; then finish the batch in hand."""
+        running = Running(
+            self.plan(Trigger(every=timedelta(milliseconds=100))), show_rows=True, fresh=()
+        )
+        try:
+            yield running
+        except BaseException:
+            with suppress(MainstemError):
+                running.stop()
+            raise
+        running.stop()
+
+    def wait(self, running: Running, rows: int) -> None:
+        """Wait until there are so many rows.
+
+        Raises:
+            AssertionError: they do not come, or the run ended.
+        """
+
+        def there() -> bool:
+            if not running.active:
+                try:
+                    running.wait()
+                except MainstemError as error:
+                    raise AssertionError(f"the run failed: {error}") from error
+                raise AssertionError("the run ended by itself")
+            return len(self.rows) >= rows
+
+        try:
+            wait_for(there, _PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(f"{len(self.rows)} rows of {rows} came: {error}") from None
+
+    def lose_commit(self, batch: int) -> None:
+        """Take back the commit of the last batch, as a crash before it would."""
+        plan = self.plan(Trigger(available_now=True))
+        for query in plan.queries:
+            folder = plan.checkpoint / "queries" / query.name / "commits"
+            for name in (f"{batch}", f".{batch}.crc"):
+                (folder / name).unlink(missing_ok=True)
+
+    def lag(self) -> tuple[int | None, float | None]:
+        """Return how many rows are not read yet, and how old the oldest is, over all partitions."""
+        from mainstem.run.lagging import lags
+
+        found = [each.lag for each in lags(self.plan(Trigger(available_now=True)))]
+        known = [lag for lag in found if lag is not None]
+        rows = [lag.rows for lag in known]
+        seconds = [lag.seconds for lag in known]
+        return (
+            None if None in rows else sum(filter(None, rows)),
+            None if None in seconds else max(filter(None, seconds), default=0.0),
+        )
+
+
+def _sorted(rows: Iterable[Row]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+def _difference(first: Sequence[str], again: Sequence[str]) -> str:
+    missing, more = Counter(first) - Counter(again), Counter(again) - Counter(first)
+    parts = []
+    if missing:
+        parts.append(f"{missing.total()} rows are missing, such as {next(iter(missing))}")
+    if more:
+        parts.append(f"{more.total()} rows are new, such as {next(iter(more))}")
+    return "; ".join(parts)
+
+
+def _plain(row: Row) -> Row:
+    """Return a row of a Parquet file with bytes as text, as JSON rows have them."""
+    return {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else value
+        for name, value in row.items()
+    }
+
+
+def _some(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:10]))
+    return shown + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")

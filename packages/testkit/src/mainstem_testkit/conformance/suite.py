@@ -1,0 +1,207 @@
+"""What the suites share: the component under test, its place, and the rules of the game."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import pytest
+from mainstem import DocumentError
+from mainstem.contracts.abilities import abilities
+from mainstem.contracts.components import Component
+from mainstem.plan.making import make_plan
+from mainstem.plan.model import Plan
+from mainstem.registry import Registry
+from pydantic import ValidationError
+
+from mainstem_testkit.pipelines import PipelineFolder
+
+TestT = TypeVar("TestT", bound=Callable[..., None])
+
+#: Begins the reason of a skipped test that asks for what a component does not claim.
+NOT_CLAIMED = "not claimed: "
+#: Values that hardly an option takes.
+_ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
+
+
+def proves(claim: str) -> Callable[[TestT], TestT]:
+    """Say which claim a standard test proves; the report lists tests by claim."""
+
+    def mark(test: TestT) -> TestT:
+        test.proves = claim  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def not_claimed(what: str) -> NoReturn:
+    """End a test that asks for what the component does not claim."""
+    pytest.skip(NOT_CLAIMED + what)
+
+
+class Suite:
+    """The standard tests of one kind; subclass that of the kind, and say what is tested.
+
+    A standard test can't be replaced. One that the component is known to fail is listed in
+    `expected_failures`, with the reason; it then must fail, and the report tells.
+    """
+
+    #: The component's kind, as in `mainstem plugins`.
+    kind: ClassVar[str]
+    #: The component's word, as in `use: WORD`.
+    use: ClassVar[str]
+    #: Standard tests that are known to fail: the reasons by the tests' names.
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    #: Options that are wrong beside the ones that `options` gives: the changed options, by the name
+    #: of the option that the error must name. The suite itself tries unknown, missing and odd ones.
+    wrong_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    #: The test's own folder; a crash test has one for each trial.
+    place: Path
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the component's options, as in the document's `with`.
+
+        What is outside this process (a topic, a table) is named after `self.place`, so that each
+        test, and each trial of a crash test, has its own.
+        """
+        return {}
+
+    def prepare(self) -> None:
+        """Make what the options name; called once for each new `self.place`."""
+
+    # -- the rules --------------------------------------------------------------------------
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        base = next(b for b in cls.__mro__[1:] if b.__module__.startswith(__package__))
+        if cls.__module__.startswith(__package__):
+            return
+        standard = {name for name in dir(base) if name.startswith("test_")}
+        for name in standard & vars(cls).keys():
+            raise TypeError(f"{cls.__name__}.{name} is standard; if it must fail, say why: {_RULE}")
+        for name, reason in cls.expected_failures.items():
+            if name not in standard:
+                raise TypeError(f"{cls.__name__}: there is no standard test {name!r}")
+            if not reason.strip():
+                raise TypeError(f"{cls.__name__}: no reason why {name} fails")
+
+    @classmethod
+    def standard_tests(cls) -> dict[str, str]:
+        """Return the claims that the standard tests prove, by the tests' names, in order."""
+        found: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            for name, test in vars(base).items():
+                if claim := getattr(test, "proves", None):
+                    found[name] = claim
+        return found
+
+    @classmethod
+    def component_class(cls) -> type[Component]:
+        """Return the class behind the word."""
+        return Registry().component(cls.kind, cls.use)
+
+    @classmethod
+    def facts(cls) -> dict[str, Any]:
+        """Return who is tested: kind, word, distribution and version, abilities."""
+        registry = Registry()
+        word = registry.find(cls.kind, cls.use)
+        component = registry.component(cls.kind, cls.use)
+        return {
+            "kind": cls.kind,
+            "word": word.name,
+            "distribution": word.distribution,
+            "version": word.version,
+            "core": version("mainstem"),
+            "abilities": abilities(component),
+        }
+
+    @pytest.fixture(autouse=True)
+    def _in_its_place(self, tmp_path: Path, quick_java: None) -> None:
+        self._move(tmp_path / "place")
+
+    def _move(self, place: Path) -> None:
+        """Make another place the test's own."""
+        self.place = place
+        place.mkdir(parents=True)
+        self.prepare()
+
+    # -- the component ----------------------------------------------------------------------
+
+    def parts(self, **changes: Any) -> dict[str, Any]:
+        """Return the parts of a document with the component, which the node `subject` is."""
+        raise NotImplementedError
+
+    def plan(self, **changes: Any) -> Plan:
+        """Return the plan of that document; `changes` are to the component's options."""
+        return make_plan(self.pipeline(**changes).file)
+
+    def pipeline(self, **changes: Any) -> PipelineFolder:
+        """Write that document into the place."""
+        return PipelineFolder(self.place / "pipeline").document(**self.parts(**changes))
+
+    @cached_property
+    def component(self) -> Component:
+        """The component, made as a document makes it."""
+        return self.plan().nodes["subject"].component
+
+    def can(self, ability: type) -> Any:
+        """Return the component if it has an ability; end the test if not."""
+        if not isinstance(self.component, ability):
+            not_claimed(ability.__name__)
+        return self.component
+
+    # -- what every kind must show ----------------------------------------------------------
+
+    @proves("options")
+    def test_each_wrong_option_is_refused_by_its_name(self) -> None:
+        """Unknown, missing and odd options, and those listed as wrong, are errors that name them."""
+        model = self.component_class().options_model()
+        given = dict(self.options())
+        cases: list[tuple[str, dict[str, Any]]] = [
+            ("no_such_option", {**given, "no_such_option": 1})
+        ]
+        for name, field in model.model_fields.items():
+            key = field.alias or name
+            if field.is_required() and key in given:
+                cases.append((key, {k: v for k, v in given.items() if k != key}))
+            odd = next(
+                (value for value in _ODD if not _takes(model, {**given, key: value}, key)), None
+            )
+            if odd is not None:
+                cases.append((key, {**given, key: odd}))
+        cases += [(key, {**given, **changes}) for key, changes in self.wrong_options.items()]
+        silent = []
+        for key, options in cases:
+            try:
+                self._plan_with(options)
+            except DocumentError as error:
+                if any(key in problem.key or key in problem.message for problem in error.problems):
+                    continue
+                silent.append(f"{key}: not named in: {error}")
+            else:
+                silent.append(f"{key}: taken as it is: {options.get(key)!r}")
+        assert not silent, "\n".join(silent)
+
+    def _plan_with(self, options: Mapping[str, Any]) -> Plan:
+        """Return the plan with exactly these options."""
+        whole = PipelineFolder(self.place / "pipeline")
+        parts = self.parts()
+        section = next(s for s in parts.values() if isinstance(s, dict) and "subject" in s)
+        section["subject"] = {**section["subject"], "with": dict(options)}
+        return make_plan(whole.document(**parts).file)
+
+
+def _takes(model: Any, options: Mapping[str, Any], key: str) -> bool:
+    """Whether a model finds no fault with one option."""
+    try:
+        model.model_validate(options)
+    except ValidationError as error:
+        return all(problem["loc"][:1] != (key,) for problem in error.errors())
+    return True
+
+
+_RULE = 'expected_failures = {"test_...": "reason"}'

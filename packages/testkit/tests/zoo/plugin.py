@@ -1,0 +1,26 @@
+"""Wires the zoo's words to its components."""
+
+from __future__ import annotations
+
+from mainstem import hookimpl
+
+from zoo.operators import OPERATORS
+from zoo.sinks import SINKS
+from zoo.sources import SOURCES
+
+WORDS = {"sources": SOURCES, "operators": OPERATORS, "sinks": SINKS}
+
+
+@hookimpl
+def mainstem_sources():
+    return SOURCES
+
+
+@hookimpl
+def mainstem_operators():
+    return OPERATORS
+
+
+@hookimpl
+def mainstem_sinks():
+    return SINKS
