@@ -7,12 +7,13 @@ ifeq ($(JAVA_HOME),)
 unexport JAVA_HOME
 endif
 
-.PHONY: help install demo services test tox cluster bench wheels lock clean
+.PHONY: help install demo services test tox crash cluster bench wheels lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
 	@echo "make test     install, servers too, and run all tests"
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
+	@echo "make crash    kills at every pass of every crash point: half an hour"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
 	@echo "make wheels   build every distribution into dist/"
@@ -47,6 +48,9 @@ tox: install
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
 	    $(BIN)/tox run -e core,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
+
+crash: install services
+	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash or kill' packages
 
 cluster: install
 	$(BIN)/pytest -m slow tests/test_cluster.py

@@ -7,39 +7,44 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
+#: What tells a command of the environment that these tests run in.
+_OUTSIDE = ("VIRTUAL_ENV", "TOX", "PYTEST")
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
     """Run a command; fail with what it printed if it ends with another code than 0."""
     result = subprocess.run(
         [*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False, timeout=600,
-        env={**{k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}, **env},
+        env={**{k: v for k, v in os.environ.items() if not k.startswith(_OUTSIDE)}, **env},
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
 @pytest.mark.timeout(900)
-def test_a_plugin_outside_the_workspace_runs_beside_the_wheel_of_the_core_alone(tmp_path):
-    """Pass: in a fresh environment with two wheels, the document's word finds the plugin."""
-    wheels = tmp_path / "wheels"
-    uv = (sys.executable, "-m", "uv")
-    run(*uv, "build", "--quiet", "--wheel", "--package", "mainstem", "--out-dir", wheels, cwd=ROOT)
-    plugin = tmp_path / "plugin-hello"
+def test_a_plugin_outside_the_workspace_proves_itself_beside_the_wheels_of_core_and_kit(tmp_path):
+    """Pass: `tox` in its folder runs the standard tests, and its document's word finds the plugin."""
+    wheels, plugin = tmp_path / "wheels", tmp_path / "plugin-hello"
+    for package in ("mainstem", "mainstem-testkit"):
+        build = ("uv", "build", "--quiet", "--wheel", "--package", package, "--out-dir", wheels)
+        run(sys.executable, "-m", *build, cwd=ROOT)
+    core, kit = (next(wheels.glob(f"{name}-[0-9]*.whl")) for name in ("mainstem", "mainstem_testkit"))
     shutil.copytree(ROOT / "examples" / "plugin-hello", plugin)
-    run(*uv, "venv", "--quiet", "--python", sys.executable, "venv", cwd=tmp_path)
-    python = tmp_path / "venv" / "bin" / "python"
-    (wheel,) = wheels.glob("mainstem-*.whl")
-    run(*uv, "pip", "install", "--quiet", "--python", python, wheel, plugin, cwd=tmp_path)
-    mainstem = tmp_path / "venv" / "bin" / "mainstem"
-    assert "source hello  (mainstem-hello 1.0)" in run(
-        mainstem, "plugins", "show", "hello", cwd=plugin
-    )
+    report = tmp_path / "report.json"
+    tox = (sys.executable, "-m", "tox", "run", "--", f"--conformance-report={report}")
+    shown = run(*tox, cwd=plugin, MAINSTEM_CORE=str(core), MAINSTEM_TESTKIT=str(kit))
+    assert "source hello (mainstem-hello 1.0): conforms" in shown
+    (hello,) = json.loads(report.read_text())["components"]
+    results = Counter(test["result"] for test in hello["tests"])
+    assert results["passed"] >= 7
+    assert set(results) == {"passed", "not claimed"}
+    mainstem = plugin / ".tox" / "py" / "bin" / "mainstem"
     assert "aggregate" not in run(mainstem, "plugins", cwd=plugin)
     for _ in range(3):  # the first batch of a rate source is empty
         run(mainstem, "run", "greetings.yaml", cwd=plugin)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Supervised as Supervised
     from mainstem.contracts.abilities import Swappable as Swappable
     from mainstem.contracts.abilities import Transactional as Transactional
+    from mainstem.contracts.abilities import Typed as Typed
     from mainstem.contracts.abilities import Upgradable as Upgradable
     from mainstem.contracts.capabilities import DeliveryCapabilities as DeliveryCapabilities
     from mainstem.contracts.capabilities import OperatorCapabilities as OperatorCapabilities
@@ -84,7 +85,7 @@ _HOMES = {
     "mainstem.contracts.abilities": (
         "ABILITIES AfterBatch Branching Expressions Forgetful HelperProcess KeyedWrites Lag "
         "Measurable Reached Rewindable Staged Stateful StateFacts Supervised Swappable "
-        "Transactional Upgradable"
+        "Transactional Typed Upgradable"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities SinkCapabilities SourceCapabilities "

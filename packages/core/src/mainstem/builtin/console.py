@@ -27,7 +27,8 @@ class Console(Sink):
         from pyspark.sql import functions as F  # noqa: N812
 
         most = self.options.rows
-        found = frame.select(F.to_json(F.struct("*")).alias("row")).take(most + 1)
+        times = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX"}
+        found = frame.select(F.to_json(F.struct("*"), times).alias("row")).take(most + 1)
         for row in found[:most]:
             line = {"sink": batch.sink, "batch": batch.id, "row": json.loads(row["row"])}
             print(json.dumps(line), file=sys.stdout)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +19,7 @@ from mainstem import (
     Accepts,
     Batch,
     Changelog,
+    Column,
     Events,
     LocalPath,
     OptionError,
@@ -27,11 +30,32 @@ from mainstem import (
     failpoint,
     option,
 )
+from mainstem.errors import nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SPARK_FORMATS = {"parquet": "parquet", "jsonlines": "json", "csv": "csv"}
+#: Times to the microsecond, where Spark writes three digits and cuts the rest.
+_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+}
+#: Types whose values csv has no text for (Spark writes bytes as `[00 FF]`, which nobody reads), and
+#: keys that Spark writes into JSON as nobody reads them.
+_NO_TEXT = ("array<", "map<", "struct<", "variant", "binary")
+_ODD_KEYS = re.compile(r"map<(binary|array<|struct<)")
+_WRITER_OPTIONS: dict[str, dict[str, str | bool]] = {
+    "parquet": {},
+    "jsonlines": {**_TIMES},
+    "csv": {
+        **_TIMES,
+        "header": True,
+        "escape": '"',  # RFC 4180: a quote within quotes is doubled
+        "ignoreLeadingWhiteSpace": False,
+        "ignoreTrailingWhiteSpace": False,
+    },
+}
 
 
 class FilesSinkOptions(Options):
@@ -61,7 +85,10 @@ class FilesSink(Sink):
     """Writes files, one folder a batch; a retried batch replaces itself, so readers see rows once.
 
     Read them with `spark.read.parquet("out/*")`, DuckDB's `read_parquet('out/*/**/*.parquet')` or
-    `pandas.read_parquet("out")`.
+    `pandas.read_parquet("out")`. In csv (RFC 4180), null is nothing and an empty text is `""`: Spark
+    tells them apart with the option `nullValue` set to something that is no value, reads doubled
+    quotes with `escape` set to a quote, and texts of several lines with `multiLine`. In JSON lines a
+    null is left out, and bytes are base64.
     """
 
     options: FilesSinkOptions
@@ -79,6 +106,33 @@ class FilesSink(Sink):
                 option="path",
                 hint="Object stores can't rename a folder at once; mount one that can.",
             )
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse what the format can't hold: in csv what is no single text, in JSON odd map keys."""
+        form = self.options.format
+        types = {column.name.lower(): column.type or "" for column in columns}
+        for name in self.options.partition_by:
+            if name.lower() not in types:
+                names = [column.name for column in columns]
+                hint = nearest(name, names) or f"Columns: {', '.join(names)}."
+                raise OptionError(f"there is no column {name!r}", option="partition_by", hint=hint)
+            if types[name.lower()].startswith(_NO_TEXT):
+                message = f"column {name}, of type {types[name.lower()]}, can't be a folder's name"
+                raise OptionError(message, option="partition_by")
+        for column in columns:
+            name, kind = column.name, column.type or ""
+            if form == "csv" and kind.startswith(_NO_TEXT):
+                raise OptionError(
+                    f"csv can't hold column {name}, of type {kind}",
+                    option="format",
+                    hint="Write parquet or jsonlines, or make text of it: to_json(x), base64(x).",
+                )
+            if form == "jsonlines" and _ODD_KEYS.search(kind):
+                raise OptionError(
+                    f"JSON can't hold column {name}, of type {kind}: keys of maps are text",
+                    option="format",
+                    hint="Write parquet, or give the map keys of text.",
+                )
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
         root = self.options.path
@@ -135,8 +189,7 @@ class FilesSink(Sink):
             writer = writer.partitionBy(*options.partition_by)
         if options.compression is not None:
             writer = writer.option("compression", options.compression)
-        if options.format == "csv":
-            writer = writer.option("header", True)
+        writer = writer.options(**_WRITER_OPTIONS[options.format])
         writer.format(_SPARK_FORMATS[options.format]).save(path.absolute().as_uri())
         if options.format != "parquet":
             return int(written.get["rows"])

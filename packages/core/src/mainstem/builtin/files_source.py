@@ -112,6 +112,7 @@ class Files(Source):
                 reader = reader.option("mode", "FAILFAST")
             if options.format == "csv":
                 reader = reader.option("header", options.header).option("sep", options.separator)
+                reader = reader.option("escape", '"')  # RFC 4180: a quote within quotes is doubled
                 reader = reader.option("enforceSchema", not options.header)
         frame = reader.format(_SPARK_FORMATS.get(options.format, "text")).load(str(options.path))
         if self._since is not None:

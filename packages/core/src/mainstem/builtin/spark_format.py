@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
 
 from mainstem import (
     Batch,
+    Column,
     Events,
     Needs,
     OptionError,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Formats of files: Spark reads a stream of them only by a schema that it is given.
 _FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+#: Types that formats of Spark's own can't hold, or hold as nobody can read them (bytes in csv).
+_NOT_HELD = {"csv": ("array<", "map<", "struct<", "variant", "binary"), "orc": ("variant",)}
 
 
 def _read_location(value: Any, info: ValidationInfo) -> Any:
@@ -191,6 +195,14 @@ class SparkSink(Sink):
 
     def needs(self) -> Needs:
         return _needs(self.options)
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse what Spark's own formats can't hold; of others nothing is known."""
+        word = self.options.format
+        for column in columns:
+            if (column.type or "").startswith(_NOT_HELD.get(word.lower(), ())):
+                message = f"{word} can't hold column {column.name}, of type {column.type}"
+                raise OptionError(message, option="format")
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
         options = self.options

@@ -65,12 +65,14 @@ def new_plugin(kind: Literal["source", "sink", "operator"], name: str, folder: P
     if owner:
         _refuse(f"{name!r} is already brought by {owner}", "Choose another word.")
     core = Version(version("mainstem"))
+    fitting = f">={core.major}.{core.minor},<{core.major}.{core.minor + 1}"
     names = {
         "mainstem-newword": distribution,
         "newword": name,
         "NewWord": "".join(part.capitalize() for part in name.split("_")),
         "newkind": kind,
-        "newcore": f"mainstem>={core.major}.{core.minor},<{core.major}.{core.minor + 1}",
+        "newcore": f"mainstem{fitting}",
+        "newtestkit": f"mainstem-testkit{fitting}",
     }
     return _write(("plugin", kind), names, folder)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from mainstem.contracts.abilities import Typed
 from mainstem.contracts.contexts import Batch
-from mainstem.contracts.ddl import quoted
+from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
@@ -44,13 +45,22 @@ class Batches:
         self.counts: dict[int, dict[str, dict[str, int]]] = {}
 
     def check(self, anchor_frame: DataFrame) -> None:
-        """Build all steps and sink frames over no rows, so that Spark's analysis finds its faults."""
+        """Build all steps and sink frames over no rows, so that Spark's analysis finds its faults.
+
+        Raises:
+            DocumentError: a sink can't hold a column of the frame that it would be given.
+        """
         spark = anchor_frame.sparkSession
         empty = spark.createDataFrame([], anchor_frame.schema)
         made = self._begin(empty, 0)
         try:
             for name in self._query.sinks:
-                self._sink_frame(made, self._sink(name))
+                sink = self._sink(name)
+                frame = self._sink_frame(made, sink)
+                if isinstance(sink.sink, Typed):
+                    columns = [Column(c.name, c.dataType.simpleString()) for c in frame.schema]
+                    with self._frames.blaming(sink):
+                        sink.sink.check_types(columns)
         finally:
             made.release()
 

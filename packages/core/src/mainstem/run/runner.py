@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _POLL = 0.2
 _LAG_EVERY = 5.0
+#: How long Spark may take to let go of a query that has ended, in seconds.
+_LETTING_GO = 10
 
 
 def run(
@@ -258,10 +260,18 @@ class RunningQuery:
             if query.isActive and not query.status["isTriggerActive"]:
                 query.stop()
         active = bool(query.isActive)
+        if not active:
+            self._let_go(query)
         self._drain(report)
         if not active:
             self._check()
         return active
+
+    @staticmethod
+    def _let_go(query: StreamingQuery) -> None:
+        """Wait until Spark has let go of a query that has ended, and so of its name."""
+        with suppress(StreamingQueryException):  # `watch` tells
+            query.awaitTermination(_LETTING_GO)
 
     def wait(self, seconds: float) -> None:
         """Wait until the query ends, or some seconds have passed."""
@@ -327,5 +337,6 @@ class RunningQuery:
         if self._running.isActive:
             self._batches.stopping.set()
             self._running.stop()
+        self._let_go(self._running)
         self._drain(report)
         self._running = None

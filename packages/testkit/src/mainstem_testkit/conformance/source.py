@@ -517,12 +517,15 @@ class Reading:
             raise AssertionError(f"{len(self.rows)} rows of {rows} came: {error}") from None
 
     def lose_commit(self, batch: int) -> None:
-        """Take back the commit of the last batch, as a crash before it would."""
+        """Take back the commit of the last batch with rows, as a crash before it would."""
         plan = self.plan(Trigger(available_now=True))
         for query in plan.queries:
-            folder = plan.checkpoint / "queries" / query.name / "commits"
-            for name in (f"{batch}", f".{batch}.crc"):
-                (folder / name).unlink(missing_ok=True)
+            folder = plan.checkpoint / "queries" / query.name
+            for log, first in (("commits", batch), ("offsets", batch + 1)):
+                for file in list((folder / log).iterdir()):
+                    number = file.name.removeprefix(".").removesuffix(".crc")
+                    if number.isdigit() and int(number) >= first:
+                        file.unlink()
 
     def lag(self) -> tuple[int | None, float | None]:
         """Return how many rows are not read yet, and how old the oldest is, over all partitions."""

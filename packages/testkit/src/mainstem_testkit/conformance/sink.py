@@ -1,0 +1,414 @@
+"""The standard tests of sinks.
+
+The suite writes batches as the core does, through the delivery strategy that the plan has chosen, and
+reads by `rows` what a reader of the far side sees. What must hold then is what the plan promises: if it
+says that nothing is doubled, a retried batch must show once; else it must show at least once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mainstem import (
+    DocumentError,
+    Forgetful,
+    KeyedWrites,
+    OptionError,
+    Staged,
+    Transactional,
+    Typed,
+    read_columns,
+)
+from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
+
+from mainstem_testkit.conformance.suite import not_claimed, proves
+from mainstem_testkit.conformance.values import TYPES, as_json, few, plain
+from mainstem_testkit.conformance.writing import (
+    CHANGES,
+    CHECKPOINT,
+    OTHER,
+    Row,
+    WritingSuite,
+    cut,
+    must_raise,
+    noted,
+)
+from mainstem_testkit.crashing import crash_at_every_point
+from mainstem_testkit.pipelines import MASTER, PipelineFolder
+from mainstem_testkit.servers.server import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: With the value `all`, pipelines are killed at the runner's crash points too, at three passes of each.
+THOROUGH = "MAINSTEM_CRASH"
+
+
+class SinkSuite(WritingSuite):
+    """The standard tests of a sink.
+
+    ```python
+    class TestFiles(SinkSuite):
+        use = "files"
+
+        def options(self):
+            return {"path": str(self.place / "out"), "format": "parquet"}
+
+        def rows(self, schema):
+            files = self.place.glob("out/*/*.parquet")
+            return [row for file in files for row in pq.read_table(file).to_pylist()]
+    ```
+    """
+
+    # -- types ------------------------------------------------------------------------------
+
+    def _refusal(self, schema: str) -> OptionError | None:
+        """Return how the sink refuses columns before the first batch, or None."""
+        sink = self._node().sink
+        if isinstance(sink, Typed):
+            try:
+                sink.check_types(read_columns(schema))
+            except OptionError as error:
+                return error
+        return None
+
+    def _free(self) -> None:
+        if demanded := self._accepts.columns:
+            not_claimed(f"types other than {demanded}")
+
+    @proves("types")
+    def test_values_of_every_type_come_back_as_they_were_or_are_refused_before(
+        self, spark: SparkSession
+    ) -> None:
+        """Edge values of every type are read as written, unless `check_types` names their column."""
+        self._free()
+        wrong = []
+        for number, (kind, values) in enumerate(TYPES.items()):
+            schema = f"id BIGINT, measured {kind}"
+            self._elsewhere(f"type-{number}", schema)
+            if (refusal := self._refusal(schema)) is not None:
+                if "measured" not in refusal.message:
+                    wrong.append(f"{kind}: refused without the column's name: {refusal.message}")
+                continue
+            wrong += [f"{kind}: {fault}" for fault in self._changed(spark, kind, [*values, None])]
+        assert not wrong, "\n".join(wrong)
+
+    def _changed(self, spark: SparkSession, kind: str, values: Sequence[Any]) -> Iterator[str]:
+        """Write one row for each value of a type and yield how what comes back differs."""
+        variant = kind == "variant"
+        schema = self._schema
+        if variant:
+            self._schema = "id BIGINT, measured STRING"
+        given = [json.dumps(v) if variant and v is not None else v for v in values]
+        frame = self._frame(spark, ({"id": n, "measured": v} for n, v in enumerate(given)))
+        if variant:
+            frame = frame.selectExpr("*", "parse_json(measured) AS __variant")
+            names = [f"__variant AS {n}" if n == "measured" else n for n in frame.columns[:-1]]
+            frame = frame.selectExpr(*names)
+        self._schema = schema
+        try:
+            self._write(frame)
+            found = self._read()
+        except Exception as error:
+            yield f"neither refused before nor written: {_first_line(error)}"
+            return
+        if found is None:
+            return
+        alike = partial(plain, local="timestamp" in kind and kind != "timestamp_ntz")
+        back: dict[Any, list[Any]] = {}
+        for row in found:
+            back.setdefault(row["id"], []).append(alike(row.get("measured")))
+        for number, value in enumerate(values):
+            came = back.pop(number, [])
+            if came != [alike(value)]:
+                yield f"{value!r} came back as {', '.join(map(repr, came)) or 'nothing'}"
+        if back:
+            yield f"rows came back that were not written: {back!r}"
+
+    @proves("types")
+    def test_a_refused_type_ends_a_run_before_its_first_batch(self, spark: SparkSession) -> None:
+        """A document with a column that the sink refuses ends with an error that names both."""
+        self._free()
+        schemas = [f"id BIGINT, measured {kind}" for kind in TYPES]
+        schema = next((schema for schema in schemas if self._refusal(schema) is not None), None)
+        if schema is None:
+            not_claimed("refusing a type")
+        self._elsewhere("refused", schema)
+        pipeline = self.pipeline()
+        pipeline.feed("1.jsonl", [{"id": 1}])
+        with pytest.raises(DocumentError, match="measured") as refusal:
+            pipeline.run()
+        assert "sinks.subject" in refusal.value.problems[0].key, "the error does not name the sink"
+        assert not self.rows(schema), "rows were written for all that"
+
+    # -- batches ----------------------------------------------------------------------------
+
+    @proves("batches")
+    def test_batches_stand_beside_each_other(self, spark: SparkSession) -> None:
+        """A later batch, and one of the same id of another checkpoint, leave a batch's rows alone."""
+        self._write(self._some(spark, range(3)), 0)
+        self._write(self._some(spark, range(3, 6)), 1)
+        self._write(self._some(spark, range(6, 9)), 0, OTHER)
+        self._check(range(9), doubled=False)
+
+    @proves("batches")
+    def test_an_empty_batch_changes_nothing(self, spark: SparkSession) -> None:
+        """Neither the first batch nor a later one needs rows."""
+        self._write(self._some(spark, []), 0)
+        self._check([])
+        self._write(self._some(spark, range(3)), 1)
+        self._write(self._some(spark, []), 2)
+        self._check(range(3), doubled=False)
+
+    @proves("batches")
+    def test_the_rows_of_many_tasks_are_there_once(self, spark: SparkSession) -> None:
+        """Eight tasks write at the same time; each row is there, and its task has run once alone."""
+        ran = self.place / "ran"
+        ran.mkdir()
+        frame = self._some(spark, range(40), parts=8, through=partial(noted, folder=str(ran)))
+        self._write(frame)
+        self._check(range(40), doubled=False)
+        runs = Counter(file.name.partition("-")[0] for file in ran.iterdir())
+        again = sorted(task for task, count in runs.items() if count > 1)
+        assert not again, (
+            f"the rows were evaluated more than once, in partitions {', '.join(again)}"
+        )
+
+    # -- retries ----------------------------------------------------------------------------
+
+    @proves("retries")
+    def test_a_batch_written_again_is_there_as_after_once(self, spark: SparkSession) -> None:
+        """The same rows come again, otherwise partitioned, before and after a later batch."""
+        self._write(self._some(spark, range(6), parts=3), 0)
+        self._write(self._some(spark, reversed(range(6)), parts=1), 0)
+        self._check(range(6))
+        self._write(self._some(spark, range(6, 8)), 1)
+        self._write(self._some(spark, range(6, 8), parts=1), 1)
+        self._check(range(8))
+
+    @proves("retries")
+    def test_a_batch_cut_in_the_middle_is_whole_after_its_retry(self, spark: SparkSession) -> None:
+        """A task fails after some rows: `write` raises, and the next try puts all rows in."""
+        self._write(self._some(spark, range(3)), 0)
+        armed = self._armed()
+        broken = self._some(spark, range(3, 11), parts=2, through=partial(cut, armed=str(armed)))
+        with must_raise("a task failed"):
+            self._write(broken, 1)
+        armed.unlink()
+        self._write(self._some(spark, range(3, 11), parts=3), 1)
+        self._check(range(11))
+
+    def _armed(self) -> Path:
+        armed = self.place / "armed"
+        armed.touch()
+        return armed
+
+    @proves("retries")
+    def test_a_task_run_twice_does_no_harm(
+        self, spark: SparkSession, request: pytest.FixtureRequest
+    ) -> None:
+        """Spark runs a task again that failed after some rows; `write` ends well, all rows are there."""
+        if not _retries(str(spark.sparkContext.master)):  # another test has made the session
+            assert _retries(MASTER)
+            argv = [sys.executable, "-m", "pytest", "-q", request.node.nodeid]
+            alone = subprocess.run(
+                argv, cwd=request.config.rootpath, capture_output=True, text=True, check=False
+            )
+            assert alone.returncode == 0, alone.stdout
+            return
+        self._write(self._some(spark, range(8), parts=2, through=cut))
+        self._check(range(8))
+
+    @proves("crashes")
+    def test_a_kill_at_each_crash_point_does_no_harm(self, spark: SparkSession) -> None:
+        """A run is killed where the sink can be cut, and run again: nothing lost, nothing doubled."""
+        thorough = os.environ.get(THOROUGH) == "all"
+        home, trials = self.place, itertools.count()
+        pipeline = self.pipeline()
+        for batch in range(2):
+            numbers = range(4 * batch, 4 * batch + 4)
+            pipeline.feed(f"{batch}.jsonl", [as_json(self.row(number)) for number in numbers])
+
+        def before(copy: PipelineFolder) -> None:
+            self._move(home.parent / f"trial-{next(trials)}")
+            copy.document(**self.parts())
+
+        def points(found: Sequence[str]) -> Sequence[str]:
+            if thorough:
+                return found
+            own = [point for point in found if not point.startswith("run.")]
+            return own or ["run.after-batch"]
+
+        passes = (1, 2, 3) if thorough else (1,)
+        crash_at_every_point(
+            pipeline, lambda _: self._check(range(8)), points=points, passes=passes, before=before
+        )
+
+    # -- the far side -----------------------------------------------------------------------
+
+    @proves("far side")
+    def test_a_far_side_that_stands_still_for_a_while_is_waited_for(
+        self, spark: SparkSession
+    ) -> None:
+        """The server does not answer for two seconds: the batch is written all the same."""
+        server = self._server()
+        self._write(self._some(spark, range(3)), 0)
+        server.pause()
+        later = threading.Timer(2.0, server.resume)
+        later.start()
+        try:
+            self._write(self._some(spark, range(3, 9)), 1)
+        finally:
+            later.join()
+        self._check(range(9))
+
+    @proves("far side")
+    def test_a_far_side_that_is_down_fails_the_batch_until_it_is_back(
+        self, spark: SparkSession
+    ) -> None:
+        """Without the server `write` raises; with the server back, the retry puts the rows in."""
+        server = self._server()
+        self._write(self._some(spark, range(3)), 0)
+        server.stop()
+        try:
+            with must_raise("the far side was down"):
+                self._write(self._some(spark, range(3, 9)), 1)
+        finally:
+            server.start()
+        self._write(self._some(spark, range(3, 9)), 1)
+        self._check(range(9))
+
+    def _server(self) -> Server:
+        if self.server is None:
+            not_claimed("a server")
+        return self.server
+
+    @proves("far side")
+    def test_refused_rows_come_back_with_a_reason(self, spark: SparkSession) -> None:
+        """A row that the far side refuses is returned, with its reason; the others are written."""
+        if self.refused is None:
+            not_claimed("refusing rows")
+        node = self._node()
+        assert node.delivery is not None
+        rows = [self.row(0), self.refused, self.row(1)]
+        back = node.delivery.write(node.sink, self._frame(spark, rows, parts=1), self._batch(spark))
+        found = back.collect() if back is not None else []
+        assert len(found) == 1, f"{len(found)} rows were returned as refused, not 1"
+        assert found[0]["reason"], "there is no reason why the row was refused"
+        assert "payload" in found[0], "the refused row has no payload"
+        self._check(range(2), doubled=False)
+
+    # -- abilities --------------------------------------------------------------------------
+
+    @proves("KeyedWrites")
+    def test_changes_in_any_order_leave_the_newest_of_each_key(self, spark: SparkSession) -> None:
+        """Upserts and deletes of keys come in every order and cut: the highest sequence wins."""
+        self.can(KeyedWrites)
+        self._elsewhere("keyed", "k STRING, v STRING")
+        sink, newest = self._able(KeyedWrites), {}
+        batches: list[list[Row]] = [[], [], [], []]
+        for last in (3, 4):  # histories that end with a delete, and with an insert after it
+            kinds = ("insert", "update_postimage", "delete", "insert")[:last]
+            for order in itertools.permutations(range(last)):
+                for size in (1, 2, 4):  # changes of a key in one batch: each key has its own story
+                    key = f"{''.join(map(str, order))} by {size}"
+                    if kinds[-1] != "delete":
+                        newest[key] = f"v{last - 1}"
+                    for place, at in enumerate(order):
+                        change = {CHANGE_TYPE: kinds[at], COMMIT_VERSION: at + 1}
+                        batches[place // size].append({"k": key, "v": f"v{at}", **change})
+        self._schema = f"k STRING, v STRING, {CHANGES}"
+        frames = [self._frame(spark, rows) for rows in batches]
+        self._schema = "k STRING, v STRING"
+        for number in (0, 1, 1, 2, 3, 0):  # a retry, and an old batch at the end
+            sink.write_keyed(frames[number], self._batch(spark, number), ["k"], COMMIT_VERSION)
+        found = [(row["k"], row["v"]) for row in self._read() or ()]
+        twice = sorted(k for k, count in Counter(k for k, _ in found).items() if count > 1)
+        assert not twice, f"keys are there twice: {few(twice)}"
+        table = dict(found)
+        undead = sorted(table.keys() - newest.keys())
+        wrong = [f"{k}: {table.get(k)}, not {v}" for k, v in newest.items() if table.get(k) != v]
+        assert not undead + wrong, (
+            f"keys, named after the order of their changes: deleted and there again: {few(undead)}; "
+            f"not the newest: {few(wrong)}"
+        )
+
+    @proves("Forgetful")
+    def test_forgetting_takes_back_later_batches_alone(self, spark: SparkSession) -> None:
+        """Rows of a checkpoint's later batches go, others stay; twice is as once; writing goes on."""
+        sink = self._able(Forgetful)
+        for number in range(3):
+            self._write(self._some(spark, [number]), number)
+        self._write(self._some(spark, [3]), 2, OTHER)
+        for _ in range(2):
+            sink.forget(CHECKPOINT, 0)
+            self._check([0, 3])
+        self._write(self._some(spark, [4]), 1)
+        self._check([0, 3, 4])
+
+    @proves("Transactional")
+    def test_the_ledger_says_what_is_in(self, spark: SparkSession) -> None:
+        """`committed` is true from the batch's commit on and not before; a cut batch leaves nothing."""
+        sink = self._able(Transactional)
+        batch = self._batch(spark)
+        assert not sink.committed(batch), "says that a batch is in before it was written"
+        armed = self._armed()
+        with must_raise("a task failed"):
+            sink.write_once(
+                self._some(spark, range(8), through=partial(cut, armed=str(armed))), batch
+            )
+        armed.unlink()
+        assert not sink.committed(batch), "says that a batch is in whose write failed"
+        self._check([])
+        for parts in (2, 1):
+            sink.write_once(self._some(spark, range(8), parts=parts), batch)
+            assert sink.committed(batch), "says that a batch is not in which was written"
+            self._check(range(8), doubled=False)
+        for other in (self._batch(spark, 1), self._batch(spark, 0, OTHER)):
+            assert not sink.committed(other), f"says that {other.id} of {other.query_id} is in"
+
+    @proves("Staged")
+    def test_staged_rows_are_seen_when_published_and_not_before(self, spark: SparkSession) -> None:
+        """Nothing of a staged or discarded batch is seen; published it is whole, twice as once."""
+        sink, batch = self._able(Staged), self._batch(spark)
+        sink.discard(batch)
+        sink.stage(self._some(spark, range(8)), batch)
+        self._check_nothing("a staged batch")
+        sink.discard(batch)
+        self._check_nothing("a discarded batch")
+        armed = self._armed()
+        with must_raise("a task failed"):
+            sink.stage(self._some(spark, range(8), through=partial(cut, armed=str(armed))), batch)
+        armed.unlink()
+        sink.discard(batch)
+        staged = sink.stage(self._some(spark, range(8), parts=3), batch)
+        self._check_nothing("a staged batch")
+        for _ in range(2):
+            sink.publish(staged, batch)
+            self._check(range(8), doubled=False)
+
+    def _check_nothing(self, of: str) -> None:
+        seen = self.rows(self.schema) or ()
+        assert not seen, f"{len(seen)} rows of {of} are seen"
+
+
+def _retries(master: str) -> bool:
+    """Whether Spark runs a failed task again on a local master."""
+    tries = re.fullmatch(r"local\[[^,]+,\s*(\d+)\]", master)
+    return tries is not None and int(tries[1]) > 1
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,238 @@
+"""How the suite of sinks writes and reads: batches as the core makes them, rows known by numbers."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mainstem import (
+    Accepts,
+    Batch,
+    Changelog,
+    Promise,
+    Sink,
+    read_columns,
+)
+from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from mainstem.plan.model import SinkNode
+
+from mainstem_testkit.conformance.suite import Suite
+from mainstem_testkit.conformance.values import EPOCH, MADE, few, mapping, plain
+from mainstem_testkit.servers.server import Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = Mapping[str, Any]
+
+#: The ids of two checkpoints.
+CHECKPOINT, OTHER = "5f0c7a52-6c3e-4f0e-9d55-0d8f7c1e2a01", "b7e1d9c4-11aa-4b7e-8a43-97f2f6b0c502"
+#: DDL of what a changelog has beside its table's columns.
+CHANGES = f"{CHANGE_TYPE} STRING, {COMMIT_VERSION} BIGINT, {COMMIT_TIMESTAMP} TIMESTAMP"
+
+
+class WritingSuite(Suite):
+    """What the standard tests of sinks write with, and hold what is read against."""
+
+    kind: ClassVar[str] = "sink"
+    #: The server that the sink writes to, if any; tests pause it and stop it. Set it on the class, in
+    #: an autouse fixture of scope `class`, for those come before `prepare`.
+    server: Server | None = None
+    #: A row, in the columns of `schema`, that the far side refuses for good.
+    refused: ClassVar[Row | None] = None
+    #: DDL of the columns that the tests write, if those that the sink demands are not it.
+    columns: ClassVar[str] = ""
+
+    _schema: str = ""
+
+    def rows(self, schema: str) -> Sequence[Any] | None:
+        """Return every row that a reader of the far side sees now, as mappings or Spark's rows.
+
+        Where there is nothing yet, there are none. Of a table that changes are written to, these are
+        its present rows. A sink that nobody can read gives None: it then may promise no more than
+        at-least-once, and have no ability that reading would have to prove.
+
+        Args:
+            schema: DDL of what was written, for a far side that has no types.
+        """
+        raise NotImplementedError
+
+    def row(self, number: int) -> Row:
+        """Return the row of a number, in the columns of `schema`; no two are equal."""
+        return {
+            column.name: MADE.get(column.type or "", _null)(number)
+            for column in read_columns(self.schema)
+        }
+
+    @property
+    def schema(self) -> str:
+        """DDL of the columns that are written at `place`; for a `prepare` that makes a table."""
+        return self._schema or self.columns or self._accepts.columns or "id BIGINT, name STRING"
+
+    def parts(self, **changes: Any) -> dict[str, Any]:
+        source = {"path": "./in", "format": "jsonlines", "schema": self.schema, "max_files": 1}
+        parts: dict[str, Any] = {"sources": {"lines": {"use": "files", "with": source}}}
+        stream = "lines"
+        if Changelog in self._accepts.shapes and len(self._accepts.shapes) == 1:
+            stream, first = "changes", read_columns(self.schema)[0].name
+            made = {"key": [first], "sequence": first}
+            parts["operators"] = {"changes": {"use": "changelog", "from": "lines", "with": made}}
+        options = {**self.options(), **changes}
+        parts["sinks"] = {"subject": {"use": self.use, "from": stream, "with": options}}
+        return parts
+
+    # -- for the tests ----------------------------------------------------------------------
+
+    @property
+    def _accepts(self) -> Accepts:
+        made = self.component_class()
+        sink = made(made.options_model().model_validate(dict(self.options())))
+        assert isinstance(sink, Sink)
+        return sink.accepts
+
+    def _node(self) -> SinkNode:
+        node = self.plan().nodes["subject"]
+        assert isinstance(node, SinkNode)
+        return node
+
+    def _promise(self) -> Promise:
+        return self._node().promise
+
+    def _elsewhere(self, name: str, schema: str = "") -> None:
+        """Go on at a new place, for other columns."""
+        self._schema = schema
+        self._move(self.place.parent / name)
+
+    def _frame(
+        self,
+        spark: SparkSession,
+        rows: Iterable[Row],
+        *,
+        parts: int = 2,
+        through: Callable[[Any], Any] | None = None,
+    ) -> DataFrame:
+        """Return rows as the core gives them to the sink: with `_id` and what a changelog has, if so."""
+        node = self._node()
+        ddl, made = self.schema, [dict(row) for row in rows]
+        if isinstance(self.plan().shape(node.streams[0]), Changelog) and CHANGE_TYPE not in ddl:
+            ddl += f", {CHANGES}"
+            for number, row in enumerate(made):
+                row |= {CHANGE_TYPE: "insert", COMMIT_VERSION: number, COMMIT_TIMESTAMP: EPOCH}
+        if node.needs_id:
+            ddl += ", _id BINARY"
+            for row in made:
+                row["_id"] = hashlib.md5(repr(row).encode(), usedforsecurity=False).digest()
+        names = [column.name for column in read_columns(ddl)]
+        values = [tuple(row.get(name) for name in names) for row in made]
+        frame = spark.createDataFrame(spark.sparkContext.parallelize(values, parts), ddl)
+        return frame.mapInArrow(through, frame.schema) if through else frame
+
+    def _some(self, spark: SparkSession, numbers: Iterable[int], **how: Any) -> DataFrame:
+        return self._frame(spark, map(self.row, numbers), **how)
+
+    def _batch(self, spark: SparkSession, number: int = 0, query_id: str = CHECKPOINT) -> Batch:
+        return Batch(number, "test", "subject", query_id, "subject", spark)
+
+    def _write(self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT) -> None:
+        """Write a batch of good rows as the core does."""
+        node = self._node()
+        assert node.delivery is not None
+        batch = self._batch(frame.sparkSession, number, query_id)
+        refused = node.delivery.write(node.sink, frame, batch)
+        reasons = [row["reason"] for row in refused.collect()] if refused is not None else []
+        assert not reasons, f"refuses good rows: {reasons}"
+
+    def _read(self) -> list[Row] | None:
+        found = self.rows(self.schema)
+        return found if found is None else [mapping(row) for row in found]
+
+    def _seen(self) -> Counter[str] | None:
+        """Return what a reader sees, each row as text."""
+        found = self._read()
+        if found is None:
+            assert self._promise().may_double, (
+                "nobody can read it, so that it doubles nothing is not shown"
+            )
+            return None
+        return Counter(self._text(row) for row in found)
+
+    def _text(self, row: Row) -> str:
+        names = [column.name for column in read_columns(self.schema)]
+        return repr({name: plain(row.get(name), local=True) for name in names})
+
+    def _check(self, numbers: Iterable[int], *, doubled: bool | None = None) -> None:
+        """Hold what a reader sees against the rows of some numbers, as far as is promised.
+
+        Args:
+            doubled: whether rows may be there twice; as the plan promises when left out.
+
+        Raises:
+            AssertionError: rows are lost or doubled, or were never written.
+        """
+        promise, seen = self._promise(), self._seen()
+        if seen is None:
+            return
+        wanted = Counter(self._text(self.row(number)) for number in numbers)
+        strange = sorted(seen.keys() - wanted.keys())
+        assert not strange, f"seen, and not written or not to be seen: {few(strange)}"
+        lost = sorted(wanted.keys() - seen.keys())
+        assert promise.may_lose or not lost, f"lost: {few(lost)}"
+        twice = sorted(text for text, count in seen.items() if count > wanted[text])
+        allowed = promise.may_double if doubled is None else doubled
+        assert allowed or not twice, f"doubled: {few(twice)}"
+
+    def _able(self, ability: type) -> Any:
+        """Return the sink if it has an ability, which then must show; end the test if not."""
+        self.can(ability)
+        assert self.rows(self.schema) is not None, (
+            f"nobody can read it, so {ability.__name__} is not shown"
+        )
+        return self._node().sink
+
+
+def cut(batches: Iterable[Any], armed: str | None = None) -> Iterator[Any]:
+    """Pass rows on, but fail in the second task after its first row.
+
+    As long as the file `armed` is there; without one, when the task is tried first.
+    """
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    failing = Path(armed).exists() if armed is not None else task.attemptNumber() == 0
+    for batch in batches:
+        if failing and task.partitionId() == 1:
+            yield batch.slice(0, 1)
+            time.sleep(0.2)  # the other task may come to its end
+            raise RuntimeError("the test lets this task fail")
+        yield batch
+
+
+def noted(batches: Iterable[Any], folder: str) -> Iterator[Any]:
+    """Pass rows on, and leave a file for each time that a task does so."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    Path(folder, f"{task.partitionId()}-{uuid.uuid4()}").touch()
+    yield from batches
+
+
+@contextmanager
+def must_raise(when: str) -> Iterator[None]:
+    """Expect the block to raise an exception; if it does not, say so in terms of the sink."""
+    try:
+        yield
+    except Exception:
+        return
+    raise AssertionError(f"{when}, and the write ended as if all were well")
+
+
+def _null(_: int) -> None:
+    return None

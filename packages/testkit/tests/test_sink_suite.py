@@ -1,0 +1,95 @@
+"""The suite of sinks: a sound one passes, and each fault is caught by the test that is there for it."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from mainstem_testkit.conformance.sink import SinkSuite
+from zoo.sinks import FarSide, read
+
+
+class ZooSinks(SinkSuite):
+    refused = {"id": 99, "name": "refuse me"}
+
+    def options(self):
+        return {"path": str(self.place / "table.db")}
+
+    def prepare(self):
+        self.server = FarSide(self.place)
+
+    def rows(self, schema):
+        return read(self.place / "table.db")
+
+
+class TestSoundSink(ZooSinks):
+    use = "zoo_table"
+
+
+TYPES = "values_of_every_type_come_back_as_they_were_or_are_refused_before"
+KEYED = "changes_in_any_order_leave_the_newest_of_each_key"
+AGAIN = "a_batch_written_again_is_there_as_after_once"
+CUT = "a_batch_cut_in_the_middle_is_whole_after_its_retry"
+LEDGER = "the_ledger_says_what_is_in"
+STAGED = "staged_rows_are_seen_when_published_and_not_before"
+BESIDE = "batches_stand_beside_each_other"
+
+FAULTS = [
+    ("zoo_doubling", AGAIN, "doubled: .*row 0"),
+    ("zoo_doubling", "a_kill_at_each_crash_point_does_no_harm", "zoo.after-commit:1:kill: doubled"),
+    ("zoo_half", CUT, "lost: .*row 10"),
+    ("zoo_deaf_to_tasks", CUT, "a task failed, and the write ended as if all were well"),
+    ("zoo_deaf", "a_far_side_that_is_down_fails_the_batch_until_it_is_back", "the far side was down, and"),
+    ("zoo_coarse", TYPES, r"^timestamp: .*123456.* came back as [^\n]*\n"),
+    ("zoo_blank", TYPES, "string: None came back as ''"),
+    ("zoo_late", TYPES, "array<int>: neither refused before nor written: no lists"),
+    ("zoo_mumbling", TYPES, "binary: refused without the column's name"),
+    ("zoo_backwards", KEYED, r"not the newest: \d"),
+    ("zoo_undying", KEYED, r"there again: \d.* newest: none"),
+    ("zoo_boaster", LEDGER, "is in before it was written"),
+    ("zoo_forgetter", LEDGER, "is not in which was written"),
+    ("zoo_open_stage", STAGED, "8 rows of a staged batch are seen"),
+    ("zoo_litter", STAGED, "doubled"),
+    ("zoo_nameless", BESIDE, "lost: .*row 0"),
+    ("zoo_swallower", "refused_rows_come_back_with_a_reason", "0 rows were returned as refused"),
+    ("zoo_counting", "the_rows_of_many_tasks_are_there_once", "evaluated more than once"),
+    ("zoo_amnesiac", "forgetting_takes_back_later_batches_alone", "lost: .*row 3"),
+]  # fmt: skip
+
+
+def suite_of(word, place, **more):
+    suite = type("Suite", (ZooSinks,), {"use": word, **more})()
+    suite._move(place / "place")
+    return suite
+
+
+@pytest.mark.parametrize(("word", "test", "words"), FAULTS)
+def test_each_fault_is_caught(word, test, words, spark, tmp_path):
+    """Pass: the standard test fails, in words that tell the fault."""
+    suite = suite_of(word, tmp_path)
+    with pytest.raises(AssertionError, match=words):
+        getattr(suite, f"test_{test}")(spark=spark)
+
+
+def test_a_sink_that_nobody_can_read_may_not_promise_much(spark, tmp_path):
+    """Pass: neither that it doubles nothing, nor an ability, goes unproven."""
+    suite = suite_of("zoo_table", tmp_path, rows=lambda self, schema: None)
+    with pytest.raises(AssertionError, match="doubles nothing is not shown"):
+        getattr(suite, f"test_{BESIDE}")(spark)
+    with pytest.raises(AssertionError, match="Transactional is not shown"):
+        getattr(suite, f"test_{LEDGER}")(spark)
+
+
+@pytest.mark.parametrize("word", ["zoo_changes", "zoo_message_table"])
+def test_sinks_that_take_changes_or_messages_alone(word, spark, tmp_path):
+    """Pass: the suite writes what the sink takes, batch by batch and through a document."""
+    suite = suite_of(word, tmp_path)
+    getattr(suite, f"test_{BESIDE}")(spark)
+    suite._elsewhere("document")
+    lines = [dict(suite.row(number)) for number in range(3)]
+    for line in lines:
+        line |= {n: base64.b64encode(v).decode() for n, v in line.items() if isinstance(v, bytes)}
+    pipeline = suite.pipeline()
+    pipeline.feed("1.jsonl", lines)
+    pipeline.run()
+    suite._check(range(3))
