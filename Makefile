@@ -40,7 +40,7 @@ test: install services
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 tox: install
 	$(BIN)/tox run

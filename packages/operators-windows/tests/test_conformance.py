@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 
@@ -16,6 +17,7 @@ class TestTumbling(OperatorSuite):
         return {"by": ["k"], "window": self.window, "columns": columns}
 
 
+@pytest.mark.slow
 class TestSession(OperatorSuite):
     use = "aggregate"
     inputs = TestTumbling.inputs
@@ -40,6 +42,7 @@ class TestChanges(OperatorSuite):
         }
 
 
+@pytest.mark.slow
 class TestTotalsForEver(OperatorSuite):
     use = "aggregate"
     inputs = {"input": "k STRING, v INT"}

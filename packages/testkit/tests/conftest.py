@@ -1,26 +1,29 @@
-"""Installs the zoo, a plugin of components that are wrong on purpose, for this process and Spark's."""
+"""Installs the zoo for the tests here: a plugin of components that are wrong on purpose."""
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import sys
-import tempfile
 from pathlib import Path
+
+import pytest
 
 pytest_plugins = ["pytester"]
 
 _HERE = Path(__file__).parent
+# Spark's processes take the path from here, when the session starts; so the modules are on it early.
 sys.path.insert(0, str(_HERE))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(_HERE), os.environ.get("PYTHONPATH", "")])
+)
 
 
-def _install() -> None:
-    """Write what an installer would, before Spark starts: its processes take the path from here."""
+@pytest.fixture(scope="session")
+def _site(tmp_path_factory):
+    """Write what an installer would."""
     from zoo import plugin
 
-    site = Path(tempfile.mkdtemp(prefix="mainstem-zoo-"))
-    atexit.register(shutil.rmtree, site, ignore_errors=True)
+    site = tmp_path_factory.mktemp("site")
     info = site / "mainstem_zoo-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-zoo\nVersion: 1.0\n")
@@ -28,9 +31,11 @@ def _install() -> None:
     for group, words in plugin.WORDS.items():
         lines += [f"[mainstem.{group}]", *(f"{word} = zoo.plugin" for word in words)]
     (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    sys.path.insert(0, str(site))
-    paths = [str(_HERE), str(site), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    return site
 
 
-_install()
+@pytest.fixture(autouse=True)
+def _zoo(_site, monkeypatch):
+    """Let this process, and those that a test starts, find the zoo's words."""
+    monkeypatch.syspath_prepend(_site)
+    monkeypatch.setenv("PYTHONPATH", f"{_site}{os.pathsep}{os.environ['PYTHONPATH']}")

@@ -56,7 +56,7 @@ def test_the_report_tells_expected_failures_and_what_was_not_run(quick_java, pyt
             "*= conformance =*",
             "source zoo_log_of_anything (mainstem-zoo 1.0): does NOT conform",
             "  options * 1 expected failure",
-            "  crash * 1 not run",
+            "  crashes * 1 not run",
             f"  expected failure: {WRONG_OPTION} (it takes anything)",
             "source rate (mainstem *): does NOT conform",
             "  options * 1 passed",

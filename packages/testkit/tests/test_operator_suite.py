@@ -76,6 +76,7 @@ def test_a_fault_is_caught_by_the_test_that_is_for_it(tried, word, test, told):
     assert told in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "test"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mainstem_testkit.conformance import source
+from mainstem_testkit.conformance import reading, source
 from mainstem_testkit.conformance.source import SourceSuite
 from zoo.log_server import LogServer, ask
 
@@ -63,7 +63,8 @@ CAUGHT = {
 def test_a_broken_source_is_caught(tmp_path, quick_java, monkeypatch, fault):
     """Pass: the standard test that the fault is about fails on it, as it does not on the sound one."""
     test, words = CAUGHT[fault]
-    monkeypatch.setattr(source, "_PATIENCE", 10.0)
+    monkeypatch.setattr(reading, "PATIENCE", 10.0)
+    monkeypatch.setattr(source, "SETTLING", 1.0)
     suite = LogSuite()
     suite.fault = fault
     if fault == "takes any option":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from mainstem_testkit.conformance.operator import OperatorSuite
 
@@ -20,6 +21,7 @@ class TestSelect(OperatorSuite):
         return {"columns": {"name": "upper(k)", "twice": "v * 2"}}
 
 
+@pytest.mark.slow
 class TestSelectWhere(OperatorSuite):
     use = "select"
     inputs = {"input": PLAIN}
@@ -28,6 +30,7 @@ class TestSelectWhere(OperatorSuite):
         return {"where": "v > 0"}
 
 
+@pytest.mark.slow
 class TestSelectOfAChangelog(OperatorSuite):
     use = "select"
     inputs = {"input": TABLE}
@@ -45,6 +48,7 @@ class TestSql(OperatorSuite):
         return {"query": query, "schema": "name STRING", "row_wise": True}
 
 
+@pytest.mark.slow
 class TestSqlOverTwoTables(OperatorSuite):
     use = "sql"
     inputs = {"one": "k STRING, n BIGINT", "two": "k STRING, n BIGINT"}
@@ -97,6 +101,7 @@ class TestDecode(OperatorSuite):
         return {"format": "json", "schema": "k STRING NOT NULL, v INT", "keep": {"at": "timestamp"}}
 
 
+@pytest.mark.slow
 class TestDecodeCsv(OperatorSuite):
     use = "decode"
     inputs = {"input": "messages"}
@@ -108,6 +113,7 @@ class TestDecodeCsv(OperatorSuite):
         return {"format": "csv", "schema": "k STRING, v INT"}
 
 
+@pytest.mark.slow
 class TestDecodeWithoutASchema(OperatorSuite):
     use = "decode"
     inputs = {"input": "messages"}
@@ -127,6 +133,7 @@ class TestEncode(OperatorSuite):
         return {"format": "json", "key": "k", "headers": {"kind": "k"}, "origin": "concat('t-', k)"}
 
 
+@pytest.mark.slow
 class TestEncodeOfAChangelog(OperatorSuite):
     use = "encode"
     inputs = {"input": TABLE}

@@ -29,15 +29,18 @@ class TestParquet(FilesSuite):
     pass
 
 
+@pytest.mark.slow
 class TestJsonLines(FilesSuite):
     form, spark_format = "jsonlines", "json"
 
 
+@pytest.mark.slow
 class TestCsv(FilesSuite):
     form, spark_format = "csv", "csv"
     reading = {"header": True, "escape": '"', "multiLine": True, "nullValue": "\\0"}
 
 
+@pytest.mark.slow
 class TestSparkFormat(SinkSuite):
     use = "spark"
 
@@ -48,6 +51,14 @@ class TestSparkFormat(SinkSuite):
         if not list(self.place.glob("out/*.parquet")):
             return []
         return SparkSession.active().read.schema(schema).parquet(str(self.place / "out")).collect()
+
+
+@pytest.mark.parametrize("suite", [TestJsonLines, TestCsv, TestSparkFormat])
+def test_values_of_every_type_in_each_format(tmp_path, spark, suite):
+    """Pass: the standard test of types, in every run; the rest of these suites is slow."""
+    made = suite()
+    made._move(tmp_path / "place")
+    made.test_values_of_every_type_come_back_as_they_were_or_are_refused_before(spark)
 
 
 class TestConsole(SinkSuite):

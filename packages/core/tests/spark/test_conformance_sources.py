@@ -6,6 +6,7 @@ import json
 import os
 import time
 
+import pytest
 from mainstem_testkit.conformance.source import SourceSuite
 
 
@@ -40,6 +41,7 @@ class TestFilesOfMessages(FilesSuite):
     pass
 
 
+@pytest.mark.slow
 class TestFilesOfJSON(FilesSuite):
     format = "jsonlines"
     wrong_options = {**FilesSuite.wrong_options, "schema": {"schema": "n NOTYPE"}}
@@ -62,6 +64,7 @@ class TestRate(SourceSuite):
         return row["value"]
 
 
+@pytest.mark.slow
 class TestSparksOwnSource(FilesSuite):
     """`spark` with a format of Spark's that is no built-in of ours."""
 

@@ -17,15 +17,18 @@ from typing import Any, TypeVar
 
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
-from mainstem.testing.settings import QUICK
 from ruamel.yaml import YAML
 
+from mainstem_testkit.java import short_lived
 from mainstem_testkit.servers.server import living
 
 T = TypeVar("T")
 
-#: Small and quick: what matters to tests is the time to the first batch.
-CONF: Mapping[str, str | int | float | bool] = {**QUICK, "spark.sql.shuffle.partitions": 2}
+#: A small session.
+CONF: Mapping[str, str | int | float | bool] = {
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 2,
+}
 #: Two cores, and a second try for a task that fails.
 MASTER = "local[2,2]"
 
@@ -141,7 +144,7 @@ class Process:
             stdout=self._out,
             stderr=self._err,
             text=True,
-            env={**os.environ, **env},
+            env={**os.environ, **short_lived(), **env},
             start_new_session=True,
         )
         self.pid = self._process.pid

@@ -177,21 +177,27 @@ class _Collector:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the failures that suites list, and attach who is tested."""
+    """Expect the failures that suites list."""
     for item in items:
-        suite = getattr(item, "cls", None)
-        if not (isinstance(suite, type) and issubclass(suite, Suite)):
-            continue
-        name = item.name.partition("[")[0]
-        told = {"facts": suite.facts(), "tests": suite.standard_tests(), "test": name}
-        item.user_properties.append((PROPERTY, told))
-        if name in suite.expected_failures:
+        suite, name = _standard(item)
+        if suite is not None and name in suite.expected_failures:
             reason = suite.expected_failures[name]
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
 
+def _standard(item: pytest.Item) -> tuple[type[Suite] | None, str]:
+    """Return the suite that a test belongs to, and the test's name there."""
+    suite = getattr(item, "cls", None)
+    found = suite if isinstance(suite, type) and issubclass(suite, Suite) else None
+    return found, item.name.partition("[")[0]
+
+
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Add the logs of a failed test's servers to its report."""
+    """Add to a report who was tested by which suite, and the logs of a failed test's servers."""
+    suite, name = _standard(item)
+    if suite is not None and call.when == "setup":
+        told = {"facts": suite.facts(), "tests": suite.standard_tests(), "test": name}
+        item.user_properties.append((PROPERTY, told))
     if call.excinfo is None or call.excinfo.errisinstance(pytest.skip.Exception):
         return
     for name, value in getattr(item, "funcargs", {}).items():

@@ -71,7 +71,6 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._fault == "ignores its limit" else ReadMaxRows(self._most)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        failpoint("zoo_log.before-plan")
         end = self._stop_at
         if end is None:
             end = int(self._ask({"end": True}))

@@ -19,11 +19,17 @@ from mainstem.plan.model import Plan
 from mainstem.run.session import start
 from mainstem.testing.comparing import Row, differences
 from mainstem.testing.model import Case, Step, read_tests
-from mainstem.testing.settings import QUICK
 from mainstem.testing.trial import Trial
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: For a session that is small and quick to start.
+_QUICK: Mapping[str, str | int | float | bool] = {
+    "spark.ui.enabled": False,
+    "spark.sql.shuffle.partitions": 1,
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ def run_tests(file: Path, only: str = "") -> Iterator[Result]:
     """
     tests, document = read_tests(file)
     with _environment(tests.env):
-        plan = on_this_machine(make_plan(document), QUICK)
+        plan = on_this_machine(make_plan(document), _QUICK)
         spark: SparkSession | None = None
         for name, case in tests.tests.items():
             if only not in name:

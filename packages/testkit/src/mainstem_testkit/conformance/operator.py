@@ -12,13 +12,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mainstem import (
     Changelog,
@@ -35,18 +34,24 @@ from mainstem.contracts.shapes import MESSAGE_COLUMNS, REJECTED
 from mainstem.plan.identity import place
 from mainstem.plan.model import Plan
 
+from mainstem_testkit.conformance.examples import (
+    HOUR,
+    START,
+    Row,
+    drawn,
+    grown,
+    samples,
+    try_out,
+)
 from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
 
 if TYPE_CHECKING:
     from mainstem.testing.trial import Trial
     from pyspark.sql import DataFrame
 
-Row = Mapping[str, Any]
 Rows = Mapping[str, Sequence[Row]]
 
-#: The times of example rows lie in the hour from here; watermarks stay that hour behind.
-START = datetime(2024, 5, 1, tzinfo=UTC)
-_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_DAY = timedelta(days=1)
 #: What stands before a row: a new batch, a new file in the batch, or nothing. Tried in this order.
 _CUTS = ("batch", "nothing", "file", "nothing")
 
@@ -361,14 +366,13 @@ class OperatorSuite(Suite):
         name = self._grows(port)
         kinds = {column.name: column.type or "" for column in self._columns(port)}
         return [
-            {**row, **({name: _grown(kinds[name], n)} if name else {})}
-            for n, row in enumerate(rows)
+            {**row, **({name: grown(kinds[name], n)} if name else {})} for n, row in enumerate(rows)
         ]
 
     def _some(self, count: int) -> dict[str, list[Row]]:
         """Return up to so many example rows for each port, always the same ones."""
         return {
-            port: self._numbered(port, _drawn(count, self.examples(port))) for port in self.inputs
+            port: self._numbered(port, drawn(count, self.examples(port))) for port in self.inputs
         }
 
     def _some_and_odd(self, count: int) -> Rows:
@@ -406,7 +410,7 @@ class OperatorSuite(Suite):
                 [{port: b[n] for port, b in cut.items() if n < len(b)} for n in numbers], crashes
             )
 
-        _try(tries, courses(), check)
+        try_out(tries, courses(), check)
 
     # -- trials -----------------------------------------------------------------------------
 
@@ -430,7 +434,7 @@ class OperatorSuite(Suite):
     def _close(self, trial: Trial, to: datetime | None = None) -> datetime:
         """Run what was fed, and move time past all examples, or to where it is told."""
         state = self.plan().nodes["subject"].state
-        to = to or START + _HOUR + (state.holds if state else _DAY) + timedelta(milliseconds=1)
+        to = to or START + HOUR + (state.holds if state else _DAY) + timedelta(milliseconds=1)
         for port in self.event_time:
             trial.advance(f"from_{port}", to)
         trial.batch()
@@ -518,77 +522,11 @@ class OperatorSuite(Suite):
         return frame
 
 
-def samples(kind: str | None) -> list[Any]:
-    """Return a few values of a type, as JSON has them.
-
-    Args:
-        kind: as `Column.type` has it.
-
-    Raises:
-        ValueError: none are known for the type, so a suite needs `examples` of its own.
-    """
-    name, _, inner = (kind or "").removesuffix(">").partition("<")
-    if name == "array":
-        return [[], samples(inner)[:1], samples(inner)[:2]]
-    if name == "map":
-        key, _, value = inner.partition(",")
-        return [{}, {str(samples(key)[0]): samples(value)[0]}]
-    if name == "struct":
-        fields = {column.name: samples(column.type) for column in read_columns(inner)}
-        return [{each: values[at] for each, values in fields.items()} for at in (0, 1)]
-    values = _SAMPLES.get(name.partition("(")[0])
-    if values is None:
-        raise ValueError(f"there are no examples of {kind}: write `examples`")
-    return list(values)
-
-
-_TIMES = [f"{START + timedelta(minutes=m):%Y-%m-%dT%H:%M:%S}" for m in (0, 1, 9, 10, 31, 59)]
-_SAMPLES: Mapping[str, Sequence[Any]] = {
-    "boolean": (True, False),
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "decimal"), (0, 1, 2)),
-    **dict.fromkeys(("float", "double"), (0.0, 0.5, -1.0)),
-    **dict.fromkeys(("string", "char", "varchar", "binary"), ("a", "b", "")),
-    "variant": ({"a": 1}, 1, "a"),
-    "date": ("2024-05-01", "2024-05-02"),
-    "timestamp": [f"{time}Z" for time in _TIMES],
-    "timestamp_ntz": _TIMES,
-}
-
-
-def _grown(kind: str, number: int) -> Any:
-    if kind.startswith("timestamp"):
-        return (START + timedelta(seconds=number)).isoformat()
-    return f"{number:06}" if kind == "string" else number
-
-
 def _as_change(shape: Shape, row: Row) -> Row:
     if not isinstance(shape, Changelog):
         return row
     version = row[shape.sequence or ""]
     return {**row, "_change_type": "update_postimage", "_commit_version": version}
-
-
-def _try(count: int, strategy: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
-    """Call a check with examples: always the same, and not made smaller when one fails."""
-    quick = settings(
-        max_examples=count,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    quick(given(strategy)(check))()
-
-
-def _drawn(count: int, strategy: st.SearchStrategy[Any]) -> list[Row]:
-    found: list[Row] = []
-
-    def take(row: Row) -> None:
-        found.append(row)
-
-    _try(count, strategy, take)
-    return found
 
 
 def _inputs(plan: Plan) -> Inputs[Shape]:

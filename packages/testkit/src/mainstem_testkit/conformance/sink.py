@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
@@ -45,15 +44,11 @@ from mainstem_testkit.conformance.writing import (
     must_raise,
     noted,
 )
-from mainstem_testkit.crashing import crash_at_every_point
 from mainstem_testkit.pipelines import MASTER, PipelineFolder
 from mainstem_testkit.servers.server import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: With the value `all`, pipelines are killed at the runner's crash points too, at three passes of each.
-THOROUGH = "MAINSTEM_CRASH"
 
 
 class SinkSuite(WritingSuite):
@@ -231,10 +226,10 @@ class SinkSuite(WritingSuite):
         self._write(self._some(spark, range(8), parts=2, through=cut))
         self._check(range(8))
 
+    @pytest.mark.timeout(1800)
     @proves("crashes")
     def test_a_kill_at_each_crash_point_does_no_harm(self, spark: SparkSession) -> None:
         """A run is killed where the sink can be cut, and run again: nothing lost, nothing doubled."""
-        thorough = os.environ.get(THOROUGH) == "all"
         home, trials = self.place, itertools.count()
         pipeline = self.pipeline()
         for batch in range(2):
@@ -245,16 +240,7 @@ class SinkSuite(WritingSuite):
             self._move(home.parent / f"trial-{next(trials)}")
             copy.document(**self.parts())
 
-        def points(found: Sequence[str]) -> Sequence[str]:
-            if thorough:
-                return found
-            own = [point for point in found if not point.startswith("run.")]
-            return own or ["run.after-batch"]
-
-        passes = (1, 2, 3) if thorough else (1,)
-        crash_at_every_point(
-            pipeline, lambda _: self._check(range(8)), points=points, passes=passes, before=before
-        )
+        self.break_at_crash_points(pipeline, lambda _: self._check(range(8)), before)
 
     # -- the far side -----------------------------------------------------------------------
 

@@ -8,33 +8,28 @@ into (it makes its own) is expected to count up from 0.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pytest
 from mainstem import (
-    MainstemError,
     Measurable,
     OptionError,
     Reached,
     Rewindable,
-    SinkCapabilities,
     Source,
     SourceCapabilities,
 )
 from mainstem.contracts.shapes import MESSAGE_COLUMNS
 from mainstem.document.model import Trigger
 from mainstem.pipeline import Running
-from mainstem.plan.deriving import derive
-from mainstem.testing.stand_ins import Kept, standing_in
 
+from mainstem_testkit.conformance import reading as reads
+from mainstem_testkit.conformance.reading import Reading
 from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
-from mainstem_testkit.crashing import crash_at_every_point
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
 from mainstem_testkit.processes import Resources, resident
 from mainstem_testkit.servers.server import Server
@@ -44,8 +39,8 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-#: How long a source may take to give what was put, in seconds.
-_PATIENCE = 60.0
+#: How long what a run held may take to go, in seconds.
+SETTLING = 10.0
 #: How many batches the memory is watched over, and by how much it may grow meanwhile, in bytes.
 _BATCHES, _GROWTH = 40, 24 * 1024 * 1024
 
@@ -261,13 +256,10 @@ class SourceSuite(Suite):
         reading.to_end()
         self.check(reading.rows, range(30))
 
-    @proves("crash")
+    @pytest.mark.timeout(1800)
+    @proves("crashes")
     def test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point(self) -> None:
-        """Killed as by `kill -9` at each of its crash points, and run again: as claimed.
-
-        A source without crash points is killed after a batch was written and before its commit. With
-        `MAINSTEM_CRASH=all` the points of runner and sink too, at their first three passes.
-        """
+        """Killed as by `kill -9` at each of its crash points, and run again: as claimed."""
         self._feed(())
         limits = self.limited(5) or {}
 
@@ -279,15 +271,8 @@ class SourceSuite(Suite):
         def oracle(pipeline: PipelineFolder) -> None:
             self.check(map(_plain, pipeline.rows("out")), range(12))
 
-        def chosen(points: list[str]) -> list[str]:
-            own = [point for point in points if not point.startswith(("run.", "files."))]
-            return own or ["run.after-batch"]
-
         pipeline = self.pipeline(**limits)
-        if os.environ.get("MAINSTEM_CRASH") == "all":
-            crash_at_every_point(pipeline, oracle, passes=(1, 2, 3), before=begin)
-        else:
-            crash_at_every_point(pipeline, oracle, points=chosen, before=begin)
+        self.break_at_crash_points(pipeline, oracle, begin, others=("run.", "files."))
 
     @proves("available_now")
     def test_a_bounded_run_ends(self) -> None:
@@ -297,11 +282,11 @@ class SourceSuite(Suite):
             self._offer(range(count))
             running = Running(reading.plan(Trigger(available_now=True)), show_rows=True, fresh=())
             try:
-                running.wait(_PATIENCE)
+                running.wait(reads.PATIENCE)
             except TimeoutError:
                 running.stop()
                 raise AssertionError(
-                    f"a bounded run did not end within {_PATIENCE:.0f} s"
+                    f"a bounded run did not end within {reads.PATIENCE:.0f} s"
                 ) from None
         self.check(reading.rows, range(10) if self.fed else None)
 
@@ -351,7 +336,7 @@ class SourceSuite(Suite):
         for start in (10, 15, 20):
             once(start)
         try:
-            wait_for(lambda: not self._held().grown(before, by=3), 10)
+            wait_for(lambda: not self._held().grown(before, by=3), SETTLING)
         except AssertionError:
             grown = self._held().grown(before, by=3)
             raise AssertionError(f"left behind by three runs: {', '.join(grown)}") from None
@@ -430,115 +415,6 @@ class SourceSuite(Suite):
     def _message(self) -> bool:
         names = {column.name for column in MESSAGE_COLUMNS}
         return names <= set(self.component.shape().names)  # type: ignore[attr-defined]
-
-
-class _Witness(Kept):
-    """Keeps the rows with their identity."""
-
-    capabilities = SinkCapabilities(replaces_batch=True, needs_id=True)
-
-
-class Reading:
-    """A source read into memory on a checkpoint of its own, as often as a test likes.
-
-    Args:
-        plan: of a document with the node `subject` and the sink `out`.
-        folder: for the checkpoint.
-        source: takes the place of the plan's own.
-        bounded: whether the source has an end to read to.
-
-    Attributes:
-        batches: the rows by the batch's id.
-    """
-
-    def __init__(
-        self, plan: Any, folder: Path, source: Any = None, *, bounded: bool = True
-    ) -> None:
-        self._whole = plan
-        self._folder = folder
-        self._source = source
-        self._kept = _Witness()
-        self._bounded = bounded
-        self.batches: dict[int, list[dict[str, Any]]] = self._kept.batches
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows, batch by batch."""
-        return self._kept.rows()
-
-    def plan(self, trigger: Trigger) -> Any:
-        """Return what runs: the source into memory."""
-        sink = standing_in(self._whole.nodes["out"], self._kept)
-        sink.needs_id = bool(self._whole.nodes["subject"].identity)
-        sources = {"subject": self._source} if self._source is not None else {}
-        return derive(
-            self._whole, [sink], checkpoint=self._folder, sources=sources, trigger=trigger
-        )
-
-    def to_end(self) -> None:
-        """Read all that is there now."""
-        from mainstem.run.runner import run
-
-        run(self.plan(Trigger(available_now=True)), show_rows=True)
-
-    @contextmanager
-    def running(self) -> Iterator[Running]:
-        """Read on while the block runs; then finish the batch in hand."""
-        running = Running(
-            self.plan(Trigger(every=timedelta(milliseconds=100))), show_rows=True, fresh=()
-        )
-        try:
-            yield running
-        except BaseException:
-            with suppress(MainstemError):
-                running.stop()
-            raise
-        running.stop()
-
-    def wait(self, running: Running, rows: int) -> None:
-        """Wait until there are so many rows.
-
-        Raises:
-            AssertionError: they do not come, or the run ended.
-        """
-
-        def there() -> bool:
-            if not running.active:
-                try:
-                    running.wait()
-                except MainstemError as error:
-                    raise AssertionError(f"the run failed: {error}") from error
-                raise AssertionError("the run ended by itself")
-            return len(self.rows) >= rows
-
-        try:
-            wait_for(there, _PATIENCE)
-        except AssertionError as error:
-            raise AssertionError(f"{len(self.rows)} rows of {rows} came: {error}") from None
-
-    def lose_commit(self, batch: int) -> None:
-        """Take back the commit of the last batch with rows, as a crash before it would."""
-        plan = self.plan(Trigger(available_now=True))
-        for query in plan.queries:
-            folder = plan.checkpoint / "queries" / query.name
-            for log, first in (("commits", batch), ("offsets", batch + 1)):
-                for file in list((folder / log).iterdir()):
-                    number = file.name.removeprefix(".").removesuffix(".crc")
-                    if number.isdigit() and int(number) >= first:
-                        file.unlink()
-
-    def lag(self) -> tuple[int | None, float | None]:
-        """Return how many rows are not read yet, and how old the oldest is, over all partitions."""
-        from mainstem.run.lagging import lags
-
-        found = [each.lag for each in lags(self.plan(Trigger(available_now=True)))]
-        known = [lag for lag in found if lag is not None]
-        rows = [lag.rows for lag in known]
-        seconds = [lag.seconds for lag in known]
-        return (
-            None if None in rows else sum(filter(None, rows)),
-            None if None in seconds else max(filter(None, seconds), default=0.0),
-        )
 
 
 def _sorted(rows: Iterable[Row]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.metadata import version
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
-from mainstem import DocumentError
+from mainstem import DocumentError, PluginError
 from mainstem.contracts.abilities import abilities
 from mainstem.contracts.components import Component
 from mainstem.plan.making import make_plan
@@ -17,6 +18,7 @@ from mainstem.plan.model import Plan
 from mainstem.registry import Registry
 from pydantic import ValidationError
 
+from mainstem_testkit.crashing import Oracle, crash_at_every_point
 from mainstem_testkit.pipelines import PipelineFolder
 
 TestT = TypeVar("TestT", bound=Callable[..., None])
@@ -107,17 +109,14 @@ class Suite:
     @classmethod
     def facts(cls) -> dict[str, Any]:
         """Return who is tested: kind, word, distribution and version, abilities."""
-        registry = Registry()
-        word = registry.find(cls.kind, cls.use)
-        component = registry.component(cls.kind, cls.use)
-        return {
-            "kind": cls.kind,
-            "word": word.name,
-            "distribution": word.distribution,
-            "version": word.version,
-            "core": version("mainstem"),
-            "abilities": abilities(component),
-        }
+        found = {"kind": cls.kind, "word": cls.use, "core": version("mainstem")}
+        try:
+            word = Registry().find(cls.kind, cls.use)
+            able = abilities(cls.component_class())
+        except PluginError:  # each test tells
+            return {**found, "distribution": "broken", "version": "", "abilities": []}
+        who = {"word": word.name, "distribution": word.distribution, "version": word.version}
+        return {**found, **who, "abilities": able}
 
     @pytest.fixture(autouse=True)
     def _in_its_place(self, tmp_path: Path, quick_java: None) -> None:
@@ -153,6 +152,31 @@ class Suite:
         if not isinstance(self.component, ability):
             not_claimed(ability.__name__)
         return self.component
+
+    def break_at_crash_points(
+        self,
+        pipeline: PipelineFolder,
+        oracle: Oracle,
+        before: Callable[[PipelineFolder], None],
+        others: tuple[str, ...] = ("run.",),
+    ) -> None:
+        """Kill a pipeline at the component's crash points; see `crash_at_every_point`.
+
+        One without any is killed after a batch was written and before its commit. With
+        `MAINSTEM_CRASH=all` all points are taken, each at its first three passes.
+
+        Args:
+            others: what the names of points begin with that are not the component's.
+        """
+
+        def chosen(points: list[str]) -> list[str]:
+            own = [point for point in points if not point.startswith(others)]
+            return own or ["run.after-batch"]
+
+        if os.environ.get("MAINSTEM_CRASH") == "all":
+            crash_at_every_point(pipeline, oracle, passes=(1, 2, 3), before=before)
+        else:
+            crash_at_every_point(pipeline, oracle, points=chosen, before=before)
 
     # -- what every kind must show ----------------------------------------------------------
 

@@ -25,10 +25,8 @@ class TestNewWord(SourceSuite):
 
 def test_each_number_has_its_text(pipeline: PipelineFolder) -> None:
     """Pass: what was asked for, and a second run goes on where the first ended."""
-    pipeline.document(
-        sources={"rows": {"use": "newword", "with": {"rows": 3, "greeting": "hi"}}},
-        sinks={"out": pipeline.sink("out", "rows")},
-    )
+    used = {"use": "newword", "with": {"rows": 3, "greeting": "hi"}}
+    pipeline.document(sources={"rows": used}, sinks={"out": pipeline.sink("out", "rows")})
     pipeline.run()
     pipeline.run()
     found = {row["number"]: row["text"] for row in pipeline.rows("out")}

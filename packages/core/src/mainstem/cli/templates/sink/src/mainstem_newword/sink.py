@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import EVENTS, Batch, LocalPath, Options, Sink, SinkCapabilities, option
+from mainstem import (
+    EVENTS,
+    Batch,
+    Column,
+    LocalPath,
+    OptionError,
+    Options,
+    Sink,
+    SinkCapabilities,
+    option,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_HELD = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string"}
 
 
 class NewWordOptions(Options):
@@ -22,6 +35,12 @@ class NewWordSink(Sink):
     options: NewWordOptions
     accepts = EVENTS
     capabilities = SinkCapabilities(replaces_batch=True)
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse what JSON has no value for, before the first batch."""
+        for column in columns:
+            if column.type not in _HELD:
+                raise OptionError(f"can't hold column {column.name}, of type {column.type}")
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
         """Write a batch beside its file, then put it in place at once.
