@@ -34,7 +34,9 @@ def test_a_plugin_outside_the_workspace_proves_itself_beside_the_wheels_of_core_
     for package in ("mainstem", "mainstem-testkit"):
         build = ("uv", "build", "--quiet", "--wheel", "--package", package, "--out-dir", wheels)
         run(sys.executable, "-m", *build, cwd=ROOT)
-    core, kit = (next(wheels.glob(f"{name}-[0-9]*.whl")) for name in ("mainstem", "mainstem_testkit"))
+    core, kit = (
+        next(wheels.glob(f"{name}-[0-9]*.whl")) for name in ("mainstem", "mainstem_testkit")
+    )
     shutil.copytree(ROOT / "examples" / "plugin-hello", plugin)
     report = tmp_path / "report.json"
     tox = (sys.executable, "-m", "tox", "run", "--", f"--conformance-report={report}")
@@ -43,7 +45,8 @@ def test_a_plugin_outside_the_workspace_proves_itself_beside_the_wheels_of_core_
     (hello,) = json.loads(report.read_text())["components"]
     results = Counter(test["result"] for test in hello["tests"])
     assert results["passed"] >= 7
-    assert set(results) == {"passed", "not claimed"}
+    assert set(results) == {"passed", "not claimed", "not given"}
+    assert hello["not_given"] == ["put", "limited", "server"]
     mainstem = plugin / ".tox" / "py" / "bin" / "mainstem"
     assert "aggregate" not in run(mainstem, "plugins", cwd=plugin)
     for _ in range(3):  # the first batch of a rate source is empty

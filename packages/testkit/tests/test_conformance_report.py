@@ -50,13 +50,13 @@ def test_the_report_tells_expected_failures_and_what_was_not_run(quick_java, pyt
     """Pass: as text and as JSON; who has tests that were not run does not conform."""
     pytester.makepyfile(SUITE % "_of_anything")
     result = pytester.runpytest_inprocess("-k", "wrong_option", "--conformance-report=report.json")
-    result.assert_outcomes(passed=1, xfailed=1, deselected=28)
+    result.assert_outcomes(passed=1, xfailed=1, deselected=30)
     result.stdout.fnmatch_lines(
         [
             "*= conformance =*",
             "source zoo_log_of_anything (mainstem-zoo 1.0): does NOT conform",
             "  options * 1 expected failure",
-            "  crashes * 1 not run",
+            "  crashes * 2 not run",
             f"  expected failure: {WRONG_OPTION} (it takes anything)",
             "source rate (mainstem *): does NOT conform",
             "  options * 1 passed",
@@ -68,7 +68,7 @@ def test_the_report_tells_expected_failures_and_what_was_not_run(quick_java, pyt
     results = {test["test"]: (test["result"], test["reason"]) for test in log["tests"]}
     assert results.pop(WRONG_OPTION) == ("expected failure", "it takes anything")
     assert set(results.values()) == {("not run", "")}
-    assert len(results) == 14
+    assert len(results) == 15
     assert {test["result"] for test in rate["tests"]} == {"passed", "not run"}
 
 
@@ -76,5 +76,71 @@ def test_an_expected_failure_that_passes_is_a_failure(quick_java, pytester):
     """Pass: the run fails, and the report says why."""
     pytester.makepyfile(SUITE % "")
     result = pytester.runpytest_inprocess("-k", "wrong_option and TestLog")
-    result.assert_outcomes(failed=1, deselected=29)
+    result.assert_outcomes(failed=1, deselected=31)
     result.stdout.fnmatch_lines([f"  failed: {WRONG_OPTION}*"])
+
+
+MIXIN = """
+from mainstem_testkit import SourceSuite
+
+class Easy:
+    def test_no_two_rows_have_one_identity(self):
+        pass
+
+class TestRate(Easy, SourceSuite):
+    use = "rate"
+"""
+
+
+def test_a_standard_test_is_not_replaced_by_a_mixin(pytester):
+    """Pass: the module is refused when it is collected."""
+    pytester.makepyfile(MIXIN)
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*TestRate.test_no_two_rows_have_one_identity is standard*"])
+
+
+def test_a_suite_that_names_no_word_fails_with_a_sentence(quick_java, pytester):
+    """Pass: an error of that test, not of pytest."""
+    text = "from mainstem_testkit import SourceSuite\n\nclass TestNone(SourceSuite): pass\n"
+    pytester.makepyfile(text)
+    result = pytester.runpytest_inprocess("-k", "wrong_option")
+    result.assert_outcomes(errors=1, deselected=15)
+    result.stdout.fnmatch_lines(["*TestNone does not say which word is tested*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_missing_server_is_told_loudly(quick_java, pytester, monkeypatch, workers):
+    """Pass: the run's last lines name it, also if other processes ran the tests."""
+    monkeypatch.setenv("MAINSTEM_REQUIRE_SERVICES", "")
+    pytester.makeconftest(SERVER)
+    pytester.makepyfile("def test_it(nowhere): pass")
+    result = pytester.runpytest_inprocess(*workers)
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(
+        ["*NOT TESTED: servers are missing*", "nowhere: not installed here"]
+    )
+
+
+SERVER = """
+import pytest
+from mainstem_testkit import Server, serve
+from mainstem_testkit.servers.server import ServerMissing
+
+class Nowhere(Server):
+    name = "nowhere"
+    url = ""
+
+    def prepare(self):
+        raise ServerMissing("not installed here")
+
+    def command(self):
+        return [], {}
+
+    def answers(self):
+        return False
+
+@pytest.fixture(scope="session")
+def nowhere(request, tmp_path_factory):
+    yield from serve(Nowhere, request, tmp_path_factory)
+"""

@@ -52,7 +52,7 @@ def test_a_server_that_ends_is_told_with_its_log(tmp_path):
     server = Postgres(tmp_path / "postgres")
     server.start()
     server.stop()
-    with (tmp_path / "postgres" / "data" / "postgresql.conf").open("a") as settings:
+    with (server._data / "postgresql.conf").open("a") as settings:
         settings.write("no_such_setting = 1\n")
     with pytest.raises(ServerFailed, match="no_such_setting"):
         server.start()

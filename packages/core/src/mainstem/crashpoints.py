@@ -8,7 +8,8 @@
 - `drop`: tell the caller to leave out what it is about to do
 
 `MAINSTEM_FAILPOINT_TRACE` names a file to which each point adds its name when it is first passed, so
-that a test learns which there are. Both reach whatever process inherits the environment: the driver, a
+that a test learns which there are; and the armed one adds the whole `NAME:N:ACTION` when it acts. Both
+reach whatever process inherits the environment: the driver, a
 source's process, an executor's worker, a helper.
 """
 
@@ -48,6 +49,9 @@ def _passed(name: str) -> bool:
     at, _, action = _HOW.partition(":")
     if name != _NAME or count != int(at or 1):
         return False
+    if _TRACE:
+        with Path(_TRACE).open("a") as trace:
+            trace.write(f"{_NAME}:{_HOW}\n")
     word, _, argument = action.partition("=")
     if word == "raise":
         raise Failpoint(name)

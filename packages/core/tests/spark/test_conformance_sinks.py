@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mainstem import OptionError, read_columns
+from mainstem import DocumentError, OptionError, read_columns
 from mainstem.registry import Registry
 from mainstem_testkit.conformance.sink import SinkSuite
 from pyspark.sql import SparkSession
@@ -106,3 +106,15 @@ def test_columns_are_refused_by_their_type(use, options, columns, words):
     made = sink(sink.options_model().model_validate({"path": "x", **options}))
     with pytest.raises(OptionError, match=words):
         made.check_types(read_columns(columns))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_column_without_a_type_is_refused(tmp_path, spark, pipeline, form):
+    """Pass: `NULL` alone has no type; the document is refused before the first batch."""
+    used = {"use": "files", "from": "row", "with": {"path": "./out", "format": form}}
+    select = {"use": "select", "from": "lines", "with": {"columns": {"nothing": "NULL"}}}
+    pipeline.document(operators={"row": select}, sinks={"out": used})
+    pipeline.feed("1.jsonl", ["a"])
+    with pytest.raises(DocumentError, match="nothing, of type void"):
+        pipeline.run()
+    assert not (pipeline.folder / "out").exists()

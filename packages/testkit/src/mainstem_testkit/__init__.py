@@ -5,30 +5,35 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mainstem_testkit.crashing import crash_at_every_point, crash_points
-from mainstem_testkit.pipelines import PipelineFolder, Process, wait_for
-
 if TYPE_CHECKING:
     from mainstem_testkit.conformance.operator import OperatorSuite as OperatorSuite
     from mainstem_testkit.conformance.sink import SinkSuite as SinkSuite
     from mainstem_testkit.conformance.source import SourceSuite as SourceSuite
+    from mainstem_testkit.crashing import crash_at_every_point as crash_at_every_point
+    from mainstem_testkit.crashing import crash_points as crash_points
+    from mainstem_testkit.pipelines import PipelineFolder as PipelineFolder
+    from mainstem_testkit.pipelines import Process as Process
+    from mainstem_testkit.pipelines import wait_for as wait_for
+    from mainstem_testkit.plugin import serve as serve
+    from mainstem_testkit.servers.server import Server as Server
 
-__all__ = [
-    "OperatorSuite",
-    "PipelineFolder",
-    "Process",
-    "SinkSuite",
-    "SourceSuite",
-    "crash_at_every_point",
-    "crash_points",
-    "wait_for",
-]
-
-_SUITES = {"OperatorSuite": "operator", "SinkSuite": "sink", "SourceSuite": "source"}
+_HOMES = {
+    "OperatorSuite": "conformance.operator",
+    "PipelineFolder": "pipelines",
+    "Process": "pipelines",
+    "Server": "servers.server",
+    "SinkSuite": "conformance.sink",
+    "SourceSuite": "conformance.source",
+    "crash_at_every_point": "crashing",
+    "crash_points": "crashing",
+    "serve": "plugin",
+    "wait_for": "pipelines",
+}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a suite when it is first used: every pytest run imports this module."""
-    if name in _SUITES:
-        return getattr(import_module(f"mainstem_testkit.conformance.{_SUITES[name]}"), name)
+    """Load a name when it is first used: every pytest run imports this module."""
+    if name in _HOMES:
+        return getattr(import_module(f"mainstem_testkit.{_HOMES[name]}"), name)
     raise AttributeError(name)

@@ -95,13 +95,12 @@ def crash_at_every_point(
 
 
 def _break(pipeline: PipelineFolder, where: str) -> bool:
-    """Run a pipeline with a crash point armed; whether it came there.
-
-    A run that was told to `drop` a step may well end as if nothing had been.
-    """
-    with pipeline.start(MAINSTEM_FAILPOINT=where) as process:
-        code = process.wait().returncode
-        if code == 0:
-            return where.endswith(":drop")
+    """Run a pipeline with a crash point armed; whether it came there."""
+    trace = pipeline.folder / "crash-points"
+    armed = {"MAINSTEM_FAILPOINT": where, "MAINSTEM_FAILPOINT_TRACE": str(trace)}
+    with pipeline.start(**armed) as process:
+        ended = process.wait()
+        came = trace.exists() and where in trace.read_text().split()
+        assert came or ended.returncode == 0, f"failed before it came there:\n{ended.stderr}"
         wait_for(lambda: not process.group(), _GONE)  # what it started ends with it
-        return True
+        return came

@@ -6,15 +6,17 @@ compiler, that takes some 5 s instead of 9. The shared session lives long enough
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -35,11 +37,13 @@ def start_java_quickly() -> None:
         return
     archive = _archive()
     if not archive.exists():
-        with suppress(OSError, subprocess.SubprocessError):
-            _make(archive)
+        try:
+            _once(archive)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"Java will start slowly: {archive} can't be made: {error}", file=sys.stderr)
     if archive.exists():
         quiet = "-Xlog:disable -Xlog:all=error"  # of an archive that is not for this class path
-        os.environ[_OPTIONS] = f"-XX:SharedArchiveFile={archive} -Xshare:auto {quiet}"
+        os.environ[_OPTIONS] = f'"-XX:SharedArchiveFile={archive}" -Xshare:auto {quiet}'
 
 
 def short_lived() -> Mapping[str, str]:
@@ -63,34 +67,46 @@ def _archive() -> Path:
     return cache / "mainstem-testkit" / f"{name}.jsa"
 
 
+def _once(archive: Path) -> None:
+    """Make the archive, or wait for another process that does."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            _make(archive)
+
+
 def _make(archive: Path) -> None:
     """Run a small document with a Java that writes the archive when it ends."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="mainstem-testkit-") as place:
         folder = Path(place)
         (folder / "in").mkdir()
         (folder / "in" / "one.jsonl").write_text('{"n": 1}\n')
         (folder / "small.yaml").write_text(_DOCUMENT)
         written = folder / "classes.jsa"
+        making = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={written}"
         process = subprocess.Popen(
             [sys.executable, "-m", "mainstem", "run", "small.yaml"],
             cwd=folder,
-            env={
-                **os.environ,
-                _OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={written}",
-            },
+            env={**os.environ, _OPTIONS: making},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        process.wait(_PATIENCE)
-        until = time.monotonic() + _PATIENCE
-        while living(process.pid) and time.monotonic() < until:  # Java outlives Python to write
-            time.sleep(0.05)
-        # Another session may have been as quick; either's file is whole.
-        aside = archive.with_suffix(f".{os.getpid()}")
-        aside.write_bytes(written.read_bytes())
+        try:
+            process.wait(_PATIENCE)
+            until = time.monotonic() + _PATIENCE
+            while living(process.pid):  # Java outlives Python to write
+                if time.monotonic() > until:
+                    raise TimeoutError("Java does not end")
+                time.sleep(0.05)
+        finally:
+            for pid in living(process.pid):
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
+        aside = archive.with_suffix(".new")
+        shutil.copyfile(written, aside)
         aside.replace(archive)
 
 

@@ -200,9 +200,12 @@ class Process:
 
     def end(self) -> None:
         """Kill the process and everything that it started."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        for pid in self.group():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
+        for file in (self._out, self._err):
+            file.close()
 
     def _told(self) -> str:
         return "\n".join(filter(None, (_text(self._out)[-4000:], _text(self._err)[-4000:])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,24 +11,22 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from mainstem.plan.making import make_plan
 
 from mainstem_testkit.conformance.report import PROPERTY, Report
-from mainstem_testkit.conformance.suite import Suite
-from mainstem_testkit.java import start_java_quickly
-from mainstem_testkit.pipelines import CONF, MASTER, PipelineFolder
-from mainstem_testkit.proxy import FaultProxy
-from mainstem_testkit.servers.postgres import Postgres
-from mainstem_testkit.servers.rabbitmq import RabbitMQ
 from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing
 
 if TYPE_CHECKING:
     from mainstem.testing.trial import Trial
     from pyspark.sql import SparkSession
 
+    from mainstem_testkit.conformance.suite import Suite
+    from mainstem_testkit.pipelines import PipelineFolder
+    from mainstem_testkit.proxy import FaultProxy
+
 REQUIRE = "MAINSTEM_REQUIRE_SERVICES"
-_MISSING = pytest.StashKey[dict[str, str]]()
-_REPORT = pytest.StashKey[Report]()
+#: Begins the reason of a test that was skipped for want of a server.
+_MISSING = "server missing: "
+_COLLECTOR = pytest.StashKey["_Collector"]()
 
 
 def required(name: str) -> bool:
@@ -53,8 +52,7 @@ def serve(make: type[Server], request: pytest.FixtureRequest, factory: Any) -> I
         server.kill()
         if isinstance(error, ServerFailed) or required(make.name):
             pytest.fail(str(error), pytrace=False)
-        request.config.stash[_MISSING][make.name] = str(error)
-        pytest.skip(str(error))
+        pytest.skip(f"{_MISSING}{make.name}: {error}")
     try:
         yield server
     finally:
@@ -80,6 +78,8 @@ def postgres(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """A PostgreSQL server with logical decoding."""
+    from mainstem_testkit.servers.postgres import Postgres
+
     yield from serve(Postgres, request, tmp_path_factory)
 
 
@@ -88,12 +88,16 @@ def rabbitmq(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
     """A RabbitMQ node."""
+    from mainstem_testkit.servers.rabbitmq import RabbitMQ
+
     yield from serve(RabbitMQ, request, tmp_path_factory)
 
 
 @pytest.fixture
 def fault_proxy() -> Iterator[Callable[[int], FaultProxy]]:
     """Makes proxies that break the connections to a port; all are closed at the test's end."""
+    from mainstem_testkit.proxy import FaultProxy
+
     made: list[FaultProxy] = []
 
     def make(port: int) -> FaultProxy:
@@ -108,13 +112,18 @@ def fault_proxy() -> Iterator[Callable[[int], FaultProxy]]:
 @pytest.fixture(scope="session")
 def quick_java() -> None:
     """Lets Java start quickly in all tests to come."""
+    from mainstem_testkit.java import start_java_quickly
+
     start_java_quickly()
 
 
 @pytest.fixture(scope="session")
 def spark(quick_java: None) -> SparkSession:
     """The Spark session that all tests of this process share, with settings made for tests."""
+    from mainstem.plan.making import make_plan
     from mainstem.run.session import start
+
+    from mainstem_testkit.pipelines import CONF, MASTER
 
     return start(
         make_plan(
@@ -132,12 +141,15 @@ def spark(quick_java: None) -> SparkSession:
 @pytest.fixture
 def pipeline(tmp_path: Path, quick_java: None) -> PipelineFolder:
     """A pipeline in a folder of its own; see `PipelineFolder`."""
+    from mainstem_testkit.pipelines import PipelineFolder
+
     return PipelineFolder(tmp_path)
 
 
 @pytest.fixture
 def trial(tmp_path: Path, spark: SparkSession) -> Iterator[Callable[..., Trial]]:
     """Makes trials of documents on the shared session: `trial(document, *outputs)`; see `Trial`."""
+    from mainstem.plan.making import make_plan
     from mainstem.testing.trial import Trial
 
     with ExitStack() as stack:
@@ -160,20 +172,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make room for the names of missing servers, and for what the suites show."""
-    config.stash[_MISSING] = {}
-    config.stash[_REPORT] = Report()
-    config.pluginmanager.register(_Collector(config.stash[_REPORT]), "mainstem-conformance")
+    """Make room for what the suites show, and for the names of missing servers."""
+    config.stash[_COLLECTOR] = _Collector()
+    config.pluginmanager.register(config.stash[_COLLECTOR], "mainstem-collector")
 
 
 class _Collector:
-    """Fills the report: in one process, or where the processes of pytest-xdist report to."""
+    """Reads the reports of tests: in one process, or where the processes of pytest-xdist report to."""
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
+    def __init__(self) -> None:
+        self.shown = Report()
+        self.missing: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._report.add(report)
+        self.shown.add(report)
+        if report.skipped and isinstance(report.longrepr, tuple):
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            if reason.startswith(_MISSING):
+                name, _, why = reason.removeprefix(_MISSING).partition(": ")
+                self.missing[name] = why
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -187,8 +204,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _standard(item: pytest.Item) -> tuple[type[Suite] | None, str]:
     """Return the suite that a test belongs to, and the test's name there."""
-    suite = getattr(item, "cls", None)
-    found = suite if isinstance(suite, type) and issubclass(suite, Suite) else None
+    suites = sys.modules.get("mainstem_testkit.conformance.suite")
+    made = getattr(item, "cls", None)
+    found = made if suites and isinstance(made, type) and issubclass(made, suites.Suite) else None
     return found, item.name.partition("[")[0]
 
 
@@ -207,16 +225,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say what the suites have shown, and loudly what was not tested."""
-    report = config.stash[_REPORT]
-    if report.subjects:
+    found = config.stash[_COLLECTOR]
+    if found.shown.subjects:
         terminalreporter.section("conformance")
-        for subject in report.subjects.values():
+        for subject in found.shown.subjects.values():
             for line in subject.as_text():
                 terminalreporter.write_line(line)
-        if file := config.getoption("--conformance-report"):
-            report.write(file)
-    missing = config.stash[_MISSING]
-    if missing:
+    if file := config.getoption("--conformance-report"):
+        found.shown.write(file)
+    if found.missing:
         terminalreporter.section("NOT TESTED: servers are missing (make services)", red=True)
-        for name, why in missing.items():
+        for name, why in found.missing.items():
             terminalreporter.write_line(f"{name}: {why}")

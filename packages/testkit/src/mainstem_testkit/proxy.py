@@ -86,10 +86,10 @@ class FaultProxy:
 
     def close(self) -> None:
         """End the proxy and its connections."""
-        self._server.close()
-        self.cut()
+        self._wait(self._shut())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
 
     # -- inside the loop --------------------------------------------------------------------
 
@@ -132,6 +132,12 @@ class FaultProxy:
                 await writer.drain()
         with suppress(OSError):
             writer.write_eof()
+
+    async def _shut(self) -> None:
+        self._server.close()
+        await self._cut()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others, timeout=5) if others else None
 
     async def _cut(self) -> None:
         for writer in list(self._writers):

@@ -43,7 +43,7 @@ _TIMES = {
 }
 #: Types whose values csv has no text for (Spark writes bytes as `[00 FF]`, which nobody reads), and
 #: keys that Spark writes into JSON as nobody reads them.
-_NO_TEXT = ("array<", "map<", "struct<", "variant", "binary")
+_NO_TEXT = ("array<", "map<", "struct<", "variant", "binary", "void")
 _ODD_KEYS = re.compile(r"map<(binary|array<|struct<)")
 _WRITER_OPTIONS: dict[str, dict[str, str | bool]] = {
     "parquet": {},
@@ -126,6 +126,10 @@ class FilesSink(Sink):
                     f"csv can't hold column {name}, of type {kind}",
                     option="format",
                     hint="Write parquet or jsonlines, or make text of it: to_json(x), base64(x).",
+                )
+            if form == "parquet" and kind == "void":
+                raise OptionError(
+                    f"parquet can't hold column {name}, of type void", option="format"
                 )
             if form == "jsonlines" and _ODD_KEYS.search(kind):
                 raise OptionError(

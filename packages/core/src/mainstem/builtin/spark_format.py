@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 #: Formats of files: Spark reads a stream of them only by a schema that it is given.
 _FILE_FORMATS = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
 #: Types that formats of Spark's own can't hold, or hold as nobody can read them (bytes in csv).
-_NOT_HELD = {"csv": ("array<", "map<", "struct<", "variant", "binary"), "orc": ("variant",)}
+_NOT_HELD = {
+    "csv": ("array<", "map<", "struct<", "variant", "binary", "void"),
+    "orc": ("variant", "void"),
+    "parquet": ("void",),
+}
 
 
 def _read_location(value: Any, info: ValidationInfo) -> Any:

@@ -172,6 +172,7 @@ class RunningQuery:
         self._show_rows = show_rows
         self.history = History(checkpoint.query(query.name))
         self._running: StreamingQuery | None = None
+        self._ended = False
         self._reported = -1
         self._measured = 0.0
         self._lags: Mapping[str, Mapping[str, Any]] = {}
@@ -217,6 +218,7 @@ class RunningQuery:
             )
         else:
             writer = writer.trigger(availableNow=True)
+        self._ended = False
         # Spark makes the id with the checkpoint; the first batch can begin before `start` returns.
         self._batches.query_id = self._known_id() or ""
         try:
@@ -260,7 +262,8 @@ class RunningQuery:
             if query.isActive and not query.status["isTriggerActive"]:
                 query.stop()
         active = bool(query.isActive)
-        if not active:
+        if not active and not self._ended:
+            self._ended = True
             self._let_go(query)
         self._drain(report)
         if not active:

@@ -43,7 +43,7 @@ from mainstem_testkit.conformance.examples import (
     samples,
     try_out,
 )
-from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
+from mainstem_testkit.conformance.suite import Suite, not_claimed, not_given, proves
 
 if TYPE_CHECKING:
     from mainstem.testing.trial import Trial
@@ -186,13 +186,18 @@ class OperatorSuite(Suite):
         if not compared:
             not_claimed("batch_invariant")
 
+        came: dict[str, int] = dict.fromkeys(outputs, 0)
+
         def check(course: Course) -> None:
             whole, cut = self._play(course.whole), self._play(course)
+            for output in outputs:
+                came[output] += len(whole[output])
             for output in compared:
                 as_told = partial(_table, tables[output]) if output in tables else list
                 _same(output, as_told(whole[output]), as_told(cut[output]))
 
         self._each_course(self.tries, check)
+        assert came["out"], f"of all examples no row came out: write `examples`; there were: {came}"
 
     @proves("identity")
     def test_each_row_has_an_id_of_its_own_that_stays(self) -> None:
@@ -302,7 +307,9 @@ class OperatorSuite(Suite):
             self._close(trial)
             self._feed(trial, dict.fromkeys(self.inputs, ()))
             trial.batch()
-            left = trial.facts[-1]["state_rows"]
+            held = [facts["state_rows"] for facts in trial.facts]
+            left = held[-1]
+        assert max(held), "there never was any state"
         assert left == 0, f"{left} rows of state are left, and `StateFacts.grows` does not say why"
 
     @proves("state")
@@ -338,7 +345,7 @@ class OperatorSuite(Suite):
         """Return what the state is; end the test if there is none, or no time."""
         state = self.can(Stateful).state(_inputs(self.plan()))
         if not self.event_time:
-            not_claimed("state that hangs on time")
+            not_given("event_time")
         assert isinstance(state, StateFacts)
         return state
 

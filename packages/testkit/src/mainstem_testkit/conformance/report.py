@@ -9,18 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.conformance.suite import NOT_CLAIMED
-
 PROPERTY = "mainstem-conformance"
+#: Begins the reason of a skipped test that asks for what a component does not claim.
+NOT_CLAIMED = "not claimed: "
+#: Begins the reason of a skipped test that lacks what the test module could have given.
+NOT_GIVEN = "not given: "
 
-PASSED, FAILED, EXPECTED, UNCLAIMED, SKIPPED, MISSING = (
+PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED, MISSING = (
     "passed",
-    "failed",
-    "expected failure",
     "not claimed",
+    "not given",
     "skipped",
+    "expected failure",
+    "failed",
     "not run",
 )
+#: Of several outcomes of one test the last in this order counts.
+_WORSE = (PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED)
 
 
 @dataclass
@@ -37,14 +42,22 @@ class Subject:
 
     @property
     def conforms(self) -> bool:
-        """Whether each standard test passed, or asks for what is not claimed."""
-        return all(self.outcome(test)[0] in (PASSED, UNCLAIMED) for test in self.tests)
+        """Whether no standard test failed or was left out, and some passed."""
+        words = {self.outcome(test)[0] for test in self.tests}
+        return PASSED in words and words <= {PASSED, UNCLAIMED, NOTGIVEN}
+
+    @property
+    def not_given(self) -> list[str]:
+        """What tests lacked, so that they show nothing."""
+        outcomes = [self.outcome(test) for test in self.tests]
+        return list(dict.fromkeys(reason for word, reason in outcomes if word == NOTGIVEN))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
             **self.facts,
             "conforms": self.conforms,
+            "not_given": self.not_given,
             "tests": [
                 {
                     "test": test,
@@ -60,6 +73,8 @@ class Subject:
         """Yield the lines: who, one line for each claim, and what did not just pass."""
         facts = self.facts
         verdict = "conforms" if self.conforms else "does NOT conform"
+        if self.not_given:
+            verdict += f" (not shown, for there was not given: {'; '.join(self.not_given)})"
         who = f"{facts['kind']} {facts['word']} ({facts['distribution']} {facts['version']})"
         yield f"{who}: {verdict}"
         claims: dict[str, Counter[str]] = {}
@@ -88,9 +103,10 @@ class Report:
         subject = self.subjects.setdefault(name, Subject(told["facts"], told["tests"]))
         if report.when == "setup" and report.passed:
             return
-        test = told["test"]
-        if test in subject.tests and subject.outcomes.get(test, ("",))[0] != FAILED:
-            subject.outcomes[test] = _outcome(report)
+        test, outcome = told["test"], _outcome(report)
+        before = subject.outcomes.get(test, outcome)
+        if test in subject.tests and outcome[0] in _WORSE:
+            subject.outcomes[test] = max(before, outcome, key=lambda o: _WORSE.index(o[0]))
 
     def write(self, file: Path) -> None:
         """Write the report as JSON."""
@@ -106,7 +122,10 @@ def _outcome(report: Any) -> tuple[str, str]:
         return PASSED, ""
     if report.failed:
         return FAILED, ""
+    if not report.skipped:
+        return report.outcome, ""  # another plugin's, such as a rerun
     reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-    if reason.startswith(NOT_CLAIMED):
-        return UNCLAIMED, reason.removeprefix(NOT_CLAIMED)
+    for prefix, word in ((NOT_CLAIMED, UNCLAIMED), (NOT_GIVEN, NOTGIVEN)):
+        if reason.startswith(prefix):
+            return word, reason.removeprefix(prefix)
     return SKIPPED, reason

@@ -13,18 +13,19 @@ import pytest
 from mainstem import DocumentError, PluginError
 from mainstem.contracts.abilities import abilities
 from mainstem.contracts.components import Component
+from mainstem.errors import Problem
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from mainstem.registry import Registry
 from pydantic import ValidationError
 
+from mainstem_testkit.conformance.report import NOT_CLAIMED, NOT_GIVEN
 from mainstem_testkit.crashing import Oracle, crash_at_every_point
 from mainstem_testkit.pipelines import PipelineFolder
+from mainstem_testkit.servers.server import Server
 
 TestT = TypeVar("TestT", bound=Callable[..., None])
 
-#: Begins the reason of a skipped test that asks for what a component does not claim.
-NOT_CLAIMED = "not claimed: "
 #: Values that hardly an option takes.
 _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
@@ -44,6 +45,11 @@ def not_claimed(what: str) -> NoReturn:
     pytest.skip(NOT_CLAIMED + what)
 
 
+def not_given(what: str) -> NoReturn:
+    """End a test that lacks what the test module could have given: it shows nothing."""
+    pytest.skip(NOT_GIVEN + what)
+
+
 class Suite:
     """The standard tests of one kind; subclass that of the kind, and say what is tested.
 
@@ -54,7 +60,9 @@ class Suite:
     #: The component's kind, as in `mainstem plugins`.
     kind: ClassVar[str]
     #: The component's word, as in `use: WORD`.
-    use: ClassVar[str]
+    use: ClassVar[str] = ""
+    #: The fixture of the server that the component talks to, such as `rabbitmq`, if there is one.
+    server_fixture: ClassVar[str] = ""
     #: Standard tests that are known to fail: the reasons by the tests' names.
     expected_failures: ClassVar[Mapping[str, str]] = {}
     #: Options that are wrong beside the ones that `options` gives: the changed options, by the name
@@ -63,6 +71,8 @@ class Suite:
 
     #: The test's own folder; a crash test has one for each trial.
     place: Path
+    #: The server of `server_fixture`, there before `prepare` is called.
+    server: Server | None = None
 
     def options(self) -> Mapping[str, Any]:
         """Return the component's options, as in the document's `with`.
@@ -83,8 +93,11 @@ class Suite:
         if cls.__module__.startswith(__package__):
             return
         standard = {name for name in dir(base) if name.startswith("test_")}
-        for name in standard & vars(cls).keys():
-            raise TypeError(f"{cls.__name__}.{name} is standard; if it must fail, say why: {_RULE}")
+        for name in standard:
+            if getattr(cls, name) is not getattr(base, name):
+                raise TypeError(
+                    f"{cls.__name__}.{name} is standard; if it must fail, say why: {_RULE}"
+                )
         for name, reason in cls.expected_failures.items():
             if name not in standard:
                 raise TypeError(f"{cls.__name__}: there is no standard test {name!r}")
@@ -119,7 +132,12 @@ class Suite:
         return {**found, **who, "abilities": able}
 
     @pytest.fixture(autouse=True)
-    def _in_its_place(self, tmp_path: Path, quick_java: None) -> None:
+    def _in_its_place(
+        self, tmp_path: Path, quick_java: None, request: pytest.FixtureRequest
+    ) -> None:
+        assert self.use, f"{type(self).__name__} does not say which word is tested: `use`"
+        if self.server_fixture:
+            self.server = request.getfixturevalue(self.server_fixture)
         self._move(tmp_path / "place")
 
     def _move(self, place: Path) -> None:
@@ -203,7 +221,7 @@ class Suite:
             try:
                 self._plan_with(options)
             except DocumentError as error:
-                if any(key in problem.key or key in problem.message for problem in error.problems):
+                if any(_names(problem, key) for problem in error.problems):
                     continue
                 silent.append(f"{key}: not named in: {error}")
             else:
@@ -217,6 +235,13 @@ class Suite:
         section = next(s for s in parts.values() if isinstance(s, dict) and "subject" in s)
         section["subject"] = {**section["subject"], "with": dict(options)}
         return make_plan(whole.document(**parts).file)
+
+
+def _names(problem: Problem, key: str) -> bool:
+    """Whether a problem is about an option, by its path or by its name in quotes."""
+    return key in problem.key.split(".") or any(
+        f"{quote}{key}{quote}" in problem.message for quote in "'`"
+    )
 
 
 def _takes(model: Any, options: Mapping[str, Any], key: str) -> bool:

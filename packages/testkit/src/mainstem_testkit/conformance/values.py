@@ -73,6 +73,8 @@ def plain(value: Any, *, local: bool) -> Any:
         return value.astimezone(UTC) if value.tzinfo or local else value
     if hasattr(value, "toPython"):  # Spark's variant
         value = value.toPython()
+    if isinstance(value, bool | int | float):
+        return type(value).__name__, value  # or else 1 were True, and 1.0
     value = mapping(value)
     if isinstance(value, Mapping):
         return {key: plain(value[key], local=local) for key in sorted(value, key=str)}

@@ -22,9 +22,8 @@ from mainstem import (
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem.plan.model import SinkNode
 
-from mainstem_testkit.conformance.suite import Suite
+from mainstem_testkit.conformance.suite import Suite, not_given
 from mainstem_testkit.conformance.values import EPOCH, MADE, few, mapping, plain
-from mainstem_testkit.servers.server import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,9 +40,6 @@ class WritingSuite(Suite):
     """What the standard tests of sinks write with, and hold what is read against."""
 
     kind: ClassVar[str] = "sink"
-    #: The server that the sink writes to, if any; tests pause it and stop it. Set it on the class, in
-    #: an autouse fixture of scope `class`, for those come before `prepare`.
-    server: Server | None = None
     #: A row, in the columns of `schema`, that the far side refuses for good.
     refused: ClassVar[Row | None] = None
     #: DDL of the columns that the tests write, if those that the sink demands are not it.
@@ -152,14 +148,14 @@ class WritingSuite(Suite):
         found = self.rows(self.schema)
         return found if found is None else [mapping(row) for row in found]
 
-    def _seen(self) -> Counter[str] | None:
+    def _seen(self) -> Counter[str]:
         """Return what a reader sees, each row as text."""
         found = self._read()
         if found is None:
             assert self._promise().may_double, (
                 "nobody can read it, so that it doubles nothing is not shown"
             )
-            return None
+            not_given("rows")
         return Counter(self._text(row) for row in found)
 
     def _text(self, row: Row) -> str:
@@ -176,8 +172,6 @@ class WritingSuite(Suite):
             AssertionError: rows are lost or doubled, or were never written.
         """
         promise, seen = self._promise(), self._seen()
-        if seen is None:
-            return
         wanted = Counter(self._text(self.row(number)) for number in numbers)
         strange = sorted(seen.keys() - wanted.keys())
         assert not strange, f"seen, and not written or not to be seen: {few(strange)}"
@@ -210,6 +204,8 @@ def cut(batches: Iterable[Any], armed: str | None = None) -> Iterator[Any]:
         if failing and task.partitionId() == 1:
             yield batch.slice(0, 1)
             time.sleep(0.2)  # the other task may come to its end
+            if armed is not None:
+                Path(f"{armed}-cut").touch()
             raise RuntimeError("the test lets this task fail")
         yield batch
 
@@ -229,6 +225,8 @@ def must_raise(when: str) -> Iterator[None]:
     """Expect the block to raise an exception; if it does not, say so in terms of the sink."""
     try:
         yield
+    except AssertionError:
+        raise  # of the kit's own
     except Exception:
         return
     raise AssertionError(f"{when}, and the write ended as if all were well")

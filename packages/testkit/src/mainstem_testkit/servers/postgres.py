@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
+import signal
 import struct
 import subprocess
+import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from mainstem_testkit.servers.server import Server, ServerMissing, receive
@@ -27,6 +30,7 @@ class Postgres(Server):
     """A PostgreSQL server with the superuser `postgres`, whom it trusts without a password."""
 
     name = "postgres"
+    stop_signal = signal.SIGINT  # "fast": SIGTERM waits until all clients have left
 
     @property
     def url(self) -> str:
@@ -35,11 +39,7 @@ class Postgres(Server):
     def prepare(self) -> None:
         _binary("postgres")
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            account = pwd.getpwnam(_USER)
-            os.chown(self.folder, account.pw_uid, account.pw_gid)
-            for above in self.folder.parents:
-                if above.stat().st_uid == 0 and not above.stat().st_mode & 0o001:
-                    above.chmod(above.stat().st_mode | 0o011)
+            shutil.chown(self._data.parent, _USER, _USER)
         initdb = [_binary("initdb"), "--no-sync", "--auth=trust", "-U", _USER, "-E", "UTF8"]
         command = [*self._as_user(), *initdb, "-D", str(self._data)]
         made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder)
@@ -79,15 +79,18 @@ class Postgres(Server):
         ]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    @property
+    @cached_property
     def _data(self) -> Path:
-        return self.folder / "data"
+        """Where the data is: a folder of its own that `postgres` can reach, also if root runs this."""
+        place = tempfile.mkdtemp(prefix="mainstem-postgres-")
+        weakref.finalize(self, shutil.rmtree, place, ignore_errors=True)
+        return Path(place, "data")
 
     def _as_user(self) -> list[str]:
         if os.geteuid() != 0:
             return []
         change = ["setpriv", "--reuid", _USER, "--regid", _USER, "--clear-groups"]
-        return [*change, "env", f"HOME={self.folder}"]
+        return [*change, "env", "-C", str(self._data.parent), f"HOME={self._data.parent}"]
 
 
 def _binary(name: str) -> str:

@@ -44,6 +44,8 @@ class Server(ABC):
 
     #: The server's name, as in `MAINSTEM_TEST_<NAME>_URL` and `MAINSTEM_REQUIRE_SERVICES`.
     name: ClassVar[str]
+    #: What tells the server to end, whoever is connected to it.
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -130,7 +132,7 @@ class Server(ABC):
     def stop(self, seconds: float = PATIENCE) -> None:
         """Ask the server to end and wait for it; kill it if it takes too long."""
         self._signal(signal.SIGCONT)
-        self._signal(signal.SIGTERM, group=False)
+        self._signal(self.stop_signal, group=False)
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
@@ -182,20 +184,25 @@ class Server(ABC):
     def _signal(self, number: signal.Signals, *, group: bool = True) -> None:
         if self._process is None:
             return
-        with suppress(ProcessLookupError):
-            if group:
-                os.killpg(self._process.pid, number)
-            elif self._process.poll() is None:
-                self._process.send_signal(number)
+        if not group:
+            self._process.send_signal(number)  # nothing happens if it has ended
+            return
+        for pid in living(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
-def living(group: int) -> list[int]:
-    """Return the processes of a group that are no zombies (from Linux's /proc)."""
+def living(session: int) -> list[int]:
+    """Return the processes of a session that are no zombies (from Linux's /proc).
+
+    What a process starts stays in its session, also when it leaves the process group, as Spark's
+    Python workers do.
+    """
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
-            if int(of) == group and state != "Z":
+            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state != "Z":
                 found.append(int(stat.parent.name))
     return found
 
