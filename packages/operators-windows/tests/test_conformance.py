@@ -28,6 +28,7 @@ class TestSession(OperatorSuite):
         return {"by": ["k"], "window": window, "columns": {"n": "sum(v)"}}
 
 
+@pytest.mark.slow
 class TestChanges(OperatorSuite):
     use = "aggregate"
     inputs = TestTumbling.inputs

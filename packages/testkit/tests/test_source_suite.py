@@ -33,8 +33,19 @@ class LogSuite(SourceSuite):
         ask(self.server.port, {"append": list(numbers)})
 
 
+@pytest.mark.slow
 class TestASoundSource(LogSuite):
-    pass
+    """The source `files` passes the suite in every run; this one has a server."""
+
+
+def test_a_sound_source_outlives_its_server(tmp_path, quick_java):
+    """Pass: the one standard test that no built-in source can show."""
+    suite = TestASoundSource()
+    suite._move(tmp_path / "place")
+    try:
+        suite.test_the_server_may_go_and_come_back()
+    finally:
+        suite.server.kill()
 
 
 #: By fault: the test that catches it, and what that says.

@@ -109,6 +109,7 @@ def test_what_a_new_pipeline_makes_is_ignored_by_git(tmp_path):
     assert sorted(shown.split()[1::2]) == sorted(str(file.relative_to(folder)) for file in files)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_tests_of_a_new_plugin_pass_under_tox(tmp_path):
     """Pass: `tox` as generated, told where core and kit are: built, installed, and it conforms."""
@@ -126,25 +127,36 @@ def test_the_tests_of_a_new_plugin_pass_under_tox(tmp_path):
     assert "source tick (mainstem-tick 0.1.0): conforms" in shown
 
 
-@pytest.mark.timeout(400)
-def test_the_tests_of_new_plugins_of_the_other_kinds_pass(tmp_path):
-    """Pass: sink and operator pass all of their tests, on one Spark session, but for the kills."""
-    projects = [tmp_path / "sink", tmp_path / "operator"]
-    new_plugin("sink", "jots", projects[0])
-    new_plugin("operator", "tidy_text", projects[1])
-    for project in projects:
-        install_by_hand(project, tmp_path / "site")
-    sources = [tmp_path / "site", *(project / "src" for project in projects)]
-    shown = command(
-        *(sys.executable, "-m", "pytest", "-q", "--rootdir", tmp_path),
-        *(project / "tests" for project in projects),
-        *("-k", "not kill"),  # the suite of sinks is killed enough elsewhere
-        cwd=tmp_path,
+def tests_of_new_plugins(folder, *arguments):
+    """Run the tests of a new plugin of each kind on one Spark session; return what they print."""
+    words = {"source": "tick", "sink": "jots", "operator": "tidy_text"}
+    for kind in KINDS:
+        new_plugin(kind, words[kind], folder / kind)
+        install_by_hand(folder / kind, folder / "site")
+    sources = [folder / "site", *(folder / kind / "src" for kind in KINDS)]
+    return command(
+        *(sys.executable, "-m", "pytest", "-q", "-rN", "--rootdir", folder, *arguments),
+        *(folder / kind / "tests" for kind in KINDS),
+        cwd=folder,
         PYTHONPATH=os.pathsep.join(map(str, sources)),
     )
-    sink = shown.partition("sink jots (mainstem-jots 0.1.0)")[2].partition("operator tidy_text")[0]
-    assert sink.count("not run") == 1
-    assert "retries                3 passed" in sink
+
+
+@pytest.mark.timeout(400)
+def test_the_tests_of_new_plugins_pass(tmp_path):
+    """Pass: their own ones, and of the standard ones those of options, columns and types."""
+    own = "each_number or one_file or trimmed"
+    shown = tests_of_new_plugins(tmp_path, "-k", f"{own} or wrong_option or announced or type")
+    assert shown.splitlines()[-1].startswith("10 passed, ")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_new_plugins_conform(tmp_path):
+    """Pass: source, sink and operator, as they were written."""
+    shown = tests_of_new_plugins(tmp_path)
+    assert "source tick (mainstem-tick 0.1.0): conforms" in shown
+    assert "sink jots (mainstem-jots 0.1.0): conforms" in shown
     assert "operator tidy_text (mainstem-tidy-text 0.1.0): conforms" in shown
 
 
