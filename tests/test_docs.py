@@ -52,6 +52,12 @@ def test_the_plugin_in_the_docs_is_the_one_that_is_run():
     assert entry in (ROOT / "examples" / "plugin-hello" / "pyproject.toml").read_text()
 
 
+def test_the_suite_in_the_docs_is_the_one_that_is_run():
+    """Pass: printed as it is in examples/plugin-hello."""
+    suite = (ROOT / "examples" / "plugin-hello" / "tests" / "test_hello.py").read_text()
+    assert suite in TEXT["testing-a-plugin.md"]
+
+
 def test_the_test_of_the_registry_uses_the_same_plugin():
     """Pass: the code in test_registry.py is that of the example."""
     code = (ROOT / "examples" / "plugin-hello" / "mainstem_hello.py").read_text()

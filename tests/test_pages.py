@@ -1,4 +1,4 @@
-"""What docs/testing.md and docs/from-python.md print runs as it is printed."""
+"""What docs/testing.md, docs/from-python.md and docs/testing-a-plugin.md print runs as it is printed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from mainstem.testing.running import run_tests
 
@@ -40,3 +41,11 @@ def test_the_program_of_the_page_runs(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "3 [{'n': 2}, {'n': 4}, {'n': 6}] [3]"
+
+
+def test_the_kill_of_the_page_does_no_harm(pipeline):
+    """Pass: the test printed in docs/testing-a-plugin.md."""
+    (code,) = (b for b in blocks("testing-a-plugin.md", "python") if "test_each_row_once" in b)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    names["test_each_row_once"](pipeline)

@@ -127,7 +127,7 @@ def test_the_tests_of_a_new_plugin_pass_under_tox(tmp_path):
     assert "source tick (mainstem-tick 0.1.0): conforms" in shown
 
 
-def tests_of_new_plugins(folder, *arguments):
+def run_the_tests_of_new_plugins(folder, *arguments):
     """Run the tests of a new plugin of each kind on one Spark session; return what they print."""
     words = {"source": "tick", "sink": "jots", "operator": "tidy_text"}
     for kind in KINDS:
@@ -146,7 +146,9 @@ def tests_of_new_plugins(folder, *arguments):
 def test_the_tests_of_new_plugins_pass(tmp_path):
     """Pass: their own ones, and of the standard ones those of options, columns and types."""
     own = "each_number or one_file or trimmed"
-    shown = tests_of_new_plugins(tmp_path, "-k", f"{own} or wrong_option or announced or type")
+    shown = run_the_tests_of_new_plugins(
+        tmp_path, "-k", f"{own} or wrong_option or announced or type"
+    )
     assert shown.splitlines()[-1].startswith("10 passed, ")
 
 
@@ -154,7 +156,7 @@ def test_the_tests_of_new_plugins_pass(tmp_path):
 @pytest.mark.timeout(900)
 def test_new_plugins_conform(tmp_path):
     """Pass: source, sink and operator, as they were written."""
-    shown = tests_of_new_plugins(tmp_path)
+    shown = run_the_tests_of_new_plugins(tmp_path)
     assert "source tick (mainstem-tick 0.1.0): conforms" in shown
     assert "sink jots (mainstem-jots 0.1.0): conforms" in shown
     assert "operator tidy_text (mainstem-tidy-text 0.1.0): conforms" in shown

@@ -302,7 +302,7 @@ def test_on_a_terminal_a_table_shows_queries_and_nodes(pipeline):
     assert "watermark" not in text  # nothing to tell, no column
 
 
-@pytest.mark.parametrize("arguments", [[], ["--debug"]])
+@pytest.mark.parametrize("arguments", [[], pytest.param(["--debug"], marks=pytest.mark.slow)])
 def test_a_run_never_prints_what_a_reference_stands_for(pipeline, arguments):
     """Pass: neither a right run, nor one that fails with the value in Spark's message, shows it."""
     secret = "hunter2-swordfish"

@@ -98,7 +98,7 @@ class OperatorSuite(Suite):
     #: does so anyway.
     growing: ClassVar[Mapping[str, str]] = {}
     #: How many courses of rows, batches, files and crashes are tried.
-    tries: ClassVar[int] = 3
+    tries: ClassVar[int] = 2
 
     def examples(self, port: str) -> st.SearchStrategy[Any]:
         """Return a strategy for one row at a port: JSON values by column, times in the hour of `START`.

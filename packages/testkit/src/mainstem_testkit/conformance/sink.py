@@ -249,6 +249,7 @@ class SinkSuite(WritingSuite):
     @proves("crashes")
     def test_a_kill_at_each_crash_point_does_no_harm(self, spark: SparkSession) -> None:
         """A run is killed where the sink can be cut, and run again: nothing lost, nothing doubled."""
+        self._check([])
         home, trials = self.place, itertools.count()
         pipeline = self.pipeline()
         for batch in range(2):
