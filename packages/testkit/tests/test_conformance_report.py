@@ -144,3 +144,25 @@ class Nowhere(Server):
 def nowhere(request, tmp_path_factory):
     yield from serve(Nowhere, request, tmp_path_factory)
 """
+
+
+FEIGNED = """
+import pytest
+from mainstem_testkit import SourceSuite
+
+class TestRate(SourceSuite):
+    use = "rate"
+
+    def prepare(self):
+        pytest.skip("not claimed: anything")
+"""
+
+
+def test_a_module_that_skips_by_itself_does_not_conform(quick_java, pytester):
+    """Pass: the suite alone says what is not claimed; words in a reason are none of it."""
+    pytester.makepyfile(FEIGNED)
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(skipped=16)
+    result.stdout.fnmatch_lines(
+        ["source rate (mainstem *): does NOT conform", "  skipped: *(not claimed: anything)"]
+    )

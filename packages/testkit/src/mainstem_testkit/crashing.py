@@ -42,7 +42,7 @@ def crash_at_every_point(
 
     The pipeline is one that ends, with what it reads in its folder or brought by `before`; its
     document has relative paths. Each trial works on a copy. The broken run is a process of its own,
-    which must fail and leave no process behind; the second runs in this process.
+    which must come to the point and leave no process behind; the second runs in this process.
 
     Args:
         oracle: looks at what came out of a whole run, and of each pair of runs.
@@ -102,5 +102,5 @@ def _break(pipeline: PipelineFolder, where: str) -> bool:
         ended = process.wait()
         came = trace.exists() and where in trace.read_text().split()
         assert came or ended.returncode == 0, f"failed before it came there:\n{ended.stderr}"
-        wait_for(lambda: not process.group(), _GONE)  # what it started ends with it
+        wait_for(lambda: not process.living(), _GONE)  # what it started ends with it
         return came

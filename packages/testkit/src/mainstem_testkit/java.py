@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -40,7 +41,8 @@ def start_java_quickly() -> None:
         try:
             _once(archive)
         except (OSError, subprocess.SubprocessError) as error:
-            print(f"Java will start slowly: {archive} can't be made: {error}", file=sys.stderr)
+            message = f"Java will start slowly, for {archive} can't be made: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
     if archive.exists():
         quiet = "-Xlog:disable -Xlog:all=error"  # of an archive that is not for this class path
         os.environ[_OPTIONS] = f'"-XX:SharedArchiveFile={archive}" -Xshare:auto {quiet}'

@@ -129,9 +129,9 @@ class PipelineFolder:
 
 
 class Process:
-    """A `mainstem run` in a process of its own, which leads a group of its own.
+    """A `mainstem run` in a process of its own, which leads a session of its own.
 
-    Use it in a `with`: at its end everything that is left of the group is killed.
+    Use it in a `with`: at its end everything that is left of the session is killed.
     """
 
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str]) -> None:
@@ -194,13 +194,13 @@ class Process:
         out, err = (_text(file) for file in (self._out, self._err))
         return subprocess.CompletedProcess(self.arguments, code, out, err)
 
-    def group(self) -> list[int]:
-        """Return the living processes that it started, and itself."""
+    def living(self) -> list[int]:
+        """Return the process, if it has not ended, and those that it started and that have not."""
         return living(self.pid)
 
     def end(self) -> None:
         """Kill the process and everything that it started."""
-        for pid in self.group():
+        for pid in self.living():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()

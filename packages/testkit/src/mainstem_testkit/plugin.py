@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from mainstem_testkit.conformance.report import PROPERTY, Report
+from mainstem_testkit.conformance.report import PROPERTY, UNSHOWN, Report, Unshown
 from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing
 
 if TYPE_CHECKING:
@@ -216,6 +216,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if suite is not None and call.when == "setup":
         told = {"facts": suite.facts(), "tests": suite.standard_tests(), "test": name}
         item.user_properties.append((PROPERTY, told))
+    if call.excinfo is not None and isinstance(unshown := call.excinfo.value, Unshown):
+        item.user_properties.append((UNSHOWN, (unshown.outcome, unshown.what)))
     if call.excinfo is None or call.excinfo.errisinstance(pytest.skip.Exception):
         return
     for name, value in getattr(item, "funcargs", {}).items():

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mainstem.document.model import Trigger
@@ -74,13 +73,8 @@ class Trial:
         self._checkpoint.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._checkpoint.__exit__(kind, error, trace)
+    def __exit__(self, *problem: Any) -> None:
+        self._checkpoint.__exit__(*problem)
 
     def feed(self, source: str, rows: Sequence[Any]) -> None:
         """Give a source rows for the next batch: mappings of its columns, or values of messages.

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-PROPERTY = "mainstem-conformance"
-#: Begins the reason of a skipped test that asks for what a component does not claim.
-NOT_CLAIMED = "not claimed: "
-#: Begins the reason of a skipped test that lacks what the test module could have given.
-NOT_GIVEN = "not given: "
+import pytest
+
+#: The properties of a test's report: who is tested by which test, and why it shows nothing.
+PROPERTY, UNSHOWN = "mainstem-conformance", "mainstem-unshown"
 
 PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED, MISSING = (
     "passed",
@@ -26,6 +25,28 @@ PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED, MISSING = (
 )
 #: Of several outcomes of one test the last in this order counts.
 _WORSE = (PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED)
+
+
+class Unshown(pytest.skip.Exception):  # type: ignore[name-defined,misc]
+    """Ends a standard test that shows nothing; the report takes the outcome from the class."""
+
+    outcome: ClassVar[str]
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{self.outcome}: {what}")
+        self.what = what
+
+
+class NotClaimed(Unshown):
+    """The test asks for what the component does not claim."""
+
+    outcome = UNCLAIMED
+
+
+class NotGiven(Unshown):
+    """The test lacks what the test module could have given."""
+
+    outcome = NOTGIVEN
 
 
 @dataclass
@@ -115,6 +136,8 @@ class Report:
 
 
 def _outcome(report: Any) -> tuple[str, str]:
+    if report.skipped and (unshown := dict(report.user_properties).get(UNSHOWN)):
+        return unshown[0], unshown[1]
     why = getattr(report, "wasxfail", None)
     if why is not None:
         return (EXPECTED, why) if report.skipped else (FAILED, "passes, though expected to fail")
@@ -124,8 +147,4 @@ def _outcome(report: Any) -> tuple[str, str]:
         return FAILED, ""
     if not report.skipped:
         return report.outcome, ""  # another plugin's, such as a rerun
-    reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-    for prefix, word in ((NOT_CLAIMED, UNCLAIMED), (NOT_GIVEN, NOTGIVEN)):
-        if reason.startswith(prefix):
-            return word, reason.removeprefix(prefix)
-    return SKIPPED, reason
+    return SKIPPED, str(report.longrepr[2]).removeprefix("Skipped: ")

@@ -19,7 +19,7 @@ from mainstem.plan.model import Plan
 from mainstem.registry import Registry
 from pydantic import ValidationError
 
-from mainstem_testkit.conformance.report import NOT_CLAIMED, NOT_GIVEN
+from mainstem_testkit.conformance.report import NotClaimed, NotGiven
 from mainstem_testkit.crashing import Oracle, crash_at_every_point
 from mainstem_testkit.pipelines import PipelineFolder
 from mainstem_testkit.servers.server import Server
@@ -42,12 +42,12 @@ def proves(claim: str) -> Callable[[TestT], TestT]:
 
 def not_claimed(what: str) -> NoReturn:
     """End a test that asks for what the component does not claim."""
-    pytest.skip(NOT_CLAIMED + what)
+    raise NotClaimed(what)
 
 
 def not_given(what: str) -> NoReturn:
     """End a test that lacks what the test module could have given: it shows nothing."""
-    pytest.skip(NOT_GIVEN + what)
+    raise NotGiven(what)
 
 
 class Suite:

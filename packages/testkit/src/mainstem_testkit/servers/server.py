@@ -35,7 +35,7 @@ def free_port() -> int:
 class Server(ABC):
     """A real server with its data in a folder of its own.
 
-    It listens on 127.0.0.1 alone and leads a process group of its own, so that it and all it started
+    It listens on 127.0.0.1 alone and leads a session of its own, so that it and all it started
     end together.
 
     Args:
@@ -132,7 +132,7 @@ class Server(ABC):
     def stop(self, seconds: float = PATIENCE) -> None:
         """Ask the server to end and wait for it; kill it if it takes too long."""
         self._signal(signal.SIGCONT)
-        self._signal(self.stop_signal, group=False)
+        self._signal(self.stop_signal, alone=True)
         if self._process is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
@@ -181,10 +181,10 @@ class Server(ABC):
         """Return a connection to the server's port; each step of it may take `seconds`."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
 
-    def _signal(self, number: signal.Signals, *, group: bool = True) -> None:
+    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
         if self._process is None:
             return
-        if not group:
+        if alone:
             self._process.send_signal(number)  # nothing happens if it has ended
             return
         for pid in living(self._process.pid):
