@@ -50,8 +50,8 @@ tox: install
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
-	$(BIN)/pytest -m slow packages
-	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages
+	$(BIN)/pytest -m slow packages/*/tests
+	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
 
 cluster: install
 	$(BIN)/pytest -m slow tests/test_cluster.py
