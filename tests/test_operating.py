@@ -78,15 +78,15 @@ def test_the_lag_of_files_follows_sparks_own_log(tmp_path):
         .nodes["lines"]
         .source
     )
-    assert [lag.rows for lag in source.lag(Reached(None, tmp_path / "none"))] == [8]
-    assert [lag.rows for lag in source.lag(Reached({"logOffset": 1}, log))] == [4]
-    assert [lag.rows for lag in source.lag(Reached({"logOffset": 2}, log))] == [2]
+    assert [lag.rows for lag in source.lag(Reached(None, tmp_path / "none", tmp_path))] == [8]
+    assert [lag.rows for lag in source.lag(Reached({"logOffset": 1}, log, tmp_path))] == [4]
+    assert [lag.rows for lag in source.lag(Reached({"logOffset": 2}, log, tmp_path))] == [2]
     (folder / "e").unlink()
-    assert source.lag(Reached({"logOffset": 2}, log)) == [Lag("0", 0, 0.0)]
-    assert source.gone(Reached({"logOffset": 0}, log)) == ""
+    assert source.lag(Reached({"logOffset": 2}, log, tmp_path)) == [Lag("0", 0, 0.0)]
+    assert source.gone(Reached({"logOffset": 0}, log, tmp_path)) == ""
     (folder / "b").unlink()
-    assert source.gone(Reached({"logOffset": 0}, log)) == "1 files, such as b"
-    assert source.gone(Reached({"logOffset": 1}, log)) == ""
+    assert source.gone(Reached({"logOffset": 0}, log, tmp_path)) == "1 files, such as b"
+    assert source.gone(Reached({"logOffset": 1}, log, tmp_path)) == ""
 
 
 def test_a_checkpoint_is_shown_verified_and_copied(pipeline):

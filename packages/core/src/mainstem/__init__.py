@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import ANYTHING as ANYTHING
     from mainstem.contracts.shapes import EVENTS as EVENTS
     from mainstem.contracts.shapes import LOST as LOST
+    from mainstem.contracts.shapes import MESSAGE_COLUMNS as MESSAGE_COLUMNS
     from mainstem.contracts.shapes import MESSAGES as MESSAGES
     from mainstem.contracts.shapes import REJECTED as REJECTED
     from mainstem.contracts.shapes import Accepts as Accepts
@@ -99,7 +100,8 @@ _HOMES = {
         "Duration LocalPath Options Schema Secret Size option write_duration"
     ),
     "mainstem.contracts.shapes": (
-        "ANYTHING EVENTS LOST MESSAGES REJECTED Accepts Changelog Events EventTime Shape messages"
+        "ANYTHING EVENTS LOST MESSAGE_COLUMNS MESSAGES REJECTED Accepts Changelog Events EventTime "
+        "Shape messages"
     ),
     "mainstem.errors": (
         "DocumentError MachineError MainstemError OptionError PipelineError PluginError"

@@ -141,7 +141,7 @@ class Files(Source):
 
     # -- measuring and going back -----------------------------------------------------------
 
-    def end(self) -> Mapping[str, str]:
+    def end(self, home: Path) -> Mapping[str, str]:
         """Return the name of the newest file."""
         newest = max(self._files(), key=lambda file: file.stat().st_mtime, default=None)
         return {"0": str(newest or "")}

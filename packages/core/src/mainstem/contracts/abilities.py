@@ -51,15 +51,15 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class Branching(Protocol):
-    """An operator with outputs beside its main one, such as `rejected` or `late`.
+    """An operator or a source with outputs beside its main one, such as `rejected` or `late`.
 
-    `apply` then returns one frame with the reserved column `_output`: null for rows of the main
-    output, else the output's name, with the row in the reserved struct column `_<output>`
+    `apply`, or `load`, then returns one frame with the reserved column `_output`: null for rows of
+    the main output, else the output's name, with the row in the reserved struct column `_<output>`
     (`_rejected`: reason STRING, payload BINARY). The core splits the frame.
     """
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Return the named outputs and their shapes. Called without Spark."""
+        """Return the named outputs and their shapes; a source has no inputs. Called without Spark."""
 
 
 @runtime_checkable
@@ -75,11 +75,13 @@ class Reached:
     """How far a query has read a source.
 
     `offset` is the source's own, as the checkpoint has it; None before the first batch is done.
-    `folder` is where Spark keeps the source's files in that checkpoint; it need not exist.
+    `folder` is where Spark keeps the source's files in that checkpoint, and `home` the node's durable
+    folder; they need not exist.
     """
 
     offset: Any
     folder: Path
+    home: Path
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,11 @@ class Lag:
 class Measurable(Protocol):
     """A source that can say where it ends now: for lag, and for loading a table before use."""
 
-    def end(self) -> Mapping[str, str]:
-        """Return the end of each partition, in the terms of the source's offsets."""
+    def end(self, home: Path) -> Mapping[str, str]:
+        """Return the end of each partition, in the terms of the source's offsets.
+
+        `home` is the node's durable folder; it need not exist.
+        """
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return how much each partition is ahead of what was read. Called without Spark."""
@@ -145,22 +150,35 @@ class Forgetful(Protocol):
 
 @dataclass(frozen=True)
 class HelperProcess:
-    """A process that the runner starts before the first query and watches: what to run, and where.
+    """A process that the runner starts before the first query and watches.
 
-    `argv` is started with this interpreter's environment; `name` is shown in the live table.
+    `argv` is started in this process's environment, `env` added; `name` is shown. What it is given to
+    read, `stdin`, is the place for secrets. Standard input then stays open: its end means that the
+    process is no longer wanted, and it is to finish what it has in hand and end with 0.
+
+    The process tells of itself by JSON objects, one on each line of its standard output, of which
+    these keys mean something to the runner; all are shown:
+
+    - `state`: in a word; shown, with `why`, when it is not `running`
+    - `rows`: how many it has handled since it began
+    - `ready`: whether a bounded run can begin to read
+    - `state: failed` and `why`: no restart would help; the run ends
+
+    If it ends without that and is still wanted, it is started again, with growing pauses.
     """
 
     name: str
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    stdin: bytes = field(default=b"", repr=False)
 
 
 @runtime_checkable
 class Supervised(Protocol):
     """A component that needs helper processes beside Spark."""
 
-    def processes(self, folder: Path) -> Sequence[HelperProcess]:
-        """Return the processes; `folder` is the node's durable folder."""
+    def processes(self, node: str, home: Path) -> Sequence[HelperProcess]:
+        """Return the processes; `node` is the name in the document, `home` the durable folder."""
 
 
 @runtime_checkable

@@ -20,6 +20,10 @@ class SourceContext(Protocol):
     #: Whether the identity of rows is used below this source; if not, reserved identity columns
     #: need not be made.
     identified: bool
+    #: The named outputs that somebody reads, so that work for the others can be left out.
+    wanted: frozenset[str]
+    #: Names this read, the same in every run: pipeline, query, and which of its reads.
+    reading: str
     #: SQL for a row's number within the task that reads it, from 0: what Spark forbids on streams,
     #: and is sound for a source whose tasks always read the same rows in the same order.
     row_in_task: str
@@ -33,7 +37,8 @@ class SourceContext(Protocol):
     def folder(self) -> Path:
         """Return the node's durable folder, made when it is not there yet.
 
-        It lies in the pipeline's checkpoint and lives as long as that.
+        It lies in the pipeline's checkpoint and lives as long as that. A replay or a preview of the
+        pipeline gets the same.
         """
 
 

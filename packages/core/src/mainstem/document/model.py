@@ -73,6 +73,11 @@ class SourceNode(Component):
     """A stream that comes in."""
 
     watermark: Watermark | None = option(None, description="Gives the stream event time.")
+    on_rejected: Literal["fail", "drop"] = option(
+        "fail",
+        description="What a refused row does when nobody reads the output `rejected` of a source "
+        "that has one: end the run, or be counted and dropped.",
+    )
 
 
 class OperatorNode(Component):

@@ -79,6 +79,7 @@ def derive(
         warnings=(),
         scripted=scripted,
         origin=origin,
+        derived_from=plan.derived_from or plan.checkpoint,
     )
 
 

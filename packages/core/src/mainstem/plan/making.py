@@ -331,6 +331,8 @@ class _Maker:
         component = node.component
         if isinstance(component, Source):
             node.shape = component.shape()
+            if isinstance(component, Branching):
+                node.outputs = dict(component.outputs(inputs))
         elif isinstance(component, Operator):
             node.shape = component.shape(inputs)
             if isinstance(component, Branching):

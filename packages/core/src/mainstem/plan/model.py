@@ -130,11 +130,17 @@ class Plan:
     scripted: bool = False
     #: What the plan was derived for, if its checkpoint must serve nothing else: a replay's terms.
     origin: str = ""
+    #: The checkpoint folder of the plan that this one was derived from.
+    derived_from: Path | None = None
 
     @property
     def checkpoint(self) -> Path:
         """The pipeline's checkpoint folder."""
         return Path(self.document.checkpoint, self.pipeline)
+
+    def home(self, name: str) -> Path:
+        """Return a source's durable folder: that of the plan which this one was derived from."""
+        return Path(self.derived_from or self.checkpoint, "nodes", name)
 
     def shared(self) -> dict[str, Path]:
         """Return the paths that every machine of a cluster must see; empty on a local master."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import quoted
-from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, REJECTED, Changelog
+from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, REJECTED, Changelog, Shape
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
@@ -37,6 +37,7 @@ class NodeContext:
         spark: SparkSession,
         checkpoint: Checkpoint,
         read_name: str,
+        query: str = "",
         row_in_task: str = _ROW_IN_TASK,
     ) -> None:
         self.node = node.name
@@ -44,6 +45,8 @@ class NodeContext:
         self.spark = spark
         self.identified = node.makes_id
         self.wanted = frozenset(o for o in node.outputs if plan.wants(node, o))
+        self.reading = f"{plan.pipeline}.{query}.{read_name}"
+        self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
         self._read_name: str | None = read_name
 
@@ -57,7 +60,10 @@ class NodeContext:
         return self.reader().format(format).options(**options).load()
 
     def folder(self) -> Path:
-        return self._checkpoint.node(self.node)
+        if self._home is None:
+            return self._checkpoint.node(self.node)
+        self._home.mkdir(parents=True, exist_ok=True)
+        return self._home
 
 
 class Frames:
@@ -81,6 +87,7 @@ class Frames:
         checking: bool = False,
     ) -> None:
         self._plan = plan
+        self._query = query.name
         self.counted_by = counted_by(plan, query)
         self._row_in_task = "0L" if checking else _ROW_IN_TASK
         self._spark = spark
@@ -102,7 +109,13 @@ class Frames:
             count = self._loads[name] = self._loads.get(name, 0) + 1
             read_name = name if count == 1 else f"{name}__{count}"
             context = NodeContext(
-                self._plan, node, self._spark, self._checkpoint, read_name, self._row_in_task
+                self._plan,
+                node,
+                self._spark,
+                self._checkpoint,
+                read_name,
+                self._query,
+                self._row_in_task,
             )
             with self.blaming(node):
                 frame = node.source.load(context)
@@ -146,7 +159,7 @@ class Frames:
         """Return the rows of one output of a node, in that output's columns."""
         node = self._plan.nodes[stream.node]
         if OUTPUT not in frame.columns:
-            return frame
+            return self._nothing(node.outputs[stream.output], frame) if stream.output else frame
         if stream.output:
             frame = frame.where(F.col(OUTPUT) == stream.output)
             if node.outputs[stream.output] == REJECTED:
@@ -157,6 +170,11 @@ class Frames:
         else:
             frame = frame.where(F.col(OUTPUT).isNull())
         return frame.drop(OUTPUT, *(f"_{name}" for name in node.outputs))
+
+    def _nothing(self, shape: Shape, frame: DataFrame) -> DataFrame:
+        """Return no rows, in the columns of a shape."""
+        columns = [F.lit(None).cast(c.type or "string").alias(c.name) for c in shape.columns]
+        return frame.where(F.lit(False)).select(*columns)
 
     def refused(self, node: Node, frame: DataFrame, row: Any) -> DataFrame:
         """Return refused rows in the columns of `REJECTED`."""

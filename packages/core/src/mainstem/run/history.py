@@ -82,11 +82,14 @@ class History:
         text = _lines(self.folder / "commits" / str(last))[-1]
         return _time(json.loads(text).get("nextBatchWatermarkMs"))
 
-    def reached(self, source: str, batch: int | None = None) -> Reached:
-        """Return how far a source has been read by a batch that is done, the last when left out."""
+    def reached(self, source: str, home: Path, batch: int | None = None) -> Reached:
+        """Return how far a source has been read by a batch that is done, the last when left out.
+
+        `home` is the source's durable folder.
+        """
         batch = self.last() if batch is None else batch
         end = None if batch is None else self.offsets(batch).ends.get(source)
-        return Reached(end, self.folder / "sources" / source)
+        return Reached(end, self.folder / "sources" / source, home)
 
     def missing_state(self, batch: int) -> list[str]:
         """Return which partitions of the state after a batch can't be put together.

@@ -41,7 +41,7 @@ def query_lags(plan: Plan, query: Query, folder: Path) -> Iterator[SourceLag]:
             yield SourceLag(query.name, name, None)
             continue
         try:
-            found = source.lag(history.reached(name))
+            found = source.lag(history.reached(name, plan.home(name)))
         except Exception as error:
             message = f"the lag of {name} can't be told: {type(error).__name__}: {error}"
             raise MachineError(plan.scrubber.clean(message)) from error

@@ -75,6 +75,10 @@ class Metrics:
         self._healthy = True
         self._inner.started(plan)
 
+    def helper(self, facts: Mapping[str, Any]) -> None:
+        """A helper process told what it does."""
+        self._inner.helper(facts)
+
     def batch(self, facts: Mapping[str, Any]) -> None:
         """Count what a batch did."""
         labels = (facts["pipeline"], facts["query"])

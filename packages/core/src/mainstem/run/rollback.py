@@ -36,7 +36,7 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
         source = plan.nodes[name].source
         if not source.capabilities.replayable or not isinstance(source, Rewindable):
             found.append(f"{name}: {plan.nodes[name].word} can't tell that it can be read again")
-        elif gone := source.gone(history.reached(name, batch)):
+        elif gone := source.gone(history.reached(name, plan.home(name), batch)):
             found.append(f"{name} no longer has what was read since: {gone}")
     for name in query.sinks:
         node = plan.nodes[name]

@@ -21,6 +21,7 @@ from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import Totals, batch_facts, latest_event
 from mainstem.run.failures import explain
 from mainstem.run.frames import Frames, check_streaming
+from mainstem.run.helpers import Helpers
 from mainstem.run.history import History
 from mainstem.run.lagging import query_lags, summed
 from mainstem.run.session import start
@@ -101,6 +102,7 @@ class Run:
         self.reporter = reporter
         self.stop = stop
         self.totals = Totals(plan)
+        self.helpers: Helpers | None = None
         self.queries = [
             RunningQuery(plan, query, spark, checkpoint, show_rows=show_rows)
             for query in plan.queries
@@ -114,9 +116,12 @@ class Run:
         self.reporter.started(self.plan)
         error: MainstemError | None = None
         try:
-            self.once()
-            if self.plan.flush and not self.stop.is_set():
-                self._drive(RunningQuery.flush)
+            with Helpers(self.plan, self.reporter, self._supervised()) as self.helpers:
+                if self.plan.document.trigger.every is None:
+                    self.helpers.wait_until_ready(self.stop)
+                self.once()
+                if self.plan.flush and not self.stop.is_set():
+                    self._drive(RunningQuery.flush)
         except MainstemError as failure:
             error = failure
             raise
@@ -135,12 +140,19 @@ class Run:
         """Start all queries and wait until they have ended."""
         self._drive(RunningQuery.start)
 
+    def _supervised(self) -> list[str]:
+        """Return the nodes whose helpers are wanted: those of this plan's own checkpoint."""
+        derived = self.plan.derived_from is not None
+        return [] if derived else [n for query in self.queries for n in query.nodes]
+
     def _drive(self, begin: Any) -> None:
         """Start every query by `begin` and watch them until all have ended."""
         try:
             for query in self.queries:
                 begin(query)
             while active := [q for q in self.queries if q.watch(self._report, self.stop)]:
+                if self.helpers is not None:
+                    self.helpers.watch()
                 self.reporter.tick()
                 active[0].wait(_POLL if not self.stop.is_set() else _POLL / 4)
         finally:
@@ -178,6 +190,11 @@ class RunningQuery:
         self._lags: Mapping[str, Mapping[str, Any]] = {}
         self._latest: datetime | None = None
         self._batches: Batches
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that take part."""
+        return (*self._query.streaming, *self._query.per_batch, *self._query.sinks)
 
     def prepare(self) -> None:
         """Build all frames once, over no rows, so that every fault shows before any query starts."""

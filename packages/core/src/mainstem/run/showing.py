@@ -30,6 +30,9 @@ class Reporter(Protocol):
     def batch(self, facts: Mapping[str, Any]) -> None:
         """A batch is finished."""
 
+    def helper(self, facts: Mapping[str, Any]) -> None:
+        """A helper process told what it does."""
+
     def tick(self) -> None:
         """Some time has passed."""
 
@@ -46,6 +49,9 @@ class Silent:
     def batch(self, facts: Mapping[str, Any]) -> None:
         pass
 
+    def helper(self, facts: Mapping[str, Any]) -> None:
+        pass
+
     def tick(self) -> None:
         pass
 
@@ -54,13 +60,22 @@ class Silent:
 
 
 class JSONLines(Silent):
-    """Writes one JSON line for each batch, and one for the summary."""
+    """Writes one JSON line for each batch, for news of helpers, and for the summary."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, Any] = {}
 
     def started(self, plan: Plan) -> None:
         self._print({"event": "started", "pipeline": plan.pipeline, "file": plan.file})
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         self._print(facts)
+
+    def helper(self, facts: Mapping[str, Any]) -> None:
+        news = (facts.get("state"), facts.get("why"), facts.get("ready"))
+        if self._states.get(facts["helper"]) != news:
+            self._states[facts["helper"]] = news
+            self._print(facts)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
         self._print(summary)
@@ -80,14 +95,17 @@ class LiveTable(Silent):
         self._plan = plan
         self._totals = Totals(plan)
         self._last: dict[str, Mapping[str, Any]] = {}
-        self._seen: dict[str, float] = {}
+        self._helpers: dict[str, dict[str, HelperRow]] = {}
         self._live = Live(self._table(), console=Console(), refresh_per_second=4)
         self._live.start()
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         self._totals.add(facts)
         self._last[facts["query"]] = facts
-        self._seen[facts["query"]] = time.monotonic()
+
+    def helper(self, facts: Mapping[str, Any]) -> None:
+        rows = self._helpers.setdefault(facts["node"], {})
+        rows.setdefault(facts["helper"], HelperRow()).put(facts)
 
     def tick(self) -> None:
         self._live.update(self._table())
@@ -102,6 +120,7 @@ class LiveTable(Silent):
         from rich.table import Table
 
         rows = [row for query in self._plan.queries for row in self._rows(query.name)]
+        rows = [*self._helper_rows(), *rows]
         # Columns with nothing to tell are left out, so that numbers fit into 80 columns.
         shown = [n for n in _COLUMNS if n in _ALWAYS or any(row.get(n) for row in rows)]
         table = Table(title=self._plan.pipeline, title_justify="left", expand=False)
@@ -137,6 +156,39 @@ class LiveTable(Silent):
                 "rejected": f"{rejected:,}" if rejected else "",
                 "lag": lag_text(lag[name]) if name in lag else "",
             }
+
+    def _helper_rows(self) -> Iterator[dict[str, str]]:
+        for helpers in self._helpers.values():
+            for name, row in helpers.items():
+                yield row.shown(name)
+
+
+class HelperRow:
+    """What the table shows of a helper process: how many rows it handles a second, and its state."""
+
+    def __init__(self) -> None:
+        self._facts: Mapping[str, Any] = {}
+        self._rate = 0.0
+        self._rows, self._at = 0, time.monotonic()
+
+    def put(self, facts: Mapping[str, Any]) -> None:
+        """Take what it told."""
+        self._facts = {**self._facts, **facts}
+        now, rows = time.monotonic(), int(facts.get("rows", self._rows))
+        if now - self._at >= 0.5:
+            self._rate = max(0, rows - self._rows) / (now - self._at)
+            self._rows, self._at = rows, now
+
+    def shown(self, name: str) -> dict[str, str]:
+        """Return the cells of its row."""
+        state = self._facts.get("state", "")
+        why = self._facts.get("why", "")
+        told = "" if state == "running" else f" {': '.join(filter(None, (state, why)))}"[:60]
+        return {
+            "query / node": f"{name}{told}",
+            "rows": f"{self._facts.get('rows', 0):,}",
+            "rows/s": f"{self._rate:,.0f}",
+        }
 
 
 def lag_text(lag: Mapping[str, Any]) -> str:

@@ -387,7 +387,7 @@ class SourceSuite(Suite):
         """The lag is 0 when all is read, and else tells the rows, or at least their age."""
         source: Measurable = self.can(Measurable)
         self._feed(range(10))
-        end = source.end()
+        end = source.end(self.place)
         assert end, "`end` tells of no partition"
         reading = self.reading()
         reading.to_end()
@@ -400,7 +400,7 @@ class SourceSuite(Suite):
         assert rows in (7, None), f"7 rows are not read, and the lag is {rows}"
         assert seconds is None or seconds > 0, f"7 rows are not read, and the lag is {seconds} s"
         assert (rows, seconds) != (None, None), "the lag tells neither rows nor seconds"
-        assert source.end() != end, "7 more rows, and `end` is where it was"
+        assert source.end(self.place) != end, "7 more rows, and `end` is where it was"
 
     @proves("Rewindable")
     def test_reading_can_begin_elsewhere(self) -> None:
@@ -418,7 +418,7 @@ class SourceSuite(Suite):
             again = self.reading(f"from-{len(str(point))}", source.starting_at(point))
             again.to_end()
             self.check(again.rows, expected)
-        assert source.gone(Reached(None, self.place / "no-such-folder")) == "", "all is there"
+        assert source.gone(Reached(None, self.place / "no-such-folder", self.place)) == "", "all is there"
         try:
             source.starting_at("no such point")
         except OptionError:

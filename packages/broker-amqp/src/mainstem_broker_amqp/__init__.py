@@ -1,0 +1,1 @@
+"""RabbitMQ for Mainstem: the source and the sink `amqp`."""

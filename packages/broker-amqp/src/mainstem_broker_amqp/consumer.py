@@ -1,0 +1,284 @@
+"""The receiver of the source `amqp`: one connection, one channel, one consumer of one queue."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pika
+from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from pika import exceptions
+
+from mainstem_broker_amqp.connecting import parameters, permanent, places, words
+from mainstem_broker_amqp.properties import to_headers
+from mainstem_broker_amqp.source import AMQPSourceOptions
+
+#: How long the broker may take to answer what sets a consumer up, in seconds.
+_ANSWER = 60.0
+_OFFSET = "x-stream-offset"
+_NOT_FOUND = 404
+_NO_ID = "it has no message id, and `ids: always` asks for one"
+
+#: pika's method and properties of a message, and its body.
+_Delivery = tuple[Any, Any, bytes]
+
+
+class AMQPReceiver(Receiver):
+    """Takes messages from a queue; acknowledges them many at once."""
+
+    options: AMQPSourceOptions
+
+    def __init__(self, options: AMQPSourceOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # what matters is told by our states
+        self._parameters = parameters(options, f"mainstem {node}-{number}")
+        self._places = places(options)
+        self._turn = 0
+        self._served = False
+        self._begin(None)
+
+    def _begin(self, cursor: str | None) -> None:
+        self._connection: Any = None
+        self._channel: Any = None
+        self._loop: Any = None
+        self._tag = ""
+        self._wanted, self._paused_whole = True, False
+        self._waiting: int | None = None
+        self._lost: BaseException | None = None
+        self._taken: list[_Delivery] = []
+        #: The offset of the next message of a stream; None to begin where the options say.
+        self._next = None if cursor is None else int(cursor) + 1
+
+    # -- what the log asks for ----------------------------------------------------------------
+
+    def connect(self, cursor: str | None) -> None:
+        self._begin(cursor)
+        at = self._turn % len(self._parameters)
+        self._turn += 1
+        try:
+            self._open(self._parameters[at])
+            self._set_up()
+        except Exception as error:
+            raise self._told(error, self._places[at]) from error
+        self._turn = at
+        self._served = True
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        # One round of pika's loop: what has come is read at once, else it waits so long at most.
+        timer = self._loop.call_later(seconds, _nothing)
+        self._loop.poll()
+        self._loop.process_timeouts()
+        self._loop.remove_timeout(timer)
+        if self._lost is not None:
+            raise self._told(self._lost, self._places[self._turn % len(self._places)])
+        if not self._taken:
+            return []
+        taken, self._taken = self._taken, []
+        return self._streamed(taken) if self.options.type == "stream" else self._queued(taken)
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        self._channel.basic_ack(messages[-1].token, multiple=True)
+
+    def pause(self) -> None:
+        self._wanted = False
+        if self._tag:
+            self._channel.basic_cancel(self._tag, callback=self._paused)
+            self._tag = ""
+
+    def resume(self) -> None:
+        self._wanted = True
+        if self._paused_whole:
+            self._consume()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        with suppress(Exception):  # it may be broken already
+            if not connection.is_closed:
+                if connection.is_open:
+                    connection.close()
+                self._until(lambda: connection.is_closed, 5.0)
+        self._loop.deactivate_poller()
+        with suppress(Exception):
+            self._loop.close()
+
+    def waiting(self) -> int | None:
+        return self._waiting
+
+    def facts(self) -> dict[str, Any]:
+        return {"server": self._places[self._turn % len(self._places)]}
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def _messages(self, taken: list[_Delivery], ids: str) -> list[Message]:
+        queue = self.options.queue
+        made = []
+        for method, properties, body in taken:
+            routing_key: str = method.routing_key
+            identifier = properties.message_id if ids != "never" else None
+            at = properties.timestamp
+            made.append(
+                Message(
+                    body,
+                    routing_key.encode(),
+                    to_headers(properties, method.exchange, method.redelivered),
+                    None if at is None else at * 1_000_000,
+                    queue,
+                    None if identifier is None else _bytes(identifier),
+                    None,
+                    method.delivery_tag,
+                    _NO_ID if identifier is None and ids == "always" else None,
+                )
+            )
+        return made
+
+    def _queued(self, taken: list[_Delivery]) -> list[Message]:
+        headers = taken[0][1].headers
+        if headers and _OFFSET in headers:
+            raise Unmendable(f"the queue {self.options.queue!r} is a stream: write `type: stream`")
+        return self._messages(taken, self.options.ids)
+
+    def _streamed(self, taken: list[_Delivery]) -> list[Message]:
+        """Return messages of a stream with their offsets, none twice."""
+        made = []
+        messages = self._messages(taken, "never")
+        for message, (_, properties, _) in zip(messages, taken, strict=True):
+            offset = (properties.headers or {}).get(_OFFSET)
+            if offset is None:
+                raise Unmendable(f"the queue {self.options.queue!r} is no stream")
+            if self._next is None or offset >= self._next:
+                self._next = offset + 1
+                made.append(message._replace(cursor=str(offset)))
+        return made
+
+    # -- the connection -----------------------------------------------------------------------
+
+    def _open(self, given: pika.ConnectionParameters) -> None:
+        opened: list[Any] = []
+        self._connection = pika.SelectConnection(
+            given,
+            on_open_callback=opened.append,
+            on_open_error_callback=lambda _, error: self._lose(error),
+            on_close_callback=lambda _, error: self._lose(error),
+        )
+        self._loop = self._connection.ioloop
+        self._loop.activate_poller()
+        self._until(lambda: bool(opened), _ANSWER)
+
+    def _set_up(self) -> None:
+        options = self.options
+        self._ask(lambda done: self._connection.channel(on_open_callback=self._has_channel(done)))
+        self._ask(lambda done: self._channel.basic_qos(0, options.prefetch, callback=done))
+        declare = options.declare_
+        arguments = {"x-queue-type": options.type, **(declare.arguments if declare else {})}
+        if declare is not None and declare.single_active_consumer:
+            arguments["x-single-active-consumer"] = True
+        answer = self._ask(
+            lambda done: self._channel.queue_declare(
+                options.queue,
+                passive=declare is None,
+                durable=declare is None or declare.durable,
+                auto_delete=declare is not None and declare.auto_delete,
+                arguments=arguments if declare is not None else None,
+                callback=done,
+            )
+        )
+        for binding in declare.bindings if declare else ():
+            self._ask(
+                lambda done, binding=binding: self._channel.queue_bind(
+                    options.queue,
+                    binding.exchange,
+                    binding.routing_key,
+                    arguments=binding.arguments or None,
+                    callback=done,
+                )
+            )
+        self._waiting = None if options.type == "stream" else answer.method.message_count
+        self._channel.add_on_cancel_callback(self._cancelled)
+        self._ask(self._consume)
+
+    def _consume(self, done: Callable[[Any], None] | None = None) -> None:
+        self._paused_whole = False
+        arguments: dict[str, Any] = {}
+        if self.options.priority is not None:
+            arguments["x-priority"] = self.options.priority
+        if self.options.type == "stream":
+            arguments[_OFFSET] = self.options.start if self._next is None else self._next
+        self._tag = self._channel.basic_consume(
+            self.options.queue, self._deliver, arguments=arguments, callback=done
+        )
+
+    def _deliver(self, _: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._taken.append((method, properties, body))
+
+    def _paused(self, _: Any) -> None:
+        """The broker has stopped to deliver."""
+        self._paused_whole = True
+        if self._wanted:
+            self._consume()
+
+    def _has_channel(self, done: Callable[[Any], None]) -> Callable[[Any], None]:
+        def has(channel: Any) -> None:
+            self._channel = channel
+            channel.add_on_close_callback(lambda _, error: self._lose(error))
+            done(channel)
+
+        return has
+
+    def _cancelled(self, _: Any) -> None:
+        self._lose(
+            Unreachable(f"the broker ended the consumer: is the queue {self.options.queue!r} gone?")
+        )
+
+    def _lose(self, error: BaseException) -> None:
+        if self._lost is None:
+            self._lost = error
+
+    def _ask(self, ask: Callable[[Callable[[Any], None]], Any]) -> Any:
+        """Ask the broker for something and return its answer."""
+        answers: list[Any] = []
+        ask(answers.append)
+        self._until(lambda: bool(answers), _ANSWER)
+        return answers[0]
+
+    def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Let pika work until a condition holds.
+
+        Raises:
+            Exception: the connection broke, or the condition does not hold in time.
+        """
+        until = time.monotonic() + seconds
+        while not condition():
+            if self._lost is not None:
+                raise self._lost
+            if time.monotonic() > until:
+                raise Unreachable(f"no answer for {seconds:.0f} s")
+            timer = self._loop.call_later(0.1, _nothing)
+            self._loop.poll()
+            self._loop.process_timeouts()
+            self._loop.remove_timeout(timer)
+
+    def _told(self, error: BaseException, place: str) -> Exception:
+        """Return what the log is told of an error."""
+        if isinstance(error, Unmendable):
+            return error
+        if isinstance(error, Unreachable):
+            return Unreachable(f"{place}: {error}")
+        gone = isinstance(error, exceptions.ChannelClosed) and error.reply_code == _NOT_FOUND
+        why = permanent(error)
+        # A queue that was there and is not can come again; one that never was is a slip of the pen.
+        if why is not None and not (gone and self._served):
+            return Unmendable(f"{place}: {why}")
+        return Unreachable(f"{place}: {words(error)}")
+
+
+def _nothing() -> None:
+    """End a wait of pika's loop."""
+
+
+def _bytes(text: Any) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode()

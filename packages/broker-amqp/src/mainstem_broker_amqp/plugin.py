@@ -1,0 +1,12 @@
+"""Wires the words of this distribution to their classes."""
+
+from __future__ import annotations
+
+from mainstem import Source, hookimpl
+
+from mainstem_broker_amqp.source import AMQPSource
+
+
+@hookimpl
+def mainstem_sources() -> dict[str, type[Source]]:
+    return {"amqp": AMQPSource}

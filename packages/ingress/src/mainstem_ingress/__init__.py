@@ -1,0 +1,22 @@
+"""The ingress log: makes a log of messages that are pushed, for authors of sources.
+
+An author writes a `Receiver` (connect, take, acknowledge) and an `IngressSource` that names it.
+"""
+
+from __future__ import annotations
+
+from mainstem_ingress.errors import LogError, Unmendable, Unreachable
+from mainstem_ingress.messages import Message
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.source import IngressSource
+
+__all__ = [
+    "IngressOptions",
+    "IngressSource",
+    "LogError",
+    "Message",
+    "Receiver",
+    "Unmendable",
+    "Unreachable",
+]

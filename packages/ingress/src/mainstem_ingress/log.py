@@ -1,0 +1,173 @@
+"""The folder of a log: who writes what, and who has read how far.
+
+- `receivers/NUMBER/`: the segments of one receiver, and `lock`, held by the process that writes there
+- `consumers/NAME.json`: `{receiver: the first segment not read yet}`, of each query that reads the log
+- `consumers/lock`: held while a consumer comes in, and while segments are removed
+- `lock`: held from the look whether ids are new until the segment that has them is there
+
+A log's position in a receiver's folder is the number of the first segment beyond it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from mainstem_ingress.errors import LogError
+from mainstem_ingress.segments import Header, file_of, numbers, read_header
+
+#: Receiver to the number of its first segment beyond; receivers are numbers written as text.
+Offsets = Mapping[str, int]
+
+
+class Log:
+    """A log, for whoever reads it.
+
+    Args:
+        folder: made by the first receiver.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.consumers = Consumers(folder / "consumers")
+
+    def receiver(self, number: int | str) -> Path:
+        """Return the folder of a receiver's segments."""
+        return self.folder / "receivers" / str(number)
+
+    def receivers(self) -> list[str]:
+        """Return the receivers that have ever stored here, in order."""
+        try:
+            names = os.listdir(self.folder / "receivers")  # noqa: PTH208  # polled
+        except FileNotFoundError:
+            return []
+        return sorted(names, key=int)
+
+    def earliest(self, receiver: str) -> int:
+        """Return the number of the first segment from which all are there."""
+        return run_of(numbers(self.receiver(receiver)))[0]
+
+    def end(self, receiver: str, since: int = 0) -> int:
+        """Return the number after a receiver's newest segment, knowing one not beyond it."""
+        folder = self.receiver(receiver)
+        if since and not file_of(folder, since).exists():
+            return since
+        return run_of(numbers(folder))[1]
+
+    def ends(self) -> dict[str, int]:
+        """Return the end of every receiver's segments."""
+        return {receiver: self.end(receiver) for receiver in self.receivers()}
+
+    def header(self, receiver: str, number: int) -> Header:
+        """Return the header of a segment.
+
+        Raises:
+            LogError: it is gone, damaged or of another version.
+        """
+        return read_header(file_of(self.receiver(receiver), number))
+
+    def unread(self, receiver: str, since: int) -> tuple[int, float]:
+        """Return how many rows are there from a segment on, and when the oldest was stored."""
+        end = self.end(receiver, since)
+        if end <= since:
+            return 0, 0.0
+        first, last = self.header(receiver, since), self.header(receiver, end - 1)
+        return last.rows_before + last.rows - first.rows_before, first.created
+
+
+def run_of(found: list[int]) -> tuple[int, int]:
+    """Return the first and the end of the unbroken run of numbers that ends with the newest.
+
+    After a power failure, files whose removal had not reached the disk can be back.
+    """
+    if not found:
+        return 0, 0
+    first = found[-1]
+    for number in reversed(found[:-1]):
+        if number != first - 1:
+            break
+        first = number
+    return first, found[-1] + 1
+
+
+class Consumers:
+    """The queries that read a log, and how far each has read.
+
+    Args:
+        folder: made when the first one comes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let no segment be removed, and no consumer come in, meanwhile."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with lock(self.folder / "lock"):
+            yield
+
+    def file(self, name: str) -> Path:
+        """Return where a consumer's progress is kept."""
+        return self.folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.json"
+
+    def put(self, name: str, offsets: Offsets) -> None:
+        """Say that a consumer has read up to some offsets; readers of the file see it whole."""
+        file = self.file(name)
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps(dict(offsets)))
+        new.replace(file)
+
+    def forget(self, name: str) -> bool:
+        """Let a consumer hold nothing any more; whether it was known."""
+        file = self.file(name)
+        if not file.exists():
+            return False
+        with self.locked():
+            file.unlink(missing_ok=True)
+        return True
+
+    def all(self) -> dict[str, Offsets]:
+        """Return every consumer's offsets.
+
+        Raises:
+            LogError: a file can't be read.
+        """
+        found: dict[str, Offsets] = {}
+        for file in sorted(self.folder.glob("*.json")):
+            try:
+                found[file.stem] = json.loads(file.read_text())
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                raise LogError(f"{file} can't be read: {error}") from None
+        return found
+
+    def floor(self, receiver: str) -> int:
+        """Return the first segment that a consumer still wants; 0 while there is no consumer."""
+        return min((offsets.get(receiver, 0) for offsets in self.all().values()), default=0)
+
+
+@contextmanager
+def lock(file: Path) -> Iterator[None]:
+    """Hold a lock, waiting for it; it is gone with the process, however that ends."""
+    with file.open("a") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
+def take_lock(file: Path) -> IO[str] | None:
+    """Return a file whose lock is held until it is closed, or None if somebody else holds it."""
+    opened = file.open("a")
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        opened.close()
+        return None
+    return opened

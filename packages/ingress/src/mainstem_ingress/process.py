@@ -1,0 +1,130 @@
+"""`python -m mainstem_ingress.process`: one receiver, as a process that somebody watches.
+
+Its task comes as one line on standard input, which then stays open for as long as it is wanted; what it
+does goes out as JSON lines on standard output. It ends with 0 when it is no longer wanted, and with 1
+after a line with the state `failed`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mainstem_ingress.errors import LogError, Unmendable
+from mainstem_ingress.log import Log, take_lock
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.retention import Retention
+from mainstem_ingress.segments import sync_folder
+from mainstem_ingress.storing import Store
+from mainstem_ingress.taking import Taking, Tell
+from mainstem_ingress.writing import Writer
+
+_ELSEWHERE_WAIT = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a process is to do: `receiver` is `module:Class`, `folder` that of the log."""
+
+    receiver: str
+    node: str
+    number: int
+    folder: Path
+    options: IngressOptions
+    extra: tuple[pa.Field[Any], ...] = ()
+
+    def encoded(self) -> bytes:
+        """Return the line that the process reads. It holds secrets: only ever a pipe's content."""
+        return base64.b64encode(pickle.dumps(self)) + b"\n"
+
+
+def work(task: Task, tell: Tell, stop: threading.Event) -> None:
+    """Do a task until told to stop.
+
+    Raises:
+        Unmendable: the far side refuses for good.
+        LogError: the log can't be used.
+        OSError: the same.
+    """
+    module, _, name = task.receiver.partition(":")
+    made: type[Receiver] = getattr(import_module(module), name)
+    log = Log(task.folder)
+    folder = log.receiver(task.number)
+    folder.mkdir(parents=True, exist_ok=True)
+    sync_folder(folder.parent)
+    sync_folder(log.folder)
+    held = take_lock(folder / "lock")
+    while held is None:
+        # `mainstem ingress run` and `mainstem run` can be started beside each other.
+        tell({"state": "elsewhere", "why": "another process takes its messages", "ready": True})
+        if stop.wait(_ELSEWHERE_WAIT):
+            return
+        held = take_lock(folder / "lock")
+    with ExitStack() as locks:
+        locks.enter_context(held)
+        store = Store(log, task.number, task.options, task.extra)
+        writer = Writer(store, _retentions(log, task, locks))
+        try:
+            receiver = made(task.options, task.number, task.node)
+            Taking(receiver, store, writer, task.options, tell, stop).work()
+        finally:
+            writer.close()
+
+
+def _retentions(log: Log, task: Task, locks: ExitStack) -> Sequence[Retention]:
+    """Return what tidies up: our own folder and, for the first receiver, those that have none."""
+    found = [Retention(log, str(task.number), task.options)]
+    if task.number == 0:
+        for name in log.receivers():
+            if int(name) < task.options.receivers:
+                continue
+            held = take_lock(log.receiver(name) / "lock")
+            if held is not None:
+                locks.enter_context(held)
+                found.append(Retention(log, name, task.options))
+    return found
+
+
+def main() -> int:
+    """Run the process; return its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started us decides
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    task = pickle.loads(base64.b64decode(sys.stdin.buffer.readline()))  # noqa: S301  # from our parent
+    threading.Thread(target=_follow, args=(stop,), name="ingress-parent", daemon=True).start()
+    try:
+        work(task, _tell, stop)
+    except (Unmendable, LogError) as error:
+        _tell({"state": "failed", "why": str(error)})
+        return 1
+    return 0
+
+
+def _follow(stop: threading.Event) -> None:
+    """Stop when standard input ends: with the process that wants us."""
+    while os.read(0, 4096):
+        pass
+    stop.set()
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError):  # our parent is gone: standard input ends too
+        print(json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

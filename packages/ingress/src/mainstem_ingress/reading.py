@@ -1,0 +1,249 @@
+"""The Spark data source `mainstem_ingress`: reads the segments of a log.
+
+An offset is `{receiver: the first segment beyond}`, in the receivers' order. Whatever lies between two
+offsets are whole, immutable segments, so a range reads the same for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
+
+from mainstem_ingress.log import Log
+from mainstem_ingress.segments import REASON, Header, file_of, open_segment
+
+FORMAT = "mainstem_ingress"
+#: Segments are put together into batches of about so many rows for the way to Spark.
+_ROWS = 10_000
+#: A task reads at least so many rows, where there are enough.
+_TASK_ROWS = 20_000
+
+_SCHEMA = (
+    "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
+    f"partition STRING, position STRING, {REASON} STRING"
+)
+
+
+class IngressDataSource(DataSource):
+    """Reads a log.
+
+    Options: `folder`; `extra` (DDL of added columns); `max_rows`, `max_bytes`; `consumer` (the name
+    under which progress is kept; none holds nothing back); `start` (seconds since 1970: the first
+    segment stored since then); `tasks` (about how many read at once).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        extra = self.options.get("extra", "")
+        return f"{_SCHEMA}, {extra}" if extra else _SCHEMA
+
+    def streamReader(self, schema: Any) -> IngressReader:  # noqa: N802  # Spark's name
+        return IngressReader(schema, dict(self.options))
+
+
+@dataclass(frozen=True)
+class Range(InputPartition):
+    """Segments of one receiver, for one task."""
+
+    receiver: str
+    first: int
+    end: int
+
+    def __init__(self, receiver: str, first: int, end: int) -> None:
+        object.__setattr__(self, "receiver", receiver)
+        object.__setattr__(self, "first", first)
+        object.__setattr__(self, "end", end)
+
+
+class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in the driver, reads in executors."""
+
+    def __init__(self, schema: Any, options: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._log = Log(Path(options["folder"]))
+        self._consumer = options.get("consumer", "")
+        self._start = float(options["start"]) if "start" in options else None
+        self._max_rows = int(options["max_rows"])
+        self._max_bytes = int(options["max_bytes"])
+        self._tasks = int(options.get("tasks", "1"))
+        self._known: dict[str, int] = {}
+        self._told: dict[str, int] | None = None
+        self._last: dict[str, int] | None = None
+
+    # -- in the driver ------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        if not self._consumer:
+            return self._first()
+        # What this consumer begins with must stay until it has read it.
+        with self._log.consumers.locked():
+            first = self._first()
+            self._log.consumers.put(self._consumer, first)
+        return first
+
+    def _first(self) -> dict[str, int]:
+        first = {name: self._log.earliest(name) for name in self._log.receivers()}
+        if self._start is not None:
+            first = {name: self._since(name, number) for name, number in first.items()}
+        return first
+
+    def _since(self, receiver: str, first: int) -> int:
+        """Return the first segment that was stored at the start or later."""
+        low, high = first, self._log.end(receiver)
+        while low < high:
+            middle = (low + high) // 2
+            if self._log.header(receiver, middle).created < (self._start or 0.0):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()  # ours are two, and Spark knows no limit of two
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        self._progress(start)
+        ends = self._last if self._last is not None else self._ends()
+        ends = {name: max(end, start.get(name, 0)) for name, end in ends.items()}
+        ends = {**start, **ends}
+        if ends == start:
+            return start
+        return _ordered(self._limited(start, ends))
+
+    def _progress(self, start: Mapping[str, int]) -> None:
+        """Keep how far the query has read. When Spark asks for more, all before is committed."""
+        if self._consumer and start != self._told:
+            self._told = dict(start)
+            self._log.consumers.put(self._consumer, start)
+
+    def _ends(self) -> dict[str, int]:
+        for name in self._log.receivers():
+            self._known[name] = self._log.end(name, self._known.get(name, 0))
+        return dict(self._known)
+
+    def _limited(self, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+        """Return offsets up to `ends` that keep to the limits, each receiver getting its share."""
+        names = [name for name in ends if ends[name] > start.get(name, 0)]
+        rows, size = self._max_rows / len(names), self._max_bytes / len(names)
+        found = dict(ends)
+        for name in names:
+            first = start.get(name, 0)
+            begin = self._log.header(name, first)
+
+            def within(end: int, name: str = name, begin: Header = begin) -> bool:
+                """Whether the segments before `end` keep to the limits."""
+                last = self._log.header(name, end - 1)
+                so_far = last.rows_before + last.rows - begin.rows_before
+                last_size = file_of(self._log.receiver(name), end - 1).stat().st_size
+                return so_far <= rows and last.bytes_before + last_size - begin.bytes_before <= size
+
+            low, high = first + 1, ends[name]  # one segment at least
+            while low < high:
+                middle = (low + high + 1) // 2
+                if within(middle):
+                    low = middle
+                else:
+                    high = middle - 1
+            found[name] = low
+        return found
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._last = self._ends()
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        return _ordered(self._ends()) or None
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
+        rows = {}
+        for name, last in end.items():
+            first = start.get(name, 0)
+            if last > first:
+                header = self._log.header(name, last - 1)
+                before = self._log.header(name, first).rows_before
+                rows[name] = header.rows_before + header.rows - before
+        share = max(_TASK_ROWS, sum(rows.values()) / self._tasks)
+        found = []
+        for name, count in rows.items():
+            found += _split(name, start.get(name, 0), end[name], max(1, round(count / share)))
+        return found
+
+    def commit(self, end: dict[str, int]) -> None:
+        pass  # too late for us: Spark calls it when the next batch is planned
+
+    # -- in a task ------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        assert isinstance(partition, Range)  # noqa: S101
+        schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
+        folder = self._log.receiver(partition.receiver)
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for number in range(partition.first, partition.end):
+            _, batch = open_segment(file_of(folder, number))
+            waiting.append(_as_given(batch, partition.receiver, number, schema))
+            rows += batch.num_rows
+            if rows >= _ROWS:
+                yield _together(waiting)
+                waiting, rows = [], 0
+        if waiting:
+            yield _together(waiting)
+
+
+def _split(name: str, first: int, end: int, parts: int) -> list[Range]:
+    parts = min(parts, end - first)
+    cuts = [first + (end - first) * part // parts for part in range(parts + 1)]
+    return [Range(name, a, b) for a, b in pairwise(cuts)]
+
+
+def _ordered(offsets: Mapping[str, int]) -> dict[str, int]:
+    """Return offsets in the receivers' order: Spark compares them as text."""
+    return {name: offsets[name] for name in sorted(offsets, key=int)}
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # type: ignore[attr-defined]
+
+
+def _as_given(
+    batch: pa.RecordBatch, receiver: str, number: int, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Return a segment's rows with the columns that the log itself gives."""
+    count = batch.num_rows
+    join: Any = pc.binary_join_element_wise
+    made: dict[str, Callable[[], pa.Array[Any]]] = {
+        "partition": lambda: pa.repeat(pa.scalar(receiver), count),
+        "position": lambda: join(pa.scalar(f"{number:012d}"), _row_numbers(count), pa.scalar(".")),
+    }
+    columns = []
+    for field in schema:
+        array = made[field.name]() if field.name in made else batch.column(field.name)
+        columns.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@cache
+def _numbers_upto(size: int) -> pa.Array[Any]:
+    return pc.utf8_lpad(pa.array(range(size)).cast(pa.string()), 8, "0")
+
+
+def _row_numbers(count: int) -> pa.Array[Any]:
+    """Return the text of the numbers from 0, eight wide."""
+    return _numbers_upto(1 << max(12, (count - 1).bit_length())).slice(0, count)

@@ -1,0 +1,74 @@
+"""What an author of a receiver writes: connect, take messages, acknowledge them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mainstem_ingress.messages import Message
+
+
+class Receiver(ABC):
+    """Takes messages from one far side, for one folder of segments.
+
+    All methods are called in one thread of a process of its own. An `Unreachable`, or any exception
+    but `Unmendable`, from one of them means that the connection is no longer good: `close` is
+    called, then `connect` again, with growing pauses between. Messages that were taken and not
+    acknowledged by then are forgotten, for the far side gives them again; where it does not, say in
+    the source's capabilities that it is lossy.
+
+    Args:
+        options: the options of the source.
+        number: which of the source's receivers this is, from 0.
+        node: the source's name in the document.
+    """
+
+    def __init__(self, options: Any, number: int, node: str) -> None:
+        self.options = options
+        self.number = number
+        self.node = node
+
+    @abstractmethod
+    def connect(self, cursor: str | None) -> None:
+        """Connect, so that messages come.
+
+        Args:
+            cursor: that of the last message that was stored, for a far side that goes on from there.
+
+        Raises:
+            Unreachable: the far side is away; it is tried again.
+            Unmendable: trying again would not help.
+        """
+
+    @abstractmethod
+    def take(self, seconds: float) -> Iterable[Message]:
+        """Return the messages that have come, waiting for the first for so long at most.
+
+        Called again and again, also with nothing to wait for, so connections are kept alive here.
+        """
+
+    @abstractmethod
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Acknowledge messages, which are stored for good, in the order in which they were taken."""
+
+    def close(self) -> None:  # noqa: B027
+        """End the connection. Called once for each `connect`, also for one that failed."""
+
+    def pause(self) -> None:  # noqa: B027
+        """Let no more messages come: the log has no room. Those on their way are taken as before."""
+
+    def resume(self) -> None:  # noqa: B027
+        """Let messages come again."""
+
+    def waiting(self) -> int | None:
+        """Return how many messages were waiting at the far side when `connect` returned.
+
+        A bounded run begins to read when so many are stored, or when none comes for a while; None,
+        where nobody can tell, leaves it at that.
+        """
+        return 0
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is worth showing beside the counts, such as which server this is connected to."""
+        return {}

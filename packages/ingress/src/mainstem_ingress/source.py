@@ -1,0 +1,170 @@
+"""The base of every source on the ingress log."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+from mainstem import (
+    MESSAGE_COLUMNS,
+    REJECTED,
+    Column,
+    Events,
+    HelperProcess,
+    Inputs,
+    Lag,
+    OptionError,
+    Reached,
+    Shape,
+    Source,
+    SourceContext,
+    read_columns,
+)
+
+from mainstem_ingress.log import Log
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.process import Task
+from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.segments import REASON
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ARROW = {
+    "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int": pa.int32(),
+    "bigint": pa.int64(), "double": pa.float64(), "timestamp": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+
+
+class IngressSource(Source):
+    """A source whose messages are pushed to it: its receivers make a log, which Spark reads.
+
+    A subclass annotates `options` with a subclass of `IngressOptions`, and says which receiver
+    takes the messages and, in `capabilities`, what the far side promises.
+    """
+
+    options: IngressOptions
+    #: DDL of columns beside those of messages; receivers give their values as `Message.extra`.
+    extra: ClassVar[str] = ""
+
+    def __init__(self, options: IngressOptions) -> None:
+        super().__init__(options)
+        self._start: float | None = None
+        self._follows = True
+
+    @abstractmethod
+    def receiver(self) -> type[Receiver]:
+        """Return the class of the receivers. It may import the vendor's library."""
+
+    def shape(self) -> Shape:
+        return Events(
+            [*MESSAGE_COLUMNS, *self._extra()], identity=("origin", "partition", "position")
+        )
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Refused messages come out of `rejected`."""
+        return {"rejected": REJECTED}
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        from mainstem_ingress.reading import FORMAT, IngressDataSource
+
+        options = self.options
+        ctx.spark.dataSource.register(IngressDataSource)
+        given: dict[str, str | int | float] = {
+            "folder": str(self.log(ctx.folder()).folder),
+            "extra": self.extra,
+            "max_rows": options.max_rows,
+            "max_bytes": options.max_bytes,
+            "tasks": ctx.spark.sparkContext.defaultParallelism,
+        }
+        if self._follows:
+            given["consumer"] = ctx.reading
+        if self._start is not None:
+            given["start"] = self._start
+        frame = ctx.reader().format(FORMAT).options(**given).load()
+        if "rejected" not in ctx.wanted:
+            return frame.where(f"{REASON} IS NULL").drop(REASON)
+        return frame.selectExpr(
+            *(name for name in frame.columns if name != REASON),
+            f"CASE WHEN {REASON} IS NOT NULL THEN 'rejected' END AS _output",
+            f"CASE WHEN {REASON} IS NOT NULL THEN "
+            f"named_struct('reason', {REASON}, 'payload', value) END AS _rejected",
+        )
+
+    def log(self, folder: Path) -> Log:
+        """Return the log; `folder` is the node's durable folder."""
+        return Log(self.options.folder or folder)
+
+    # -- receivers ----------------------------------------------------------------------------
+
+    def processes(self, node: str, folder: Path) -> Sequence[HelperProcess]:
+        """Return the receivers' processes."""
+        made = self.receiver()
+        extra = tuple(pa.field(c.name, _ARROW[c.type or ""]) for c in self._extra())
+        return [
+            HelperProcess(
+                f"{node}-{number}",
+                (sys.executable, "-m", "mainstem_ingress.process"),
+                stdin=Task(
+                    f"{made.__module__}:{made.__qualname__}",
+                    node,
+                    number,
+                    self.log(folder).folder.absolute(),
+                    self.options,
+                    extra,
+                ).encoded(),
+            )
+            for number in range(self.options.receivers)
+        ]
+
+    def _extra(self) -> tuple[Column, ...]:
+        found = tuple(read_columns(self.extra)) if self.extra else ()
+        for column in found:
+            if column.type not in _ARROW:
+                raise TypeError(f"{type(self).__name__}.extra: no column of a log is {column.ddl}")
+        return found
+
+    # -- measuring and going back -------------------------------------------------------------
+
+    def end(self, folder: Path) -> Mapping[str, str]:
+        """Return the end of each receiver's log."""
+        return {name: str(end) for name, end in self.log(folder).ends().items()}
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return the rows that are in the log and not read, and the age of the oldest."""
+        log = self.log(reached.home)
+        found = []
+        for name in log.receivers():
+            since = (reached.offset or {}).get(name)
+            rows, oldest = log.unread(name, log.earliest(name) if since is None else since)
+            found.append(Lag(name, rows, max(0.0, time.time() - oldest) if rows else 0.0))
+        return found
+
+    def starting_at(self, point: datetime | str) -> IngressSource:
+        """Return this source from the first segment stored at a time or later, or from the first."""
+        if not isinstance(point, datetime) and point != "earliest":
+            raise OptionError(f"the log starts at `earliest` or at a time, not at {point!r}")
+        other = copy.copy(self)
+        other._follows = False
+        other._start = point.timestamp() if isinstance(point, datetime) else None
+        return other
+
+    def gone(self, since: Reached) -> str:
+        """Return which segments after a point were removed."""
+        log = self.log(since.home)
+        missing = {
+            name: (number, first)
+            for name, number in (since.offset or {}).items()
+            if number < (first := log.earliest(name))
+        }
+        return ", ".join(
+            f"segments {number} to {first - 1} of receiver {name}"
+            for name, (number, first) in missing.items()
+        )

@@ -1,0 +1,180 @@
+"""Stores groups of messages in one receiver's folder, without those that are stored already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mainstem_ingress.identities import Identities, hash_of, words_of
+from mainstem_ingress.log import Log, lock
+from mainstem_ingress.messages import Message
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.segments import (
+    ID,
+    IDS_SUFFIX,
+    SUFFIX,
+    Header,
+    as_batch,
+    file_of,
+    numbers,
+    open_segment,
+    read_header,
+    remove_torn,
+    schema_of,
+    write,
+)
+
+
+@dataclass
+class Counts:
+    """What came of the messages that were taken, since the process began."""
+
+    stored: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+    @property
+    def taken(self) -> int:
+        """All of them."""
+        return self.stored + self.duplicates + self.refused
+
+
+class Store:
+    """The writer of one receiver's folder; the caller holds that folder's lock.
+
+    Args:
+        log: where the folder is.
+        number: the receiver.
+        extra: the columns that the source adds.
+
+    Raises:
+        LogError: a segment that is needed can't be read.
+    """
+
+    def __init__(
+        self, log: Log, number: int, options: IngressOptions, extra: Sequence[pa.Field[Any]] = ()
+    ) -> None:
+        self.log = log
+        self.name = str(number)
+        self.folder = log.receiver(number)
+        self.counts = Counts()
+        self._schema = schema_of(extra)
+        self._horizon = options.duplicates_within.total_seconds()
+        self._identities = Identities(self._horizon, options.duplicates_most)
+        self._learned: dict[str, int] = {}
+        remove_torn(self.folder)
+        found = numbers(self.folder)
+        self.next = found[-1] + 1 if found else 0
+        self.cursor: str | None = None
+        self.rows = self.bytes = 0
+        if found:
+            newest = file_of(self.folder, found[-1])
+            header = open_segment(newest)[0]
+            self.cursor = header.cursor
+            self.rows = header.rows_before + header.rows
+            self.bytes = header.bytes_before + newest.stat().st_size
+        if self._horizon:
+            with lock(log.folder / "lock"):
+                self._learn(all_of_own=True)
+
+    def store(self, messages: Sequence[Message]) -> None:
+        """Store a group of messages; when this returns, it is there for good.
+
+        Raises:
+            OSError: it could not be written, and nothing of it is stored.
+            LogError: what another receiver has stored can't be read.
+        """
+        if not self._horizon or all(message.id is None for message in messages):
+            self._write(messages, None)
+            return
+        hashes = [None if m.id is None else hash_of(m.id) for m in messages]
+        # Held until the segment is there: else another receiver could store the same message.
+        with lock(self.log.folder / "lock"):
+            self._learn()
+            identified = [i for i, each in enumerate(hashes) if each is not None]
+            words = words_of([each for each in hashes if each is not None])
+            new = self._identities.new(words)
+            dropped = {identified[i] for i in (~new).nonzero()[0]}
+            kept = [m for i, m in enumerate(messages) if i not in dropped] if dropped else messages
+            if kept:
+                ids = [h for i, h in enumerate(hashes) if i not in dropped]
+                self._write(kept, ids, cursor=messages[-1].cursor)
+            self._identities.add(words[new], time.time())
+            self.counts.duplicates += len(dropped)
+
+    def _write(
+        self,
+        messages: Sequence[Message],
+        ids: Sequence[bytes | None] | None,
+        cursor: str | None = None,
+    ) -> None:
+        header = Header(
+            number=self.next,
+            rows=len(messages),
+            rows_before=self.rows,
+            bytes_before=self.bytes,
+            created=time.time(),
+            cursor=cursor or messages[-1].cursor,
+        )
+        batch = as_batch(messages, ids, self._schema)
+        self.bytes += write(self.folder, header, batch)
+        self.rows += len(messages)
+        self.cursor = header.cursor
+        self.next += 1
+        refused = len(messages) - batch.column("_reason").null_count
+        self.counts.refused += refused
+        self.counts.stored += len(messages) - refused
+
+    # -- the ids of what is stored already --------------------------------------------------
+
+    def _learn(self, *, all_of_own: bool = False) -> None:
+        """Learn the ids that other receivers have stored since the last time, and at first our own."""
+        since = time.time() - self._horizon
+        for name in self.log.receivers():
+            if name == self.name and not all_of_own:
+                continue
+            folder = self.log.receiver(name)
+            if name not in self._learned:
+                files = list(_recent(folder, since))
+                known = [*numbers(folder), *numbers(folder, IDS_SUFFIX)]
+                self._learned[name] = max(known, default=-1) + 1
+            else:
+                files = []
+                while found := _either(folder, self._learned[name]):
+                    files.append(found)
+                    self._learned[name] += 1
+            for file in files:
+                self._learn_from(file)
+
+    def _learn_from(self, file: Path) -> None:
+        header, batch = open_segment(file)
+        hashes = [each for each in batch.column(ID).to_pylist() if each is not None]
+        if hashes:
+            words = words_of(hashes)
+            self._identities.add(words[self._identities.new(words)], header.created)
+
+
+def _either(folder: Path, number: int) -> Path | None:
+    """Return a segment's file, or that of its ids."""
+    for suffix in (SUFFIX, IDS_SUFFIX):
+        file = file_of(folder, number, suffix)
+        if file.exists():
+            return file
+    return None
+
+
+def _recent(folder: Path, since: float) -> Iterator[Path]:
+    """Return the files with ids of segments that were stored since a time, oldest first."""
+    whole = dict.fromkeys(numbers(folder), SUFFIX)
+    found = []
+    for number in sorted(numbers(folder, IDS_SUFFIX) + list(whole), reverse=True):
+        file = file_of(folder, number, whole.get(number, IDS_SUFFIX))
+        if read_header(file).created < since:
+            break
+        found.append(file)
+    return reversed(list(dict.fromkeys(found)))
