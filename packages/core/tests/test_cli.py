@@ -45,7 +45,7 @@ def file(tmp_path):
         ("", "", 0, "right (3 nodes, 1 queries)"),
         ("pipeline: test", "pipelin: test", 2, "Did you mean 'pipeline'?"),
         ("use: console", "use: consol", 3, "Did you mean 'console'?"),
-        ("use: console", "use: nosuchword", 3, "Installed are: console, files, spark."),
+        ("use: console", "use: nosuchword", 3, "Installed are: "),
         ("schema: ", "shema: ", 2, "pipeline.yaml:5:"),
     ],
 )

@@ -14,7 +14,7 @@ from pika import exceptions
 
 from mainstem_broker_amqp.connecting import parameters, permanent, places, words
 from mainstem_broker_amqp.properties import to_headers
-from mainstem_broker_amqp.source import AMQPSourceOptions
+from mainstem_broker_amqp.source import AMQPSourceOptions, Binding
 
 #: How long the broker may take to answer what sets a consumer up, in seconds.
 _ANSWER = 60.0
@@ -188,18 +188,15 @@ class AMQPReceiver(Receiver):
             )
         )
         for binding in declare.bindings if declare else ():
-            self._ask(
-                lambda done, binding=binding: self._channel.queue_bind(
-                    options.queue,
-                    binding.exchange,
-                    binding.routing_key,
-                    arguments=binding.arguments or None,
-                    callback=done,
-                )
-            )
+            self._bind(binding)
         self._waiting = None if options.type == "stream" else answer.method.message_count
         self._channel.add_on_cancel_callback(self._cancelled)
         self._ask(self._consume)
+
+    def _bind(self, binding: Binding) -> None:
+        queue, exchange, key = self.options.queue, binding.exchange, binding.routing_key
+        arguments = binding.arguments or None
+        self._ask(lambda done: self._channel.queue_bind(queue, exchange, key, arguments, done))
 
     def _consume(self, done: Callable[[Any], None] | None = None) -> None:
         self._paused_whole = False

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from mainstem import Source, hookimpl
+from mainstem import Sink, Source, hookimpl
 
+from mainstem_broker_amqp.sink import AMQPSink
 from mainstem_broker_amqp.source import AMQPSource
 
 
 @hookimpl
 def mainstem_sources() -> dict[str, type[Source]]:
     return {"amqp": AMQPSource}
+
+
+@hookimpl
+def mainstem_sinks() -> dict[str, type[Sink]]:
+    return {"amqp": AMQPSink}

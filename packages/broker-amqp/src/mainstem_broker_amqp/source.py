@@ -55,7 +55,7 @@ class AMQPSourceOptions(ConnectionOptions, IngressOptions):
         description="Make the queue if it is not there. When left out, it must be there.",
     )
     prefetch: int = option(
-        2000,
+        5000,
         ge=1,
         le=65535,
         description="How many messages the broker gives each receiver ahead of acknowledgements.",

@@ -8,7 +8,8 @@
 - `drop`: tell the caller to leave out what it is about to do
 
 `MAINSTEM_FAILPOINT_TRACE` names a file to which each point adds its name when it is first passed, so
-that a test learns which there are; and the armed one adds the whole `NAME:N:ACTION` when it acts. Both
+that a test learns which there are; and the armed one adds the whole `NAME:N:ACTION` when it acts, which
+it then does only once, however many processes pass it. Both
 reach whatever process inherits the environment: the driver, a
 source's process, an executor's worker, a helper.
 """
@@ -50,8 +51,11 @@ def _passed(name: str) -> bool:
     if name != _NAME or count != int(at or 1):
         return False
     if _TRACE:
+        armed = f"{_NAME}:{_HOW}"
+        if armed in Path(_TRACE).read_text().split():
+            return False  # it has acted, in a process that was started again since
         with Path(_TRACE).open("a") as trace:
-            trace.write(f"{_NAME}:{_HOW}\n")
+            trace.write(f"{armed}\n")
     word, _, argument = action.partition("=")
     if word == "raise":
         raise Failpoint(name)

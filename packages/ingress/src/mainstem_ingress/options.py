@@ -88,7 +88,7 @@ class IngressOptions(Options):
     )
     segment_rows: int = option(20_000, gt=0, description="or so many rows,", advanced=True)
     linger: Duration = option(
-        timedelta(milliseconds=50),
+        timedelta(milliseconds=20),
         description="or when its first message has waited so long.",
         advanced=True,
     )

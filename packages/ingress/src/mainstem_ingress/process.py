@@ -21,31 +21,32 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from mainstem_ingress.errors import LogError, Unmendable
 from mainstem_ingress.log import Log, take_lock
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import sync_folder
+from mainstem_ingress.segments import fields_of, sync_folder
 from mainstem_ingress.storing import Store
 from mainstem_ingress.taking import Taking, Tell
-from mainstem_ingress.writing import Writer
 
 _ELSEWHERE_WAIT = 0.5
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a process is to do: `receiver` is `module:Class`, `folder` that of the log."""
+    """What a process is to do.
+
+    `receiver` is `module:Class`, `folder` that of the log, `extra` the names and types of the columns
+    that the source adds.
+    """
 
     receiver: str
     node: str
     number: int
     folder: Path
     options: IngressOptions
-    extra: tuple[pa.Field[Any], ...] = ()
+    extra: tuple[tuple[str, str], ...] = ()
 
     def encoded(self) -> bytes:
         """Return the line that the process reads. It holds secrets: only ever a pipe's content."""
@@ -58,7 +59,6 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
     Raises:
         Unmendable: the far side refuses for good.
         LogError: the log can't be used.
-        OSError: the same.
     """
     module, _, name = task.receiver.partition(":")
     made: type[Receiver] = getattr(import_module(module), name)
@@ -76,13 +76,10 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
         held = take_lock(folder / "lock")
     with ExitStack() as locks:
         locks.enter_context(held)
-        store = Store(log, task.number, task.options, task.extra)
-        writer = Writer(store, _retentions(log, task, locks))
-        try:
-            receiver = made(task.options, task.number, task.node)
-            Taking(receiver, store, writer, task.options, tell, stop).work()
-        finally:
-            writer.close()
+        store = Store(log, task.number, task.options, fields_of(task.extra))
+        receiver = made(task.options, task.number, task.node)
+        retentions = _retentions(log, task, locks)
+        Taking(receiver, store, retentions, task.options, tell, stop).work()
 
 
 def _retentions(log: Log, task: Task, locks: ExitStack) -> Sequence[Retention]:

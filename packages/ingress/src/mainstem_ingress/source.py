@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-import pyarrow as pa
 from mainstem import (
     MESSAGE_COLUMNS,
     REJECTED,
@@ -28,19 +27,16 @@ from mainstem import (
     read_columns,
 )
 
-from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
-from mainstem_ingress.process import Task
 from mainstem_ingress.receiver import Receiver
-from mainstem_ingress.segments import REASON
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ARROW = {
-    "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int": pa.int32(),
-    "bigint": pa.int64(), "double": pa.float64(), "timestamp": pa.timestamp("us", "UTC"),
-}  # fmt: skip
+    from mainstem_ingress.log import Log
+
+#: The types that added columns can have.
+_TYPES = ("string", "binary", "boolean", "int", "bigint", "double", "timestamp")
 
 
 class IngressSource(Source):
@@ -74,6 +70,7 @@ class IngressSource(Source):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem_ingress.reading import FORMAT, IngressDataSource
+        from mainstem_ingress.segments import REASON
 
         options = self.options
         ctx.spark.dataSource.register(IngressDataSource)
@@ -100,14 +97,19 @@ class IngressSource(Source):
 
     def log(self, folder: Path) -> Log:
         """Return the log; `folder` is the node's durable folder."""
+        from mainstem_ingress.log import Log
+
         return Log(self.options.folder or folder)
 
     # -- receivers ----------------------------------------------------------------------------
 
     def processes(self, node: str, folder: Path) -> Sequence[HelperProcess]:
-        """Return the receivers' processes."""
+        """Return the receivers' processes; none for a source that reads the past alone."""
+        if not self._follows:
+            return []
+        from mainstem_ingress.process import Task
+
         made = self.receiver()
-        extra = tuple(pa.field(c.name, _ARROW[c.type or ""]) for c in self._extra())
         return [
             HelperProcess(
                 f"{node}-{number}",
@@ -118,7 +120,7 @@ class IngressSource(Source):
                     number,
                     self.log(folder).folder.absolute(),
                     self.options,
-                    extra,
+                    tuple((column.name, column.type or "") for column in self._extra()),
                 ).encoded(),
             )
             for number in range(self.options.receivers)
@@ -127,7 +129,7 @@ class IngressSource(Source):
     def _extra(self) -> tuple[Column, ...]:
         found = tuple(read_columns(self.extra)) if self.extra else ()
         for column in found:
-            if column.type not in _ARROW:
+            if column.type not in _TYPES:
                 raise TypeError(f"{type(self).__name__}.extra: no column of a log is {column.ddl}")
         return found
 

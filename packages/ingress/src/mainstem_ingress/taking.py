@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainstem import failpoint
 
-from mainstem_ingress.errors import Unmendable, Unreachable
+from mainstem_ingress.errors import LogError, Unmendable, Unreachable
 from mainstem_ingress.messages import Message
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.retention import Retention
 from mainstem_ingress.storing import Store
-from mainstem_ingress.writing import Writer
 
-#: How long to wait for messages at most, in seconds: with nothing to do, and with a group in hand.
-_WAIT, _BUSY_WAIT = 0.1, 0.002
-_TELL_EVERY = 1.0
+#: How long to wait for messages at most, in seconds.
+_WAIT = 0.1
+_TELL_EVERY = _TIDY_EVERY = 1.0
+_RETRY = 0.5
+#: No room: what a write fails with that is tried again for ever.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: When no message has come for so long, all that was waiting at the far side is here.
 _QUIET = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -34,6 +38,7 @@ class Taking:
     """The work of one receiver.
 
     Args:
+        retentions: of the receiver's own folder first, then of folders whose receivers are gone.
         tell: is told about once a second, and when something changes, of `state` (`connecting`,
             `running`, `waiting` for the far side, `paused` above the high-water mark, disk `full`),
             `why`, the counts, the bytes not yet read, and `ready`: that a bounded run can begin.
@@ -44,14 +49,19 @@ class Taking:
         self,
         receiver: Receiver,
         store: Store,
-        writer: Writer,
+        retentions: Sequence[Retention],
         options: IngressOptions,
         tell: Tell,
         stop: threading.Event,
     ) -> None:
         self._receiver = receiver
         self._store = store
-        self._writer = writer
+        self._retentions = retentions
+        self._unread = retentions[0].unread(store.next, store.bytes)
+        self._tidied = 0.0
+        #: Why nothing can be stored at present; empty otherwise. And when it is tried again.
+        self._no_room = ""
+        self._again = 0.0
         self._options = options
         self._tell = tell
         self._stop = stop
@@ -66,8 +76,7 @@ class Taking:
 
         Raises:
             Unmendable: the far side refuses for good.
-            LogError: the log can't be written to.
-            OSError: the same.
+            LogError: the log can't be used.
         """
         pause = _FIRST_PAUSE
         while not self._stop.is_set():
@@ -79,10 +88,9 @@ class Taking:
                     self._session()
                 finally:
                     self._receiver.close()
-            except Unmendable:
+            except (Unmendable, LogError):
                 raise
             except Exception as error:
-                self._writer.give_up()  # raises what is wrong with the log itself
                 if time.monotonic() - began > _LONGEST_PAUSE:
                     pause = _FIRST_PAUSE
                 why = (
@@ -111,15 +119,19 @@ class Taking:
                 "rows": counts.stored,
                 "duplicates": counts.duplicates,
                 "refused": counts.refused,
-                "unread_bytes": self._writer.unread,
+                "unread_bytes": self._unread,
                 "ready": self._ready,
                 **self._receiver.facts(),
             }
         )
 
     def _session(self) -> None:
-        """Take messages over one connection, until told to stop or the connection breaks."""
-        receiver, writer = self._receiver, self._writer
+        """Take messages over one connection, until told to stop or the connection breaks.
+
+        One thread does all. A second one that stores would have to share Python's lock with this one,
+        which costs more than the wait for the disk: meanwhile the far side goes on sending.
+        """
+        receiver = self._receiver
         waiting = receiver.waiting()
         awaited = None if waiting is None else self._store.counts.taken + waiting
         group: list[Message] = []
@@ -127,53 +139,71 @@ class Taking:
         began = last = time.monotonic()
         paused = False
         while True:
-            if not group:
-                wait = _WAIT if writer.idle else _BUSY_WAIT
-            elif writer.idle:
-                wait = max(0.0, min(_WAIT, began + self._linger - time.monotonic()))
-            else:
-                wait = _BUSY_WAIT
-            messages = list(receiver.take(wait))
+            left = began + self._linger - time.monotonic() if group else _WAIT
+            messages = list(receiver.take(min(_WAIT, max(0.0, left))))
             if messages:
                 last = time.monotonic()
                 began = began if group else last
                 size += self._refuse_large(messages)
                 group += messages
+            stopping = self._stop.is_set()
             full = size >= self._options.segment_bytes or len(group) >= self._options.segment_rows
-            if full and not writer.idle:
-                writer.wait(0.05)
-            self._acknowledge()
-            due = full or time.monotonic() - began >= self._linger or self._stop.is_set()
-            if group and due and writer.idle:
-                writer.put(group)
+            due = full or stopping or time.monotonic() - began >= self._linger
+            if group and due and self._stored(group):
+                failpoint("ingress.before-acknowledge")
+                receiver.acknowledge(group)
+                failpoint("ingress.after-acknowledge")
                 group, size = [], 0
-            # What has no room here stays at the far side.
-            no_room = (full and not writer.idle) or writer.full or writer.unread > self._high_water
-            if no_room and not paused:
-                receiver.pause()
-            elif paused and not no_room:
-                receiver.resume()
-            paused = bool(no_room)
-            settled = not group and writer.idle
-            if self._stop.is_set() and (settled or writer.full):
-                self._acknowledge()
+            if stopping and (not group or self._no_room):
                 return
+            self._tidy()
+            # What has no room here stays at the far side.
+            high = self._unread > self._high_water
+            if not paused and (high or self._no_room):
+                receiver.pause()
+            elif paused and not high and not self._no_room:
+                receiver.resume()
+            paused = bool(high or self._no_room)
             quiet = time.monotonic() - last > _QUIET
-            if settled and (quiet or (awaited is not None and self._store.counts.taken >= awaited)):
-                self._ready = True
-            if writer.full:
-                self.tell("full", writer.full)
-            elif paused and writer.unread > self._high_water:
-                self.tell("paused", f"{writer.unread:,} bytes are unread")
+            here = awaited is not None and self._store.counts.taken >= awaited
+            self._ready = self._ready or (not group and (quiet or here))
+            if self._no_room:
+                self.tell("full", self._no_room)
+            elif high:
+                self.tell("paused", f"{self._unread:,} bytes are unread")
             else:
                 self.tell("running")
 
-    def _acknowledge(self) -> None:
-        stored = self._writer.take_stored()
-        if stored:
-            failpoint("ingress.before-acknowledge")
-            self._receiver.acknowledge(stored)
-            failpoint("ingress.after-acknowledge")
+    def _stored(self, group: list[Message]) -> bool:
+        """Store a group; False if there is no room for it, which is tried again after a while."""
+        if self._no_room and time.monotonic() < self._again:
+            return False
+        try:
+            self._store.store(group)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise LogError(f"{self._store.folder}: {error.strerror}") from error
+            self._no_room = f"{self._store.folder}: {error.strerror}"
+            self._again = time.monotonic() + _RETRY
+            return False
+        self._no_room = ""
+        return True
+
+    def _tidy(self) -> None:
+        """Remove what nobody wants any more, once a second."""
+        now = time.monotonic()
+        if now - self._tidied < _TIDY_EVERY:
+            return
+        self._tidied = now
+        own, *gone = self._retentions
+        try:
+            own.tidy(self._store.next, self._store.bytes)
+            for retention in gone:
+                retention.tidy_whole()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:  # the ids of a segment to be removed had no room
+                raise LogError(f"{self._store.folder}: {error.strerror}") from error
+        self._unread = own.unread(self._store.next, self._store.bytes)
 
     def _refuse_large(self, messages: list[Message]) -> int:
         """Refuse messages that are too large, in place; return the bytes of all values."""

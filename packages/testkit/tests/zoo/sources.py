@@ -51,12 +51,12 @@ class Log(Source):
         options = self.options.model_dump()
         return ctx.read_stream("zoo_log", folder=str(ctx.folder()), **options)
 
-    def end(self):
+    def end(self, home):
         return {"0": str(ask(self.options.port, {"end": True}))}
 
     def lag(self, reached):
         read = reached.offset["next"] if reached.offset else 0
-        behind = 0 if self.options.fault == "lies about its lag" else int(self.end()["0"]) - read
+        behind = 0 if self.options.fault == "lies about its lag" else int(self.end(reached.home)["0"]) - read
         return [Lag("0", behind, None)]
 
 

@@ -61,7 +61,8 @@ def _report(
             written.problems.append(written.problem(message, (*full, str(loc[-1])), at_key=True))
         else:
             shown = ""
-            if full not in referring and isinstance(details["input"], str | int | float):
+            secret = full in referring or _is_secret(_schema_at(model, loc, values)[0])
+            if not secret and isinstance(details["input"], str | int | float):
                 shown = f", not {details['input']!r}"
             messages.setdefault(full, []).append(_plain(details) + shown)
     for full, found in messages.items():
@@ -97,6 +98,18 @@ def _existing(values: Any, loc: tuple[int | str, ...]) -> Path_:
 
 def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) -> list[str]:
     """Return the keys a model allows at a location, for the nearest right word."""
+    schema, definitions = _schema_at(model, loc, values)
+    return list(_resolved(schema, definitions).get("properties", {}))
+
+
+def _is_secret(schema: Any) -> bool:
+    """Whether a value is one that is never printed."""
+    branches = [schema, *schema.get("anyOf", []), schema.get("items") or {}]
+    return any(isinstance(b, dict) and b.get("format") == "password" for b in branches)
+
+
+def _schema_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) -> tuple[Any, Any]:
+    """Return the JSON Schema of what stands at a location, and the definitions it refers to."""
     schema: Any = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})
     for part in _existing(values, loc):
@@ -104,7 +117,7 @@ def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) ->
         inner = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
         inner = [schema.get("properties", {}).get(part), *inner, schema.get("items")]
         schema = next((found for found in inner if found), {})
-    return list(_resolved(schema, definitions).get("properties", {}))
+    return schema, definitions
 
 
 def _resolved(schema: Any, definitions: Any) -> Any:

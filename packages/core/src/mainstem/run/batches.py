@@ -17,7 +17,7 @@ from mainstem.plan.model import Plan, Query, SinkNode, Stream
 from mainstem.run.frames import BatchFrames, Frames
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class Stopping(Exception):  # noqa: N818
@@ -61,6 +61,7 @@ class Batches:
                     columns = [Column(c.name, c.dataType.simpleString()) for c in frame.schema]
                     with self._frames.blaming(sink):
                         sink.sink.check_types(columns)
+                self._nothing_refused(made, sink, spark)
         finally:
             made.release()
 
@@ -121,10 +122,14 @@ class Batches:
         refused = sink.delivery.write(sink.sink, frame, batch)
         if refused is not None:
             return {"rejected": self._refused(made, sink, refused)}
+        self._nothing_refused(made, sink, spark)
+        return {}
+
+    def _nothing_refused(self, made: BatchFrames, sink: SinkNode, spark: SparkSession) -> None:
+        """Give those who read what a sink refused no rows."""
         if self._plan.readers(sink.name, "rejected"):
             columns = ", ".join(column.ddl for column in REJECTED.columns)
             made.put(sink.name, spark.createDataFrame([], columns))
-        return {}
 
     def _refused(self, made: BatchFrames, sink: SinkNode, refused: Any) -> int:
         """Send rows that a sink refused on their way; return how many there are."""

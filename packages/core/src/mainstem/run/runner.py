@@ -116,7 +116,7 @@ class Run:
         self.reporter.started(self.plan)
         error: MainstemError | None = None
         try:
-            with Helpers(self.plan, self.reporter, self._supervised()) as self.helpers:
+            with Helpers(self.plan, self.reporter, self._nodes()) as self.helpers:
                 if self.plan.document.trigger.every is None:
                     self.helpers.wait_until_ready(self.stop)
                 self.once()
@@ -140,10 +140,9 @@ class Run:
         """Start all queries and wait until they have ended."""
         self._drive(RunningQuery.start)
 
-    def _supervised(self) -> list[str]:
-        """Return the nodes whose helpers are wanted: those of this plan's own checkpoint."""
-        derived = self.plan.derived_from is not None
-        return [] if derived else [n for query in self.queries for n in query.nodes]
+    def _nodes(self) -> set[str]:
+        """Return the nodes that take part; those that nobody reads do not."""
+        return {name for query in self.queries for name in query.nodes}
 
     def _drive(self, begin: Any) -> None:
         """Start every query by `begin` and watch them until all have ended."""

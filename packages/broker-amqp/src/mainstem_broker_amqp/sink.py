@@ -1,0 +1,258 @@
+"""Sink `amqp`: publishes messages to an exchange of RabbitMQ, each confirmed by the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mainstem import (
+    MESSAGES,
+    Batch,
+    Column,
+    Duration,
+    OptionError,
+    Options,
+    PipelineError,
+    Sink,
+    SinkCapabilities,
+    option,
+)
+from mainstem.errors import nearest
+from pydantic import model_validator
+
+from mainstem_broker_amqp.connecting import ConnectionOptions, parameters
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_LOG_ORDER = ("origin", "partition", "position")
+_TYPES = {"headers": ("map<string,binary>",), "timestamp": ("timestamp",)}
+_TEXT = ("binary", "string")
+
+
+class DeclareOptions(Options):
+    """Options of `declare`."""
+
+    type: str = option(
+        "direct",
+        min_length=1,
+        description="`direct`, `fanout`, `topic`, `headers`, or a type that a plugin of the broker adds.",
+    )
+    durable: bool = option(True, description="Whether the exchange outlives the broker's restart.")
+    auto_delete: bool = option(
+        False, description="Whether the exchange goes when its last binding does."
+    )
+    arguments: dict[str, str | int | float | bool] = option(
+        dict, description="Further arguments, such as `alternate-exchange`."
+    )
+
+
+class AMQPSinkOptions(ConnectionOptions):
+    """Options of the sink `amqp`."""
+
+    exchange: str = option(
+        "",
+        max_length=127,
+        description="Where to publish. Left out, it is the default exchange, whose routing keys are "
+        "names of queues.",
+        example="orders",
+    )
+    declare: DeclareOptions | None = option(
+        None,
+        description="Make the exchange if it is not there. Left out, it must be there before the first "
+        "batch.",
+    )
+    routing_key: str | None = option(
+        None, max_length=255, description="The routing key of all messages.", example="orders"
+    )
+    routing_key_from: str = option(
+        "key",
+        min_length=1,
+        description="The column that holds each message's routing key, text or UTF-8 in bytes, when "
+        "`routing_key` is left out.",
+    )
+    mandatory: bool = option(
+        True,
+        description="Whether a message that no queue is bound for is refused; if not, the broker drops "
+        "it and nobody knows.",
+    )
+    persistent: bool = option(
+        True,
+        description="Whether messages outlive the broker's restart in durable queues. If not, what the "
+        "header `amqp.delivery_mode` says holds, and without it they are transient.",
+    )
+    ordered: bool = option(
+        False,
+        description="Whether to bring each key's messages together and into the order of their log "
+        "(columns origin, partition, position) before they are published; it costs a shuffle.",
+    )
+    partitions: int | None = option(
+        None,
+        gt=0,
+        description="How many connections publish in parallel at most; as many as the batch has "
+        "partitions when left out.",
+    )
+    window: int = option(
+        1000,
+        gt=0,
+        le=100_000,
+        advanced=True,
+        description="How many messages of a connection wait for the broker's confirm at a time.",
+    )
+    give_up: Duration = option(
+        timedelta(minutes=5),
+        advanced=True,
+        description="How long to try on without any progress before the batch fails.",
+    )
+
+    @model_validator(mode="after")
+    def _fitting(self) -> AMQPSinkOptions:
+        if self.declare is not None and not self.exchange:
+            raise ValueError("declare is there, but no exchange: the default one is always there")
+        if self.give_up <= timedelta(0):
+            raise ValueError("give_up: expected more than 0 seconds")
+        return self
+
+
+class AMQPSink(Sink):
+    """Publishes messages to RabbitMQ with confirms; each carries its identity as message id.
+
+    At least once: a batch that is tried again, or a message whose confirm was lost, is published again,
+    with the same message id. A reader that remembers ids drops the copies.
+    """
+
+    options: AMQPSinkOptions
+    accepts = MESSAGES
+
+    def __init__(self, options: AMQPSinkOptions) -> None:
+        super().__init__(options)
+        self._checked = False
+
+    @property
+    def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
+        """The facts, of which some depend on the options."""
+        assumptions = ["the queues are durable, and replicated if the broker's disks can fail"]
+        if not self.options.mandatory:
+            assumptions.append("a queue is bound for each message (mandatory: false)")
+        if not self.options.persistent:
+            assumptions.append(
+                "the broker keeps running until messages are read (persistent: false)"
+            )
+        return SinkCapabilities(needs_id=True, assumptions=tuple(assumptions))
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse columns that can't be what their names say, or lack what the options name."""
+        types = {column.name.lower(): column.type for column in columns}
+        names = [column.name for column in columns]
+        wanted = {**_TYPES, "key": _TEXT}
+        if self.options.routing_key is None:
+            column = self.options.routing_key_from
+            if column.lower() not in types:
+                raise OptionError(
+                    f"there is no column {column!r} to take the routing key from",
+                    option="routing_key_from",
+                    hint=nearest(column, names) or "Give one for all messages: routing_key.",
+                )
+            wanted[column.lower()] = _TEXT
+        for name, allowed in wanted.items():
+            if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
+                raise OptionError(
+                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
+                    hint="Turn it into that, or drop it, with the operator `select`.",
+                )
+        missing = [name for name in (*_LOG_ORDER, "key") if name not in types]
+        if self.options.ordered and missing:
+            raise OptionError(
+                f"without {', '.join(missing)} nobody knows the order of a key's messages",
+                option="ordered",
+                hint="Keep these columns of the source's, or leave out `ordered`.",
+            )
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Publish a batch; return the rows that were refused for good."""
+        name = f"mainstem {batch.pipeline} {batch.sink}"
+        if not self._checked:
+            self._check(name, batch.sink)
+            self._checked = True
+        frame = self._arranged(frame)
+        task = partial(publish, options=self.options, name=name)
+        schema = "reason STRING, payload BINARY, _id BINARY"
+        # Eager and cut off from where it comes from: the rows are published now, and reading the
+        # refused ones later publishes nothing.
+        refused = frame.mapInArrow(task, schema).localCheckpoint(eager=True)
+        return None if refused.isEmpty() else refused
+
+    def _check(self, name: str, sink: str) -> None:
+        """Reach the exchange from here, so that what can't be mended is said once and plainly."""
+        from mainstem_broker_amqp.publisher import PublishError
+
+        try:
+            publisher = make_publisher(self.options, name, lambda *_: None)
+            try:
+                publisher.connect()
+            finally:
+                publisher.close()
+        except (PublishError, OSError) as error:
+            raise PipelineError(f"{sink}: {error}", node=sink) from None
+
+    def _arranged(self, frame: DataFrame) -> DataFrame:
+        options = self.options
+        if options.ordered:
+            # By key alone, so that a key is in one partition whatever the rest of the row says.
+            parts = (options.partitions,) if options.partitions else ()
+            return frame.repartition(*parts, "key").sortWithinPartitions(*_LOG_ORDER)
+        return frame.coalesce(options.partitions) if options.partitions else frame
+
+
+def make_publisher(options: AMQPSinkOptions, name: str, refused: Any) -> Any:
+    """Return a `Publisher` as the options say.
+
+    Raises:
+        OSError: a file of `tls` can't be read.
+    """
+    from mainstem_broker_amqp.link import Exchange
+    from mainstem_broker_amqp.publisher import Publisher
+
+    declared = None
+    if options.declare is not None:
+        declared = {
+            "exchange_type": options.declare.type,
+            "durable": options.declare.durable,
+            "auto_delete": options.declare.auto_delete,
+            "arguments": dict(options.declare.arguments) or None,
+        }
+    return Publisher(
+        parameters(options, name),
+        refused,
+        exchange=Exchange(options.exchange, declared),
+        mandatory=options.mandatory,
+        window=options.window,
+        give_up=options.give_up.total_seconds(),
+    )
+
+
+def publish(
+    batches: Iterable[pa.RecordBatch], options: AMQPSinkOptions, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Publish the rows of a task and yield those that were refused for good; runs in an executor."""
+    from mainstem import failpoint
+
+    from mainstem_broker_amqp.writing import Refused, messages
+
+    refused = Refused()
+    publisher = make_publisher(options, name, refused.message)
+    try:
+        for batch in batches:
+            failpoint("amqp.before-publish")
+            for message in messages(batch, options, refused):
+                publisher.send(message)
+            yield from refused.take()
+        failpoint("amqp.after-publish")
+        publisher.flush()
+        failpoint("amqp.after-confirm")
+        yield from refused.take()
+    finally:
+        publisher.close()

@@ -1,0 +1,107 @@
+"""From rows to messages, and from refused messages back to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mainstem_broker_amqp.link import Message, encode_properties
+from mainstem_broker_amqp.properties import from_headers
+
+if TYPE_CHECKING:
+    from mainstem_broker_amqp.sink import AMQPSinkOptions
+
+_TRANSIENT, _PERSISTENT = 1, 2
+
+
+class Refused:
+    """Gathers rows that can't be published, for the sink's `rejected`."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[str, bytes | None, bytes | None]] = []
+
+    def message(self, message: Message, reason: str) -> None:
+        """Note a message that the broker refused."""
+        self._rows.append((reason, message.body, message.token))
+
+    def row(self, identity: bytes | None, value: bytes | None, reason: str) -> None:
+        """Note a row that makes no message."""
+        self._rows.append((reason, value, identity))
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Yield what there is as one batch of rows, and forget it."""
+        if self._rows:
+            reasons, payloads, identities = zip(*self._rows, strict=True)
+            self._rows = []
+            columns: list[pa.Array[Any]] = [
+                pa.array(reasons, pa.string()),
+                pa.array(payloads, pa.binary()),
+                pa.array(identities, pa.binary()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, ["reason", "payload", "_id"])
+
+
+def messages(
+    batch: pa.RecordBatch, options: AMQPSinkOptions, refused: Refused
+) -> Iterator[Message]:
+    """Yield a message for each row; a row that makes none is noted as refused.
+
+    A null value is an empty body. The message id is `_id` in hex unless the header `amqp.message_id`
+    gives one.
+    """
+    names = {name.lower(): name for name in batch.schema.names}
+
+    def column(name: str) -> Any:
+        found = names.get(name.lower())
+        return repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
+
+    constant = options.routing_key
+    routes = column(options.routing_key_from) if constant is None else repeat(constant)
+    times: Any = repeat(None)
+    if "timestamp" in names:  # whole seconds: AMQP has no others
+        micros = batch.column(names["timestamp"]).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        times = (None if at is None else at // 1_000_000 for at in micros.to_pylist())
+    mode = _PERSISTENT if options.persistent else _TRANSIENT
+    rows = zip(
+        column("value"),
+        column("key"),
+        routes,
+        column("headers"),
+        column("_id"),
+        times,
+        strict=False,
+    )
+    for value, key, route, headers, identity, seconds in rows:
+        body = value or b""
+        try:
+            if route is None:
+                raise ValueError(f"no routing key: column {options.routing_key_from!r} is null")
+            routing_key = route if isinstance(route, str) else _decoded(route)
+            properties: dict[str, Any]
+            table: dict[str, Any]
+            properties, table = from_headers(headers) if headers else ({}, {})
+            if options.persistent or "delivery_mode" not in properties:
+                properties["delivery_mode"] = mode
+            if identity is not None and "message_id" not in properties:
+                properties["message_id"] = identity.hex()
+            if seconds is not None:
+                if seconds < 0:
+                    raise ValueError("the timestamp is before 1970, which AMQP has no number for")
+                properties["timestamp"] = seconds
+            encoded = encode_properties(properties, table)
+        except ValueError as error:
+            refused.row(identity, value, str(error))
+            continue
+        order = key if key is not None else route
+        name = properties.get("message_id")
+        yield Message(identity, order, routing_key, name, encoded, body)
+
+
+def _decoded(route: bytes) -> str:
+    try:
+        return route.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"the routing key is not UTF-8: {route[:40]!r}") from None

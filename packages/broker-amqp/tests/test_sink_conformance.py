@@ -1,0 +1,66 @@
+"""The sink `amqp` passes the standard tests."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pika
+import pytest
+from mainstem_broker_amqp.properties import to_headers
+from mainstem_testkit import SinkSuite
+
+
+class AMQPSuite(SinkSuite):
+    """Writes to an exchange of each test's own, and reads its queue without taking anything.
+
+    The queue is bound for routing keys of one word, so a message whose key has two is returned.
+    """
+
+    use = "amqp"
+    server_fixture = "rabbitmq"
+    columns = "key BINARY, value BINARY, headers MAP<STRING, BINARY>"
+    refused = {"key": b"two.words", "value": b"refused"}
+    kind_of_queue = "classic"
+    wrong_options = {
+        "window": {"window": 0},
+        "partitions": {"partitions": 0},
+        "url": {"url": "http://host"},
+    }
+
+    @property
+    def name(self):
+        return hashlib.sha256(str(self.place).encode()).hexdigest()[:16]
+
+    def prepare(self):
+        arguments = {"x-queue-type": self.kind_of_queue}
+        with self.connected() as connection:
+            channel = connection.channel()
+            channel.exchange_declare(self.name, "topic", durable=True)
+            channel.queue_declare(self.name, durable=True, arguments=arguments)
+            channel.queue_bind(self.name, self.name, "*")
+
+    def connected(self):
+        return pika.BlockingConnection(pika.URLParameters(self.server.url))
+
+    def options(self):
+        return {"url": self.server.url, "exchange": self.name, "give_up": "5 seconds"}
+
+    def rows(self, schema):
+        found = []
+        with self.connected() as connection:
+            channel = connection.channel()
+            while (got := channel.basic_get(self.name))[0] is not None:
+                method, properties, body = got
+                own = [h for h in to_headers(properties) or () if not h[0].startswith("amqp.")]
+                row = {"key": method.routing_key.encode(), "value": body}
+                found.append({**row, "headers": dict(own) or None})
+        return found  # what was not acknowledged goes back into the queue
+
+
+class TestClassic(AMQPSuite):
+    pass
+
+
+@pytest.mark.slow
+class TestQuorum(AMQPSuite):
+    kind_of_queue = "quorum"
