@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from mainstem_testkit.conformance.source import SourceSuite
-
 from amqp_queues import make_queue, publish
+from mainstem_testkit.conformance.source import SourceSuite
 
 
 class AMQPSuite(SourceSuite):

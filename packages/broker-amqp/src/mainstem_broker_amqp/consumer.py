@@ -77,7 +77,9 @@ class AMQPReceiver(Receiver):
         if not self._taken:
             return []
         taken, self._taken = self._taken, []
-        return self._streamed(taken) if self.options.type == "stream" else self._queued(taken)
+        if self.options.type == "stream":
+            return self._streamed(taken)
+        return self._messages(taken, self.options.ids)
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
         self._channel.basic_ack(messages[-1].token, multiple=True)
@@ -136,20 +138,12 @@ class AMQPReceiver(Receiver):
             )
         return made
 
-    def _queued(self, taken: list[_Delivery]) -> list[Message]:
-        headers = taken[0][1].headers
-        if headers and _OFFSET in headers:
-            raise Unmendable(f"the queue {self.options.queue!r} is a stream: write `type: stream`")
-        return self._messages(taken, self.options.ids)
-
     def _streamed(self, taken: list[_Delivery]) -> list[Message]:
         """Return messages of a stream with their offsets, none twice."""
         made = []
         messages = self._messages(taken, "never")
         for message, (_, properties, _) in zip(messages, taken, strict=True):
-            offset = (properties.headers or {}).get(_OFFSET)
-            if offset is None:
-                raise Unmendable(f"the queue {self.options.queue!r} is no stream")
+            offset = properties.headers[_OFFSET]
             if self._next is None or offset >= self._next:
                 self._next = offset + 1
                 made.append(message._replace(cursor=str(offset)))
@@ -173,7 +167,7 @@ class AMQPReceiver(Receiver):
         options = self.options
         self._ask(lambda done: self._connection.channel(on_open_callback=self._has_channel(done)))
         self._ask(lambda done: self._channel.basic_qos(0, options.prefetch, callback=done))
-        declare = options.declare_
+        declare = options.declare
         arguments = {"x-queue-type": options.type, **(declare.arguments if declare else {})}
         if declare is not None and declare.single_active_consumer:
             arguments["x-single-active-consumer"] = True
@@ -190,6 +184,8 @@ class AMQPReceiver(Receiver):
         for binding in declare.bindings if declare else ():
             self._bind(binding)
         self._waiting = None if options.type == "stream" else answer.method.message_count
+        if options.type != "stream" and self._is_stream():
+            raise Unmendable(f"the queue {options.queue!r} is a stream: write `type: stream`")
         self._channel.add_on_cancel_callback(self._cancelled)
         self._ask(self._consume)
 
@@ -197,6 +193,26 @@ class AMQPReceiver(Receiver):
         queue, exchange, key = self.options.queue, binding.exchange, binding.routing_key
         arguments = binding.arguments or None
         self._ask(lambda done: self._channel.queue_bind(queue, exchange, key, arguments, done))
+
+    def _is_stream(self) -> bool:
+        """Ask, on a channel of its own, for what the broker refuses of all queues but streams."""
+        answers: list[bool] = []
+
+        def ask(channel: Any) -> None:
+            channel.add_on_close_callback(lambda *_: answers.append(False))
+            channel.basic_qos(0, 1)
+            accepted = lambda _: answers.append(True)  # noqa: E731
+            channel.basic_consume(
+                self.options.queue, _ignore, arguments={_OFFSET: "next"}, callback=accepted
+            )
+            opened.append(channel)
+
+        opened: list[Any] = []
+        self._connection.channel(on_open_callback=ask)
+        self._until(lambda: bool(answers), _ANSWER)
+        if opened[0].is_open:
+            opened[0].close()
+        return answers[0]
 
     def _consume(self, done: Callable[[Any], None] | None = None) -> None:
         self._paused_whole = False
@@ -271,6 +287,10 @@ class AMQPReceiver(Receiver):
         if why is not None and not (gone and self._served):
             return Unmendable(f"{place}: {why}")
         return Unreachable(f"{place}: {words(error)}")
+
+
+def _ignore(*_: Any) -> None:
+    """Take no notice of a message."""
 
 
 def _nothing() -> None:

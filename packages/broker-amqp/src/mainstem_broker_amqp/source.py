@@ -49,9 +49,8 @@ class AMQPSourceOptions(ConnectionOptions, IngressOptions):
     type: Literal["classic", "quorum", "stream"] = option(
         "classic", description="What kind of queue it is, or is declared as."
     )
-    declare_: QueueDeclaration | None = option(
+    declare: QueueDeclaration | None = option(
         None,
-        alias="declare",
         description="Make the queue if it is not there. When left out, it must be there.",
     )
     prefetch: int = option(

@@ -38,6 +38,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.began: float | None = None
+        self.last = 0.0
         self.count = 0
         self._slots: Words = np.zeros((_FIRST_SLOTS, 2), dtype=np.uint64)
 
@@ -122,14 +123,20 @@ class Identities:
         """Remember hashes that `new` says are new, stored at a time (seconds since 1970)."""
         if not len(pairs):
             return
+        self.forget(at)
+        if self._younger.count and self._younger.count + len(pairs) > self._most:
+            self._older, self._younger = self._younger, _Table()
         young = self._younger
-        if young.began is not None and (
-            at - young.began > self._horizon or young.count + len(pairs) > self._most
-        ):
-            self._older, self._younger = young, _Table()
-        if self._younger.began is None:
-            self._younger.began = at
-        self._younger.add(pairs)
+        young.began = at if young.began is None else young.began
+        young.last = max(young.last, at)
+        young.add(pairs)
+
+    def forget(self, now: float) -> None:
+        """Forget what need not be remembered any more."""
+        if self._younger.began is not None and now - self._younger.began > self._horizon:
+            self._older, self._younger = self._younger, _Table()
+        if self._older.count and now - self._older.last > self._horizon:
+            self._older = _Table()
 
 
 def _whole(pairs: Words) -> Any:

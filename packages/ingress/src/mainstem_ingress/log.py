@@ -47,7 +47,7 @@ class Log:
             names = os.listdir(self.folder / "receivers")  # noqa: PTH208  # polled
         except FileNotFoundError:
             return []
-        return sorted(names, key=int)
+        return sorted(filter(str.isdecimal, names), key=int)
 
     def earliest(self, receiver: str) -> int:
         """Return the number of the first segment from which all are there."""
@@ -56,9 +56,8 @@ class Log:
     def end(self, receiver: str, since: int = 0) -> int:
         """Return the number after a receiver's newest segment, knowing one not beyond it."""
         folder = self.receiver(receiver)
-        if since and not file_of(folder, since).exists():
-            return since
-        return run_of(numbers(folder))[1]
+        end = end_since(folder, since)
+        return run_of(numbers(folder))[1] if end is None else end
 
     def ends(self) -> dict[str, int]:
         """Return the end of every receiver's segments."""
@@ -79,6 +78,17 @@ class Log:
             return 0, 0.0
         first, last = self.header(receiver, since), self.header(receiver, end - 1)
         return last.rows_before + last.rows - first.rows_before, first.created
+
+
+def end_since(folder: Path, number: int) -> int | None:
+    """Return the end of the segments without a look at all, from one that was the end at some time.
+
+    None if that can't be told: the newest segment stays and what is removed are the oldest, so that
+    one is missing with the one before it only where more have come and gone.
+    """
+    while file_of(folder, number).exists():
+        number += 1
+    return number if number and file_of(folder, number - 1).exists() else None
 
 
 def run_of(found: list[int]) -> tuple[int, int]:

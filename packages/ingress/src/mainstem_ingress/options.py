@@ -70,7 +70,7 @@ class IngressOptions(Options):
         2_000_000,
         ge=1000,
         description="How many ids each receiver remembers at least, should more come within "
-        "`duplicates_within`; it takes up to 70 bytes of memory for each.",
+        "`duplicates_within`; it takes some 70 bytes of memory for each, 110 at worst.",
         advanced=True,
     )
     max_rows: int = option(

@@ -30,6 +30,8 @@ SUFFIX = ".arrow"
 IDS_SUFFIX = ".ids"
 _NEW_SUFFIX = ".new"
 _HEADER = b"mainstem"
+#: The most bytes that a column's 32-bit offsets reach.
+_MOST = 2**31 - 1
 
 #: The name of the column with why a message was refused; null for all others.
 REASON = "_reason"
@@ -129,8 +131,11 @@ def _bytes(values: Sequence[bytes | None], kind: Any = None) -> Any:
         flags = np.fromiter((v is not None for v in values), bool, count)
         valid = _bits(flags)
     whole = [v or b"" for v in values] if missing else values
+    ends = np.cumsum(np.fromiter(map(len, whole), np.int64, count))  # type: ignore[arg-type]
+    if ends[-1] > _MOST:
+        raise OverflowError(f"{ends[-1]:,} bytes are too many for one segment")
     offsets = np.zeros(count + 1, dtype="<i4")
-    np.cumsum(np.fromiter(map(len, whole), np.int64, count), out=offsets[1:])  # type: ignore[arg-type]
+    offsets[1:] = ends
     return _array(kind, count, offsets, b"".join(whole), valid=valid)  # type: ignore[arg-type]
 
 
@@ -143,7 +148,7 @@ def _ids(hashes: Sequence[bytes | None]) -> Any:
 
 
 def _texts(values: Sequence[str | None]) -> Any:
-    if values.count(values[0]) == len(values):  # as nearly always: one queue, nothing refused
+    if values and values.count(values[0]) == len(values):  # as nearly always: one queue, nothing refused
         encoded: list[bytes | None] = [values[0].encode() if values[0] is not None else None]
         return _bytes(encoded * len(values), pa.string())
     return _bytes([None if v is None else v.encode() for v in values], pa.string())
@@ -152,7 +157,7 @@ def _texts(values: Sequence[str | None]) -> Any:
 def _maps(headers: Sequence[Sequence[tuple[str, bytes]] | None]) -> Any:
     kind: Any = pa.map_(pa.string(), pa.binary())
     count = len(headers)
-    if not any(headers):
+    if headers.count(None) == count:
         return pa.nulls(count, kind)
     offsets = np.zeros(count + 1, dtype="<i4")
     names: list[str] = []
@@ -198,6 +203,7 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
 
     Raises:
         OSError: it could not be written (the disk is full); nothing is left of it.
+        LogError: it is there, and perhaps not for good.
     """
     new = file_of(folder, header.number, suffix + _NEW_SUFFIX)
     schema = batch.schema.with_metadata({_HEADER: json.dumps(asdict(header)).encode()})
@@ -216,7 +222,10 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
     failpoint("ingress.after-fsync")
     new.rename(file_of(folder, header.number, suffix))
     failpoint("ingress.after-rename")
-    sync_folder(folder)
+    try:
+        sync_folder(folder)
+    except OSError as error:  # to write it again would change what may have been read
+        raise LogError(f"{file_of(folder, header.number, suffix)}: {error.strerror}") from error
     failpoint("ingress.after-folder-fsync")
     return size
 
@@ -270,9 +279,17 @@ def read_header(file: Path) -> Header:
 
 def _header(file: Path, metadata: Mapping[bytes, bytes] | None) -> Header:
     found = json.loads((metadata or {})[_HEADER])
+    if not isinstance(found, dict):
+        raise ValueError("its header is no object")
     if found.get("format") != FORMAT:
         raise LogError(
             f"the segment {file} has format {found.get('format')}, and this version reads {FORMAT}; "
             "read it with the version of mainstem-ingress that wrote it"
         )
-    return Header(**found)
+    try:
+        header = Header(**found)
+    except TypeError as error:
+        raise ValueError(f"its header is another one ({error})") from None
+    if header.number != int(file.name[:12]):
+        raise LogError(f"the segment {file} says that its number is {header.number}")
+    return header

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from mainstem_ingress.errors import LogError
 from mainstem_ingress.identities import Identities, hash_of, words_of
-from mainstem_ingress.log import Log, lock
+from mainstem_ingress.log import Log, end_since, lock
 from mainstem_ingress.messages import Message
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
@@ -28,6 +29,8 @@ from mainstem_ingress.segments import (
     schema_of,
     write,
 )
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Store:
             LogError: what another receiver has stored can't be read.
         """
         if not self._horizon or all(message.id is None for message in messages):
-            self._write(messages, None)
+            self._write(messages, None, _cursor(messages))
             return
         hashes = [None if m.id is None else hash_of(m.id) for m in messages]
         # Held until the segment is there: else another receiver could store the same message.
@@ -98,12 +101,13 @@ class Store:
             self._learn()
             identified = [i for i, each in enumerate(hashes) if each is not None]
             words = words_of([each for each in hashes if each is not None])
+            self._identities.forget(time.time())
             new = self._identities.new(words)
             dropped = {identified[i] for i in (~new).nonzero()[0]}
             kept = [m for i, m in enumerate(messages) if i not in dropped] if dropped else messages
             if kept:
                 ids = [h for i, h in enumerate(hashes) if i not in dropped]
-                self._write(kept, ids, cursor=messages[-1].cursor)
+                self._write(kept, ids, _cursor(messages))
             self._identities.add(words[new], time.time())
             self.counts.duplicates += len(dropped)
 
@@ -111,7 +115,7 @@ class Store:
         self,
         messages: Sequence[Message],
         ids: Sequence[bytes | None] | None,
-        cursor: str | None = None,
+        cursor: str | None,
     ) -> None:
         header = Header(
             number=self.next,
@@ -119,7 +123,7 @@ class Store:
             rows_before=self.rows,
             bytes_before=self.bytes,
             created=time.time(),
-            cursor=cursor or messages[-1].cursor,
+            cursor=self.cursor if cursor is None else cursor,
         )
         batch = as_batch(messages, ids, self._schema)
         self.bytes += write(self.folder, header, batch)
@@ -140,41 +144,54 @@ class Store:
                 continue
             folder = self.log.receiver(name)
             if name not in self._learned:
-                files = list(_recent(folder, since))
-                known = [*numbers(folder), *numbers(folder, IDS_SUFFIX)]
+                known = _either(folder)
                 self._learned[name] = max(known, default=-1) + 1
+                files: Sequence[int] = _recent(folder, known, since)
             else:
-                files = []
-                while found := _either(folder, self._learned[name]):
-                    files.append(found)
-                    self._learned[name] += 1
-            for file in files:
-                self._learn_from(file)
+                first = self._learned[name]
+                end = end_since(folder, first)
+                # Of those that were removed meanwhile, what is left are ids, or nothing.
+                files = range(first, end) if end else [n for n in _either(folder) if n >= first]
+                self._learned[name] = max(files, default=first - 1) + 1
+            for number in files:
+                self._learn_from(folder, number)
 
-    def _learn_from(self, file: Path) -> None:
-        header, batch = open_segment(file)
+    def _learn_from(self, folder: Path, number: int) -> None:
+        found = _of_either(open_segment, folder, number)
+        if found is None:
+            return
+        header, batch = found
         hashes = [each for each in batch.column(ID).to_pylist() if each is not None]
         if hashes:
             words = words_of(hashes)
             self._identities.add(words[self._identities.new(words)], header.created)
 
 
-def _either(folder: Path, number: int) -> Path | None:
-    """Return a segment's file, or that of its ids."""
+def _cursor(messages: Sequence[Message]) -> str | None:
+    return next((m.cursor for m in reversed(messages) if m.cursor is not None), None)
+
+
+def _either(folder: Path) -> list[int]:
+    """Return the numbers of the segments that are there, or their ids, in order."""
+    return sorted({*numbers(folder), *numbers(folder, IDS_SUFFIX)})
+
+
+def _recent(folder: Path, known: Sequence[int], since: float) -> Sequence[int]:
+    """Return which of some segments were stored since a time, in order."""
+    for at in reversed(range(len(known))):
+        header = _of_either(read_header, folder, known[at])
+        if header is not None and header.created < since:
+            return known[at + 1 :]
+    return known
+
+
+def _of_either(read: Callable[[Path], T], folder: Path, number: int) -> T | None:
+    """Return what is read of a segment, or of its ids; None if both were removed meanwhile."""
     for suffix in (SUFFIX, IDS_SUFFIX):
         file = file_of(folder, number, suffix)
-        if file.exists():
-            return file
+        try:
+            return read(file)
+        except LogError:
+            if file.exists():
+                raise
     return None
-
-
-def _recent(folder: Path, since: float) -> Iterator[Path]:
-    """Return the files with ids of segments that were stored since a time, oldest first."""
-    whole = dict.fromkeys(numbers(folder), SUFFIX)
-    found = []
-    for number in sorted(numbers(folder, IDS_SUFFIX) + list(whole), reverse=True):
-        file = file_of(folder, number, whole.get(number, IDS_SUFFIX))
-        if read_header(file).created < since:
-            break
-        found.append(file)
-    return reversed(list(dict.fromkeys(found)))

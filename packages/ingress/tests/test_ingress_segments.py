@@ -1,0 +1,288 @@
+"""Segments: what goes in comes out, and what is not whole is refused by its name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from ingress_far import messages, store_of, values_in
+from mainstem_ingress import LogError, Message
+from mainstem_ingress.log import Log
+from mainstem_ingress.segments import (
+    ID,
+    REASON,
+    Header,
+    as_batch,
+    file_of,
+    numbers,
+    open_segment,
+    read_header,
+    remove_torn,
+    schema_of,
+    write,
+)
+
+HASH = bytes(range(16))
+
+
+def through_a_file(folder: Path, given: list[Message], *extra: pa.Field[Any], ids: Any = None) -> Any:
+    """Return the rows of a segment that was written and read."""
+    header = Header(0, len(given), 0, 0, 1.5)
+    write(folder, header, as_batch(given, ids, schema_of(extra)))
+    found, batch = open_segment(file_of(folder, 0))
+    assert found == header
+    batch.validate(full=True)
+    return batch.to_pylist()
+
+
+def column(rows: Any, name: str) -> list[Any]:
+    return [row[name] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"a"],
+        [None],
+        [b""],
+        [b"a", None, b"", b"\x00\xff", None],
+        [None, None],
+        [None] * 9 + [b"last"],
+        [bytes([n]) * n for n in range(40)],
+    ],
+)
+def test_keys_and_values_are_bytes_or_nothing(tmp_path: Path, values: list[bytes | None]) -> None:
+    rows = through_a_file(tmp_path, [Message(v, key=v) for v in values])
+    assert column(rows, "value") == values
+    assert column(rows, "key") == values
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ([None], [None]),
+        ([[]], [[]]),
+        ([None, []], [None, []]),
+        ([[("a", b"1")], None, [], [("b", b"2"), ("c", b"")]],
+         [[("a", b"1")], None, [], [("b", b"2"), ("c", b"")]]),
+        ([[("a", b"1"), ("b", b"2"), ("a", b"3")]], [[("a", b"3"), ("b", b"2")]]),
+        ([[("ключ é 🦀", "значение".encode())]], [[("ключ é 🦀", "значение".encode())]]),
+        ([[("", b"empty name")]], [[("", b"empty name")]]),
+        ([[("same", b"1")], [("same", b"2")], [("same", b"")]],
+         [[("same", b"1")], [("same", b"2")], [("same", b"")]]),
+    ],
+)  # fmt: skip
+def test_headers_keep_their_pairs_and_of_a_repeated_name_the_last(
+    tmp_path: Path, given: list[Any], found: list[Any]
+) -> None:
+    rows = through_a_file(tmp_path, [Message(b"v", headers=pairs) for pairs in given])
+    assert column(rows, "headers") == found
+
+
+def test_texts_and_times(tmp_path: Path) -> None:
+    given = [
+        Message(b"", origin="очередь 🦀", timestamp=0),
+        Message(b"", origin="", timestamp=-1),
+        Message(b"", origin="q", timestamp=1_700_000_000_123_456, refused="too large"),
+    ]
+    rows = through_a_file(tmp_path, given)
+    assert column(rows, "origin") == ["очередь 🦀", "", "q"]
+    assert [round(t.timestamp() * 1e6) for t in column(rows, "timestamp")] == [
+        m.timestamp for m in given
+    ]
+    assert column(rows, REASON) == [None, None, "too large"]
+
+
+def test_one_origin_for_all_rows(tmp_path: Path) -> None:
+    rows = through_a_file(tmp_path, [Message(b"", origin="é")] * 3)
+    assert column(rows, "origin") == ["é"] * 3
+
+
+def test_a_message_without_a_time_has_that_of_storing(tmp_path: Path) -> None:
+    import time
+
+    before = time.time()
+    (row,) = through_a_file(tmp_path, [Message(b"")])
+    assert before - 0.001 <= row["timestamp"].timestamp() <= time.time() + 0.001
+
+
+def test_ids_stand_beside_rows_that_have_one(tmp_path: Path) -> None:
+    rows = through_a_file(tmp_path, messages(1, 2, 3), ids=[None, HASH, None])
+    assert column(rows, ID) == [None, HASH, None]
+    assert column(through_a_file(tmp_path, messages(1)), ID) == [None]
+
+
+def test_columns_that_a_source_adds(tmp_path: Path) -> None:
+    extra = [
+        pa.field("n", pa.int64()),
+        pa.field("t", pa.string()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+    ]
+    given = [
+        Message(b"", extra=(2**62, "é", 0)),
+        Message(b"", extra=(None, None, None)),
+        Message(b"", extra=(-1, "", 1)),
+    ]
+    rows = through_a_file(tmp_path, given, *extra)
+    assert column(rows, "n") == [2**62, None, -1]
+    assert column(rows, "t") == ["é", None, ""]
+    assert [t and t.microsecond for t in column(rows, "at")] == [0, None, 1]
+
+
+# -- files --------------------------------------------------------------------------------------
+
+
+def test_numbers_go_on_and_sums_stand_in_each_header(log: Log) -> None:
+    store = store_of(log)
+    for count in (1, 3, 2):
+        store.store(messages(*range(count)))
+    files = [file_of(store.folder, n) for n in range(3)]
+    headers = [read_header(file) for file in files]
+    assert [h.number for h in headers] == [0, 1, 2]
+    assert [h.rows for h in headers] == [1, 3, 2]
+    assert [h.rows_before for h in headers] == [0, 1, 4]
+    sizes = [file.stat().st_size for file in files]
+    assert [h.bytes_before for h in headers] == [0, sizes[0], sizes[0] + sizes[1]]
+    again = store_of(log)
+    assert (again.next, again.rows, again.bytes) == (3, 6, sum(sizes)) == (
+        store.next, store.rows, store.bytes,
+    )  # fmt: skip
+
+
+def test_a_torn_write_is_removed_and_never_read(log: Log) -> None:
+    store_of(log).store(messages(1))
+    whole = file_of(log.receiver(0), 0).read_bytes()
+    for name in ("000000000001.arrow.new", "000000000000.ids.new"):
+        (log.receiver(0) / name).write_bytes(whole[:-7])
+    assert log.end("0") == 1
+    assert values_in(log) == [1]
+    store = store_of(log)
+    assert sorted(f.name for f in log.receiver(0).iterdir()) == ["000000000000.arrow"]
+    store.store(messages(2))
+    assert values_in(log) == [1, 2]
+
+
+def test_a_write_that_fails_leaves_nothing(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(log)
+    with monkeypatch.context() as broken:
+        broken.setattr("mainstem_ingress.segments.os.fsync", _fail)
+        with pytest.raises(OSError, match="no room"):
+            store.store(messages(1, ids=True))
+    assert list(log.receiver(0).iterdir()) == []
+    store.store(messages(1, ids=True))
+    assert values_in(log) == [1]
+
+
+def test_a_segment_that_has_its_name_is_never_written_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that can't be synced, after the rename: a reader may have the segment by now."""
+    store = store_of(log)
+    with monkeypatch.context() as broken:
+        broken.setattr("mainstem_ingress.segments.sync_folder", _fail)
+        with pytest.raises(LogError, match=r"000000000000\.arrow"):
+            store.store(messages(1))
+    assert values_in(log) == [1]
+
+
+def _fail(*_: object) -> None:
+    import errno
+
+    raise OSError(errno.ENOSPC, "no room")
+
+
+def damaged(kind: str, file: Path) -> None:
+    whole = file.read_bytes()
+    header, batch = open_segment(file)
+    told = asdict(header)
+    file.unlink()  # the rows are still mapped from the file that was
+    match kind:
+        case "gone":
+            pass
+        case "empty":
+            file.write_bytes(b"")
+        case "truncated":
+            file.write_bytes(whole[: len(whole) // 2])
+        case "without its last byte":
+            file.write_bytes(whole[:-1])
+        case "garbage":
+            file.write_bytes(bytes(reversed(whole)))
+        case "another version":
+            rewrite(file, batch, json.dumps({**told, "format": 99}))
+        case "no version":
+            del told["format"]
+            rewrite(file, batch, json.dumps(told))
+        case "no header":
+            rewrite(file, batch, None)
+        case "no JSON":
+            rewrite(file, batch, "{")
+        case "no object":
+            rewrite(file, batch, "[1]")
+        case "unknown words":
+            rewrite(file, batch, json.dumps({**told, "more": 1}))
+        case "another number":
+            rewrite(file, batch, json.dumps({**told, "number": 7}))
+        case "fewer rows":
+            rewrite(file, batch.slice(1), json.dumps(told))
+        case "no rows":
+            rewrite(file, None, json.dumps(told))
+
+
+def rewrite(file: Path, batch: Any, header: str | None) -> None:
+    schema = schema_of() if batch is None else batch.schema
+    schema = schema.with_metadata(None if header is None else {b"mainstem": header.encode()})
+    with file.open("wb") as opened, pa.ipc.new_file(opened, schema) as writer:
+        if batch is not None:
+            writer.write_batch(batch)
+
+
+HEADERS = [
+    "gone", "empty", "truncated", "without its last byte", "garbage", "another version", "no version",
+    "no header", "no JSON", "no object", "unknown words", "another number",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*HEADERS, "fewer rows", "no rows"])
+def test_a_damaged_segment_is_refused_by_its_name(log: Log, kind: str) -> None:
+    store = store_of(log)
+    for n in range(3):
+        store.store(messages(2 * n, 2 * n + 1))
+    file = file_of(store.folder, 1)
+    damaged(kind, file)
+    with pytest.raises(LogError) as refused:
+        open_segment(file)
+    assert str(file) in str(refused.value)
+    if kind in HEADERS:
+        with pytest.raises(LogError) as refused:
+            read_header(file)
+        assert str(file) in str(refused.value)
+
+
+def test_another_version_says_what_reads_it(log: Log) -> None:
+    store_of(log).store(messages(1))
+    file = file_of(log.receiver(0), 0)
+    damaged("another version", file)
+    with pytest.raises(LogError, match=r"has format 99, and this version reads 1; read it with"):
+        open_segment(file)
+
+
+@pytest.mark.parametrize("kind", [k for k in HEADERS if k != "gone"])
+def test_nothing_is_stored_behind_a_newest_segment_that_is_damaged(log: Log, kind: str) -> None:
+    store_of(log).store(messages(1))
+    file = file_of(log.receiver(0), 0)
+    damaged(kind, file)
+    with pytest.raises(LogError, match=r"000000000000\.arrow"):
+        store_of(log)
+
+
+def test_only_segments_count(tmp_path: Path) -> None:
+    for name in ("lock", "000000000002.arrow", "000000000001.ids", "000000000003.arrow.new", "x.arrow"):
+        (tmp_path / name).touch()
+    assert numbers(tmp_path) == [2]
+    assert numbers(tmp_path, ".ids") == [1]
+    remove_torn(tmp_path)
+    assert not (tmp_path / "000000000003.arrow.new").exists()

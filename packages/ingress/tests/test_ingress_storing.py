@@ -1,0 +1,362 @@
+"""Storing: each id once, whichever receiver it reaches, as long as it is remembered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from ingress_far import HERE, messages, store_of, values_in
+from mainstem_ingress import LogError, Message
+from mainstem_ingress import retention as retention_module
+from mainstem_ingress import storing as storing_module
+from mainstem_ingress.log import Log
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.retention import Retention
+from mainstem_ingress.segments import IDS_SUFFIX, file_of, numbers, read_header
+
+
+class Clock:
+    """The time, in the test's hands."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000.0
+        for module in (storing_module, retention_module):
+            monkeypatch.setattr(module, "time", self)
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def read_all(log: Log) -> None:
+    """Let a consumer have read everything, and remove what may be removed."""
+    with log.consumers.locked():
+        log.consumers.put("all", log.ends())
+    for name in log.receivers():
+        Retention(log, name, IngressOptions()).tidy_whole()
+
+
+def test_a_second_copy_within_a_group_is_dropped(log: Log) -> None:
+    store = store_of(log)
+    store.store(messages(1, 2, 1, 3, 3, ids=True))
+    assert values_in(log) == [1, 2, 3]
+    assert (store.counts.stored, store.counts.duplicates) == (3, 2)
+
+
+def test_a_second_copy_in_a_later_group_is_dropped(log: Log) -> None:
+    store = store_of(log)
+    for group in ([1, 2], [2, 3], [1, 2, 3]):
+        store.store(messages(*group, ids=True))
+    assert values_in(log) == [1, 2, 3]
+    assert store.next == 2, "a group of duplicates alone makes no segment"
+    assert store.counts.duplicates == 4
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_second_copy_that_reaches_another_receiver_is_dropped(log: Log, order: tuple[int, int]) -> None:
+    stores = {number: store_of(log, number) for number in (0, 1)}
+    first, second = (stores[number] for number in order)
+    first.store(messages(1, 2, ids=True))
+    second.store(messages(2, 3, ids=True))
+    first.store(messages(3, 4, ids=True))
+    second.store(messages(1, 4, 5, ids=True))
+    assert values_in(log, order[0]) == [1, 2, 4]
+    assert values_in(log, order[1]) == [3, 5]
+
+
+def test_a_receiver_that_begins_later_knows_what_the_others_have(log: Log) -> None:
+    store_of(log, 0).store(messages(1, ids=True))
+    late = store_of(log, 5)
+    late.store(messages(1, 2, ids=True))
+    store_of(log, 1).store(messages(2, 3, ids=True))
+    late.store(messages(3, 4, ids=True))
+    assert sorted(values_in(log)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_ids_are_known_after_a_restart(log: Log, number: int) -> None:
+    store_of(log).store(messages(1, ids=True))
+    store_of(log).store(messages(2, ids=True))
+    store_of(log, number).store(messages(1, 2, 3, ids=True))
+    assert values_in(log) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_ids_outlast_their_segments(log: Log, number: int) -> None:
+    store = store_of(log)
+    for n in range(4):
+        store.store(messages(n, ids=True))
+    read_all(log)
+    assert numbers(store.folder) == [3]
+    assert numbers(store.folder, IDS_SUFFIX) == [0, 1, 2]
+    store_of(log, number).store(messages(0, 1, 2, 3, 4, ids=True))
+    assert values_in(log) == [3, 4]
+
+
+def test_the_ids_file_keeps_what_its_segment_said(log: Log) -> None:
+    store = store_of(log)
+    store.store(messages(1, 2, ids=True))
+    store.store(messages(3, ids=True))
+    header = read_header(file_of(store.folder, 0))
+    read_all(log)
+    assert read_header(file_of(store.folder, 0, IDS_SUFFIX)) == header
+
+
+def test_a_slow_receiver_learns_what_came_and_went_meanwhile(log: Log) -> None:
+    """Segments with and without ids, whole and removed, stored since it last looked."""
+    quick, slow = store_of(log, 0), store_of(log, 1)
+    slow.store(messages(100, ids=True))
+    quick.store(messages(1, ids=True))
+    slow.store(messages(101, ids=True))
+    quick.store(messages(2, ids=True))
+    quick.store(messages(3))  # leaves nothing behind
+    quick.store(messages(4, ids=True))
+    quick.store(messages(5))
+    read_all(log)
+    quick.store(messages(6, ids=True))
+    assert numbers(quick.folder) == [4, 5]
+    slow.store(messages(1, 2, 4, 6, 7, ids=True))
+    quick.store(messages(8, ids=True))
+    slow.store(messages(8, 9, ids=True))
+    assert values_in(log, 1)[-2:] == [7, 9]
+
+
+def test_a_slow_receiver_learns_though_ids_have_gone_as_well(log: Log, clock: Clock) -> None:
+    quick = store_of(log, 0, duplicates_within="10 s")
+    slow = store_of(log, 1, duplicates_within="10 s")
+    quick.store(messages(1, ids=True))
+    slow.store(messages(2, ids=True))
+    for n in range(3, 6):
+        quick.store(messages(n, ids=True))
+    clock.now += 60
+    quick.store(messages(6, ids=True))
+    with log.consumers.locked():
+        log.consumers.put("all", log.ends())
+    Retention(log, "0", IngressOptions(duplicates_within="10 s")).tidy_whole()
+    assert numbers(quick.folder, IDS_SUFFIX) == []
+    slow.store(messages(6, 7, ids=True))
+    assert values_in(log, 1) == [2, 7]
+
+
+def test_a_segment_that_is_removed_while_it_is_looked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are removed under another lock than that of storing."""
+    quick, slow = store_of(log, 0), store_of(log, 1)
+    for n in range(3):
+        quick.store(messages(n, ids=True))
+    listed = storing_module.numbers
+    seen: list[object] = []
+
+    def then_remove(folder: Path, suffix: str = ".arrow") -> list[int]:
+        found = listed(folder, suffix)
+        if folder == quick.folder and not seen:
+            seen.append(folder)
+            read_all(log)
+        return found
+
+    monkeypatch.setattr(storing_module, "numbers", then_remove)
+    late = store_of(log, 2)
+    assert numbers(quick.folder) == [2]
+    late.store(messages(0, 1, 2, 3, ids=True))
+    slow.store(messages(0, 1, 2, 3, 4, ids=True))
+    assert sorted(values_in(log, 1, 2)) == [3, 4]
+
+
+def test_a_damaged_segment_of_another_receiver_is_not_passed_over(log: Log) -> None:
+    store_of(log, 0).store(messages(1, ids=True))
+    other = store_of(log, 1)
+    damaged = file_of(log.receiver(0), 1)
+    damaged.write_bytes(b"no segment")
+    with pytest.raises(LogError, match=r"receivers/0/000000000001\.arrow"):
+        other.store(messages(1, 2, ids=True))
+    with pytest.raises(LogError, match=r"receivers/0/000000000001\.arrow"):
+        store_of(log, 2)
+
+
+def test_beyond_the_horizon_an_id_is_new(log: Log, clock: Clock) -> None:
+    store = store_of(log, duplicates_within="10 s")
+    store.store(messages(1, ids=True))
+    clock.now += 10
+    store.store(messages(1, ids=True))
+    assert values_in(log) == [1]
+    clock.now += 30
+    store.store(messages(2, ids=True))
+    clock.now += 30
+    store.store(messages(1, ids=True))
+    assert values_in(log) == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("age", "found"), [(9.0, [1, 2]), (11.0, [1, 1, 2])])
+def test_a_restart_learns_the_horizon_and_no_more(
+    log: Log, clock: Clock, age: float, found: list[int]
+) -> None:
+    store_of(log, duplicates_within="10 s").store(messages(1, ids=True))
+    clock.now += age
+    store_of(log, duplicates_within="10 s").store(messages(1, 2, ids=True))
+    assert values_in(log) == found
+
+
+def test_ids_files_go_when_the_horizon_has_passed(log: Log, clock: Clock) -> None:
+    store = store_of(log, duplicates_within="10 s")
+    for n in range(3):
+        store.store(messages(n, ids=True))
+        clock.now += 4
+    log.consumers.folder.mkdir()
+    log.consumers.put("all", log.ends())
+    retention = Retention(log, "0", IngressOptions(duplicates_within="10 s"))
+    retention.tidy(store.next, store.bytes)
+    assert numbers(store.folder, IDS_SUFFIX) == [1]
+    clock.now += 4
+    retention.tidy(store.next, store.bytes)
+    assert numbers(store.folder, IDS_SUFFIX) == []
+
+
+def test_a_horizon_of_nothing_drops_nothing(log: Log) -> None:
+    store = store_of(log, duplicates_within=timedelta(0))
+    store.store(messages(1, 1, ids=True))
+    store.store(messages(1, ids=True))
+    assert values_in(log) == [1, 1, 1]
+
+
+def test_rows_without_an_id_are_never_dropped(log: Log) -> None:
+    stores = [store_of(log, 0), store_of(log, 1)]
+    mixed = [*messages(1, 1), *messages(2, ids=True), *messages(1), *messages(2, ids=True)]
+    for store in stores:
+        store.store(messages(1, 1))
+        store.store(mixed)
+    assert values_in(log, 0) == [1, 1, 1, 1, 2, 1]
+    assert values_in(log, 1) == [1, 1, 1, 1, 1]
+    assert stores[1].counts.duplicates == 2
+
+
+def test_an_empty_id_is_an_id(log: Log) -> None:
+    store = store_of(log)
+    store.store([Message(b"1", id=b""), Message(b"2", id=b"")])
+    assert values_in(log) == [1]
+
+
+def test_a_group_that_was_not_written_is_not_remembered(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(log)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(storing_module, "write", full)
+        with pytest.raises(OSError, match="no room"):
+            store.store(messages(1, 2, ids=True))
+    assert store.counts.taken == 0
+    store.store(messages(1, 2, 3, ids=True))
+    assert values_in(log) == [1, 2, 3]
+
+
+def test_counts_are_of_what_was_taken(log: Log) -> None:
+    store = store_of(log)
+    store.store([*messages(1, 1, 2, ids=True), Message(b"3", refused="no")])
+    assert (store.counts.stored, store.counts.duplicates, store.counts.refused) == (2, 1, 1)
+    assert store.counts.taken == 4
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_the_cursor_is_that_of_the_last_message_taken(log: Log, ids: bool) -> None:
+    def given(*numbers: int) -> list[Message]:
+        return [m._replace(cursor=m.value.decode()) for m in messages(*numbers, ids=ids)]
+
+    store = store_of(log)
+    assert store.cursor is None
+    store.store(given(1, 2))
+    assert store.cursor == store_of(log).cursor == "2"
+    store.store(given(3, 1))  # with ids the last one is dropped, and is passed all the same
+    assert store.cursor == store_of(log).cursor == "1"
+    store.store([*given(4), *messages(5, ids=ids)])
+    assert store_of(log).cursor == "4"
+    store.store(messages(6, ids=ids))
+    assert store.cursor == store_of(log).cursor == "4", "a message without a cursor changes none"
+
+
+def test_more_than_offsets_reach_is_refused_whole(log: Log) -> None:
+    """Not stored with what would be read as other values."""
+    store = store_of(log)
+    large = Message(bytes(2**30))
+    with pytest.raises(OverflowError, match="too many for one segment"):
+        store.store([large, large])
+    assert store.next == 0
+    assert list(store.folder.iterdir()) == []
+
+
+STORING = """
+import sys
+from ingress_far import messages, store_of
+from mainstem_ingress.log import Log
+from pathlib import Path
+import random
+
+folder, number, count, seed = sys.argv[1], *map(int, sys.argv[2:])
+store = store_of(Log(Path(folder)), number)
+print("ready", flush=True)
+sys.stdin.readline()
+order = list(range(count))
+random.Random(seed).shuffle(order)
+chance = random.Random(number)
+while order:
+    size = chance.randint(1, 40)
+    store.store(messages(*order[:size], ids=True))
+    del order[:size]
+print(store.counts.stored, store.counts.duplicates)
+"""
+
+
+def stored_by_two(log: Log, count: int, seeds: tuple[int, int]) -> list[tuple[int, int]]:
+    """Let two processes store the same ids at once; return what each counted."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", STORING, log.folder, str(number), str(count), str(seed)],
+            cwd=HERE,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number, seed in enumerate(seeds)
+    ]
+    for process in running:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    told = []
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in running:
+        out, _ = process.communicate(timeout=120)
+        stored, duplicates = out.split()
+        told.append((int(stored), int(duplicates)))
+    return told
+
+
+@pytest.mark.parametrize(
+    ("count", "seeds"),
+    [
+        (2000, (1, 1)),
+        (2000, (1, 2)),
+        pytest.param(40_000, (1, 1), marks=pytest.mark.slow),
+        pytest.param(40_000, (1, 2), marks=pytest.mark.slow),
+    ],
+)
+def test_two_processes_that_store_the_same_ids_store_each_once(
+    log: Log, count: int, seeds: tuple[int, int]
+) -> None:
+    """In the same order, so that they meet at every id; and in two orders."""
+    told = stored_by_two(log, count, seeds)
+    assert Counter(values_in(log)) == Counter(range(count))
+    assert sum(stored for stored, _ in told) == count
+    assert sum(duplicates for _, duplicates in told) == count
+    assert all(stored for stored, _ in told), "both were at work"

@@ -1,0 +1,572 @@
+"""The standard tests of receivers: sources whose messages come through the ingress log.
+
+The suite thinks in numbers, as that of sources does: `put` makes a message of each, and `number` finds
+it in a message. None of its tests needs Spark; `SourceSuite` shows the rest of such a source. What a
+receiver must do is said in `mainstem_ingress.Receiver`, and nothing else is asked here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from mainstem import Source, SourceCapabilities
+
+from mainstem_testkit.conformance import taking
+from mainstem_testkit.conformance.suite import Suite, not_claimed, not_given, proves
+from mainstem_testkit.conformance.taking import (
+    Taker,
+    TakingProcess,
+    difference,
+    secrets_in,
+    stored,
+)
+from mainstem_testkit.pipelines import wait_for
+from mainstem_testkit.processes import Resources
+
+#: How long what a receiver held may take to go, in seconds.
+SETTLING = 10.0
+_ROUNDS = 6
+_ALL = range(10)
+
+
+class ReceiverSuite(Suite):
+    """The standard tests of a receiver; needs `mainstem-ingress`.
+
+    ```python
+    class TestJobs(ReceiverSuite):
+        use = "jobs"
+        server_fixture = "redis"
+
+        def prepare(self):
+            self.queue = f"jobs-{uuid.uuid4()}"
+
+        def options(self):
+            return {"url": self.server.url, "queue": self.queue}
+
+        def put(self, numbers):
+            push(self.server, self.queue, [str(n) for n in numbers])
+
+        def left(self):
+            return length(self.server, self.queue)
+    ```
+    """
+
+    kind: ClassVar[str] = "source"
+    #: Texts, beside the component's secret options, that no error may show.
+    secrets: ClassVar[Sequence[str]] = ()
+
+    def put(self, numbers: Sequence[int]) -> None:
+        """Make a message of each number, in order; there may be none."""
+        raise NotImplementedError
+
+    def number(self, message: Any) -> int:
+        """Return the number that a message was made of; its `value` when left out."""
+        return int(message.value)
+
+    def left(self) -> int | None:
+        """Return how many messages the far side still holds for the receiver.
+
+        None when nobody can tell, or when it keeps messages that were acknowledged.
+        """
+        return None
+
+    def unmendable(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return changed options that no retry mends, by what is wrong: a password, a missing queue."""
+        return {}
+
+    def parts(self, **changes: Any) -> dict[str, Any]:
+        return {
+            "sources": {"subject": {"use": self.use, "with": {**self.options(), **changes}}},
+            "sinks": {"out": {"use": "console", "from": "subject"}},
+        }
+
+    # -- the receiver -------------------------------------------------------------------------
+
+    @pytest.fixture(autouse=True)
+    def _in_its_place(self, tmp_path: Path, request: pytest.FixtureRequest) -> None:  # no Java
+        assert self.use, f"{type(self).__name__} does not say which word is tested: `use`"
+        if self.server_fixture:
+            self.server = request.getfixturevalue(self.server_fixture)
+        self._move(tmp_path / "place")
+
+    @property
+    def claims(self) -> SourceCapabilities:
+        """What the source says of itself."""
+        assert isinstance(self.component, Source)
+        return self.component.capabilities
+
+    def source(self, **changes: Any) -> Any:
+        """Return the source, with changed options, as a document makes it."""
+        from mainstem_ingress import IngressSource
+
+        found = self.plan(**changes).nodes["subject"].component
+        assert isinstance(found, IngressSource), f"{self.use} is no IngressSource"
+        return found
+
+    def taker(self, **changes: Any) -> Taker:
+        """Return a new receiver to be called; `changes` are to the source's options."""
+        source = self.source(**changes)
+        return Taker(source.receiver()(source.options, 0, "subject"))
+
+    def check(self, messages: Iterable[Any], expected: Sequence[int], *, once: bool = True) -> None:
+        """Hold what came against what was put.
+
+        Args:
+            once: whether a number that came twice is wrong.
+
+        Raises:
+            AssertionError: numbers were lost or doubled, or were never put.
+        """
+        found = list(map(self.number, messages))
+        wrong = difference(found if once else sorted(set(found)), expected)
+        assert not wrong, wrong
+
+    def nothing_left(self) -> None:
+        """Wait until the far side holds nothing more, if anybody can tell.
+
+        Raises:
+            AssertionError: it still holds messages.
+        """
+        if self.left() is None:
+            return
+        try:
+            wait_for(lambda: not self.left(), SETTLING)
+        except AssertionError:
+            raise AssertionError(f"{self.left()} messages are left at the far side") from None
+
+    # -- acknowledging --------------------------------------------------------------------------
+
+    @proves("acknowledging")
+    def test_what_was_not_acknowledged_comes_again(self) -> None:
+        """Taken and not acknowledged: all of it comes over the next connection, and to another."""
+        self._not_lossy()
+        self.put(_ALL)
+        with self.taker() as taker:
+            taker.connect()
+            self.check(taker.take_some(len(_ALL)), _ALL)
+            taker.close()
+            taker.connect()
+            self.check(taker.take_some(len(_ALL)) + taker.take_rest(), _ALL)
+        with self.taker() as another:
+            another.connect()
+            self.check(another.take_some(len(_ALL)) + another.take_rest(), _ALL)
+
+    @proves("acknowledging")
+    def test_what_was_acknowledged_does_not_come_again(self) -> None:
+        """Acknowledged, in several calls: only what was put later comes, also to another."""
+        self.put(_ALL)
+        with self.taker() as taker:
+            taker.connect()
+            taken = taker.take_some(len(_ALL))
+            for part in (taken[:3], taken[3:4], taken[4:]):
+                taker.acknowledge(part)
+            taker.close()
+            taker.connect(taken[-1].cursor)
+            self.check(taker.take_rest(), [])
+        self.nothing_left()
+        with self.taker() as another:
+            another.connect(taken[-1].cursor)
+            self.put([10, 11])
+            self.check(another.take_some(2) + another.take_rest(), [10, 11])
+
+    @proves("acknowledging")
+    def test_acknowledging_the_first_leaves_the_rest(self) -> None:
+        """Of 10 messages 4 are acknowledged: the other 6 come again, and none of the 4."""
+        self._not_lossy()
+        self.put(_ALL)
+        with self.taker() as taker:
+            taker.connect()
+            taken = taker.take_some(len(_ALL))
+            taker.acknowledge(taken[:4])
+            taker.close()
+            taker.connect(taken[3].cursor)
+            self.check(taker.take_some(6) + taker.take_rest(), range(4, 10))
+
+    @proves("cursor")
+    def test_it_goes_on_after_the_cursor(self) -> None:
+        """Given a cursor, what comes is exactly what is behind it, whatever was acknowledged."""
+        self.put(_ALL)
+        with self.taker() as taker:
+            taker.connect()
+            taken = taker.take_some(len(_ALL))
+        cursors = [message.cursor for message in taken]
+        if not any(cursors):
+            not_claimed("cursor")
+        assert all(cursors), "some messages have a cursor, and some have none"
+        for at in (0, 3, 8, 9):
+            with self.taker() as another:
+                another.connect(cursors[at])
+                rest = range(at + 1, 10)
+                self.check(another.take_some(len(rest)) + another.take_rest(), rest)
+
+    # -- taking ---------------------------------------------------------------------------------
+
+    @proves("taking")
+    def test_taking_waits_for_messages_and_not_for_ever(self) -> None:
+        """`take(0)` returns at once; a wait ends with nothing, costs next to nothing, or with a message."""
+        with self.taker() as taker:
+            taker.connect()
+            for _ in range(50):
+                assert taker.take(0) == []
+            spent = taker.run(time.thread_time, "the clock")
+            assert taker.take_rest(1.0) == []
+            spent = taker.run(time.thread_time, "the clock") - spent
+            assert spent < 0.5, f"waiting for a second took {spent:.1f} s of the processor"
+            self.put([0])
+            self.check(taker.take_some(1), [0])
+
+    @proves("order")
+    def test_messages_keep_their_order(self) -> None:
+        """Messages come in the order in which they were put."""
+        if not self.claims.ordered:
+            not_claimed("ordered")
+        with self.taker() as taker:
+            taker.connect()
+            for start in range(0, 300, 100):
+                self.put(range(start, start + 50))
+                self.put(range(start + 50, start + 100))
+            taken = taker.take_some(300)
+        numbers = list(map(self.number, taken))
+        wrong = next((at for at, number in enumerate(numbers) if number != at), None)
+        assert wrong is None, f"{numbers[wrong or 0]} came where {wrong} was due"
+
+    @proves("pause")
+    def test_nothing_comes_while_it_is_paused(self) -> None:
+        """Paused, what is put stays away, and what was taken can be acknowledged; resumed, it comes."""
+        from mainstem_ingress import Receiver
+
+        with self.taker() as taker:
+            if type(taker.receiver).pause is Receiver.pause:
+                not_claimed("pause")
+            taker.connect()
+            self.put(range(5))
+            taken = taker.take_some(5)
+            taker.pause()
+            on_its_way = taker.take_rest()
+            assert on_its_way == [], "5 were put and more came"
+            self.put(range(5, 10))
+            came = taker.take_rest()
+            assert not came, f"{len(came)} messages came during a pause"
+            taker.acknowledge(taken)
+            taker.resume()
+            if not self.claims.lossy:
+                self.check(taker.take_some(5), range(5, 10))
+            self.put(range(10, 15))
+            rest = taker.take_some(5)
+            self.check(rest, range(10, 15))
+
+    @proves("pause")
+    def test_pauses_lose_nothing(self) -> None:
+        """Pauses of any length, one right after the other, while messages come: each comes once."""
+        from mainstem_ingress import Receiver
+
+        self._not_lossy()
+        with self.taker() as taker:
+            if type(taker.receiver).pause is Receiver.pause:
+                not_claimed("pause")
+            taker.connect()
+            taken = []
+            for start in range(0, 40, 10):
+                self.put(range(start, start + 10))
+                for _ in range(3):
+                    taker.pause()
+                    taken += taker.take(0)
+                    taker.resume()
+                    taken += taker.take(0.02)
+                if taken:
+                    taker.acknowledge(taken[-1:] if start else taken)
+            taken += taker.take_some(40 - len(taken))
+            self.check(taken + taker.take_rest(), range(40))
+
+    @proves("readiness")
+    def test_a_bounded_run_begins_with_what_was_waiting(self) -> None:
+        """When the process says that it is ready, all that was there before is stored."""
+        self._not_lossy()
+        self.put(range(100))
+        with self._process(segment_rows=10) as process:
+            process.until(lambda: any(facts.get("ready") for facts in process.told()), "ready")
+            self.check(stored(self._folder), range(100))
+            assert process.stop() == 0, process.words()
+
+    # -- connections ----------------------------------------------------------------------------
+
+    @proves("closing")
+    def test_closing_does_no_harm(self) -> None:
+        """Twice, after a `connect` that failed, and before any: it can be connected afterwards."""
+        self.put([0])
+        with self.taker() as taker:
+            taker.close()
+            taker.connect()
+            taker.close()
+            taker.close()
+            taker.connect()
+            self.check(taker.take_some(1), [0])
+        for changes in self.unmendable().values():
+            with self.taker(**changes) as taker:
+                self._fails(taker)
+                taker.close()
+                taker.close()
+
+    @proves("resources")
+    def test_nothing_is_left_behind_after_closing(self) -> None:
+        """Connections, good and failed ones, leave no process, thread, file or socket behind."""
+        self.put([0])
+
+        def once() -> None:
+            with self.taker() as taker:
+                taker.connect()
+                taker.take_some(1)
+                taker.close()
+                taker.connect()
+            for changes in self.unmendable().values():
+                with self.taker(**changes) as taker:
+                    self._fails(taker)
+
+        once()
+        before = Resources.now()
+        for _ in range(_ROUNDS):
+            once()
+        by = _ROUNDS // 2
+        try:
+            wait_for(lambda: not Resources.now().grown(before, by=by), SETTLING)
+        except AssertionError:
+            grown = Resources.now().grown(before, by=by)
+            told = f"left behind by {_ROUNDS} rounds: {', '.join(grown)}"
+            raise AssertionError(told) from None
+
+    @proves("errors")
+    def test_what_no_retry_mends_is_told(self) -> None:
+        """Wrong options end in `Unmendable` and end the process with 1; the words hold no secret."""
+        from mainstem_ingress import Unmendable
+
+        if not self.unmendable():
+            not_given("unmendable")
+        for what, changes in self.unmendable().items():
+            source = self.source(**changes)
+            with self.taker(**changes) as taker:
+                error = self._fails(taker)
+            assert isinstance(error, Unmendable), f"{what}: {type(error).__name__}: {error}"
+            self._no_secret(str(error), source)
+        with self._process(**changes) as process:
+            assert process.wait() == 1, process.words()
+            last = process.told()[-1]
+            assert last["state"] == "failed", last
+            self._no_secret(process.words(), source)
+
+    @proves("server")
+    def test_a_server_that_is_gone_is_told_and_comes_back(self) -> None:
+        """While it is stopped, calls raise what is not `Unmendable`; then all comes, none lost."""
+        from mainstem_ingress import Unmendable
+
+        server = self.server
+        if server is None:
+            not_given("server")
+        self.put(range(5))
+        with self.taker() as taker:
+            taker.connect()
+            taken = taker.take_some(5)
+            taker.acknowledge(taken[:2])
+            taker.take(0.2)
+            server.stop()
+            try:
+                told = [self._breaks(taker)]
+                taker.close()
+                for _ in range(2):
+                    told.append(self._breaks(taker, connect=True))
+                    taker.close()
+            finally:
+                server.start()
+            for error in told:
+                assert not isinstance(error, Unmendable), f"told as unmendable: {error}"
+                self._no_secret(str(error), self.component)
+            taker.reconnect(taken[1].cursor)
+            self.put(range(5, 10))
+            came = taker.take_some(5 if self.claims.lossy else 8) + taker.take_rest()
+            if not self.claims.lossy:
+                # Acknowledgements may have been lost with the server.
+                again = {self.number(message) for message in came}
+                lost = set(range(2, 10)) - again
+                assert not lost, f"lost: {sorted(lost)}"
+                assert self.claims.may_duplicate or self._known(came) or again == set(range(2, 10))
+            taker.acknowledge(came)
+            taker.take(0.2)
+            taker.close()
+            taker.connect(came[-1].cursor)
+            self.check(taker.take_rest(), [])
+
+    @proves("server")
+    def test_a_server_that_stands_still_hangs_nobody(self) -> None:
+        """Calls return or raise while the server stands still; afterwards nothing is lost."""
+        server = self.server
+        if server is None:
+            not_given("server")
+        self.put(range(5))
+        with self.taker() as taker:
+            taker.connect()
+            taken = taker.take_some(5)
+            server.pause()
+            broken = False
+            try:
+                taker.acknowledge(taken[:2])
+                for _ in range(20):
+                    taker.take(0.1)
+            except AssertionError:
+                raise
+            except Exception:
+                broken = True
+            finally:
+                server.resume()
+            if broken:
+                taker.close()
+                taker.reconnect(taken[1].cursor)
+            self.put(range(5, 8))
+            taken += taker.take_some(3)
+            self.check(taken, range(8), once=not broken)
+
+    # -- as a process ---------------------------------------------------------------------------
+
+    @proves("crashes")
+    def test_one_message_and_a_kill(self) -> None:
+        """1 message, idle, kill -9, restart: stored exactly once, and nothing left at the far side."""
+        self._not_lossy()
+        self.put([0])
+        with self._process() as process:
+            process.until(lambda: stored(self._folder), "stored")
+            time.sleep(taking.QUIET)
+            process.kill()
+        self.nothing_left()
+        with self._process() as process:
+            process.until(lambda: any(facts.get("ready") for facts in process.told()), "ready")
+            time.sleep(taking.QUIET)
+            assert process.stop() == 0, process.words()
+        self.check(stored(self._folder), [0])
+        self.nothing_left()
+
+    @proves("crashes")
+    def test_a_kill_at_each_crash_point_loses_nothing(self) -> None:
+        """Killed at each point that it passes, and started again: all is stored, as often as claimed.
+
+        With `MAINSTEM_CRASH=all` at the first three passes of each.
+        """
+        self._not_lossy()
+        passes = (1, 2, 3) if os.environ.get("MAINSTEM_CRASH") == "all" else (1,)
+        trace = self.place / "points"
+        self._store_all({"MAINSTEM_FAILPOINT_TRACE": str(trace)})
+        points = list(dict.fromkeys(trace.read_text().split()))
+        failures = []
+        for number in passes:
+            for point in points:
+                where = f"{point}:{number}"
+                self._move(self.place.parent / where.replace(":", "-"))
+                try:
+                    self._store_all({"MAINSTEM_FAILPOINT": where})
+                except AssertionError as error:
+                    failures.append(f"{where}: {error}")
+        assert not failures, "\n".join(failures)
+
+    def _store_all(self, env: Mapping[str, str]) -> None:
+        """Take 10 messages with a crash point armed, then the rest and one more without."""
+        self.put(_ALL)
+        with self._process(**_SMALL, env=env) as process:
+            ended: list[bool] = []
+
+            def whole() -> bool:
+                ended[:] = [not process.running]
+                return ended[0] or len(stored(self._folder)) >= len(_ALL)
+
+            process.until(whole, "stored", ending=True)
+            if not ended[0]:
+                process.stop()  # it passes the last points in good order, or is killed there
+        with self._process(**_SMALL) as process:
+            self.put([len(_ALL)])
+            wanted = set(range(len(_ALL) + 1))
+            process.until(
+                lambda: {self.number(m) for m in stored(self._folder)} >= wanted, "all stored"
+            )
+            time.sleep(taking.QUIET)
+            assert process.stop() == 0, process.words()
+        self.check(stored(self._folder), sorted(wanted), once=not self.claims.may_duplicate)
+        self.nothing_left()
+
+    @proves("stopping")
+    def test_a_stop_in_good_order_loses_and_doubles_nothing(self) -> None:
+        """Stopped in the middle and started again: exit 0, and each message is stored once."""
+        self._not_lossy()
+        count = 300
+        self.put(range(count))
+        for at_least in (1, 100):
+            with self._process(segment_rows=7) as process:
+                process.until(lambda n=at_least: len(stored(self._folder)) >= n, "stored")
+                assert process.stop() == 0, process.words()
+        with self._process() as process:
+            process.until(lambda: len(stored(self._folder)) >= count, "all stored")
+            time.sleep(taking.QUIET)
+            assert process.stop() == 0, process.words()
+        self.check(stored(self._folder), range(count))
+        self.nothing_left()
+
+    # -- parts of tests -------------------------------------------------------------------------
+
+    @property
+    def _folder(self) -> Path:
+        """The log's folder."""
+        home: Path = self.source().log(self.place / "node").folder
+        return home
+
+    def _process(self, *, env: Mapping[str, str] | None = None, **changes: Any) -> TakingProcess:
+        (self.place / "node").mkdir(exist_ok=True)
+        (process, *_) = self.source(**changes).processes("subject", self.place / "node")
+        return TakingProcess(process, **(env or {}))
+
+    def _not_lossy(self) -> None:
+        if self.claims.lossy:
+            not_claimed("every message comes")
+
+    def _known(self, messages: Sequence[Any]) -> bool:
+        """Whether the log can tell by ids or cursors that messages came before."""
+        return all(message.id or message.cursor for message in messages)
+
+    def _fails(self, taker: Taker) -> Exception:
+        """Connect and take with options that are wrong, until that raises.
+
+        Raises:
+            AssertionError: nothing raises.
+        """
+        try:
+            taker.connect()
+            taker.take_rest()
+        except AssertionError:
+            raise
+        except Exception as error:
+            return error
+        raise AssertionError("wrong options, and neither `connect` nor `take` raises")
+
+    def _breaks(self, taker: Taker, *, connect: bool = False) -> Exception:
+        """Take from a server that is gone, until that raises.
+
+        Raises:
+            AssertionError: it does not raise, or hangs.
+        """
+        until = time.monotonic() + taking.PATIENCE
+        try:
+            if connect:
+                taker.connect()
+            while time.monotonic() < until:
+                taker.take()
+        except AssertionError:
+            raise
+        except Exception as error:
+            return error
+        raise AssertionError("the server is gone, and `take` does not raise")
+
+    def _no_secret(self, text: str, source: Any) -> None:
+        for secret in [*self.secrets, *secrets_in(source.options)]:
+            assert secret not in text, "the words of an error hold a secret"
+
+
+_SMALL: Mapping[str, Any] = {"segment_rows": 3}
