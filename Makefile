@@ -46,7 +46,7 @@ tox: install
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
@@ -63,6 +63,10 @@ bench: install
 	$(BIN)/python benchmarks/small_batch.py
 	$(BIN)/python benchmarks/metrics_overhead.py
 	$(BIN)/python benchmarks/looking.py
+	$(BIN)/python benchmarks/amqp_source.py
+	$(BIN)/python benchmarks/amqp_sink.py
+	$(BIN)/python benchmarks/ingress_read.py
+	$(BIN)/python benchmarks/amqp_latency.py
 
 wheels: $(UV)
 	$(UV) build --quiet --all-packages --out-dir dist

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from mainstem_testkit import wait_for
 
 ROOT = Path(__file__).parent.parent
 #: What tells a command of the environment that these tests run in.
@@ -79,3 +80,48 @@ def test_the_tests_of_the_demos_document_pass():
     assert [(result.name, result.error, result.differences) for result in results] == [
         (result.name, "", []) for result in results
     ]
+
+
+@pytest.mark.timeout(400)
+def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, rabbitmq):
+    """Pass: killed in the middle and run again, the totals are those of the orders, each once; the
+    large ones are in their queue, the broken ones among the refused."""
+    import pika
+
+    folder = tmp_path / "orders"
+    shutil.copytree(ROOT / "examples" / "orders-amqp", folder)
+    env = {"AMQP_URL": rabbitmq.url}
+    publish = (sys.executable, folder / "publish.py")
+    document = folder / "orders.yaml"
+    assert "exactly-once" in run(
+        sys.executable, "-m", "mainstem", "plan", document, cwd=folder, **env
+    )
+    run(*publish, "600", cwd=folder, **env)
+    command = [sys.executable, "-m", "mainstem", "run", str(document)]
+    with subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL) as first:
+        run(*publish, "1200", cwd=folder, **env)  # the first 600 once more, with the same ids
+        wait_for(lambda: list(folder.glob("totals/*/*.json")), 90)
+        first.kill()
+    run(*command, "--set", 'trigger={"available_now": true, "flush": true}', cwd=folder, **env)
+    totals: Counter[tuple[str, str]] = Counter()
+    for file in folder.glob("totals/*/*.json"):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            key = (row["city"], row["window_start"][:13])
+            assert key not in totals, f"{key} comes twice"
+            totals[key] = row["orders"]
+    sys.path.insert(0, str(folder))
+    import publish as shop
+
+    orders = [shop.order(n) for n in range(1200)]
+    good = [json.loads(body) for body in orders if body.startswith(b"{")]
+    assert totals == Counter((o["city"], o["placed"][:13]) for o in good)
+    refused = sum(len(f.read_text().splitlines()) for f in folder.glob("refused/*/*.json"))
+    assert refused == len(orders) - len(good)
+    connection = pika.BlockingConnection(pika.URLParameters(rabbitmq.url))
+    channel = connection.channel()
+    found = set()
+    while (message := channel.basic_get("large-orders", auto_ack=True))[0] is not None:
+        found.add(json.loads(message[2])["order_id"])
+    connection.close()
+    assert found == {o["order_id"] for o in good if o["cents"] >= 50000}

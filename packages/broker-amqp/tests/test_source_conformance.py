@@ -53,6 +53,7 @@ class TestQuorum(AMQPSuite):
     type = "quorum"
 
 
+@pytest.mark.slow
 class TestStream(AMQPSuite):
     type = "stream"
     ids = "never"

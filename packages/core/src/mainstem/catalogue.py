@@ -7,6 +7,8 @@ its package works.
 from __future__ import annotations
 
 CATALOGUE = {
+    ("sink", "amqp"): "mainstem-broker-amqp",
+    ("source", "amqp"): "mainstem-broker-amqp",
     ("operator", "aggregate"): "mainstem-operators-windows",
 }
 

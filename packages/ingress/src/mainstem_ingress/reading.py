@@ -122,8 +122,8 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._last if self._last is not None else self._ends()
         ends = {name: max(end, start.get(name, 0)) for name, end in ends.items()}
         ends = {**start, **ends}
-        if ends == start:
-            return start
+        if all(end == start.get(name, 0) for name, end in ends.items()):
+            return start  # a receiver that has stored nothing yet is no news
         return _ordered(self._limited(start, ends))
 
     def _progress(self, start: Mapping[str, int]) -> None:

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mainstem import failpoint
@@ -86,8 +87,11 @@ class Taking:
                 try:
                     self._receiver.connect(self._store.cursor)
                     self._session()
-                finally:
-                    self._receiver.close()
+                except BaseException:
+                    with suppress(Exception):  # of a broken connection: the cause counts
+                        self._receiver.close()
+                    raise
+                self._receiver.close()
             except (Unmendable, LogError):
                 raise
             except Exception as error:
@@ -139,7 +143,9 @@ class Taking:
         began = last = time.monotonic()
         paused = False
         while True:
-            left = began + self._linger - time.monotonic() if group else _WAIT
+            left = _WAIT
+            if group and not self._no_room:
+                left = began + self._linger - time.monotonic()
             messages = list(receiver.take(min(_WAIT, max(0.0, left))))
             if messages:
                 last = time.monotonic()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mainstem_testkit.conformance.operator import OperatorSuite as OperatorSuite
+    from mainstem_testkit.conformance.receiver import ReceiverSuite as ReceiverSuite
     from mainstem_testkit.conformance.sink import SinkSuite as SinkSuite
     from mainstem_testkit.conformance.source import SourceSuite as SourceSuite
     from mainstem_testkit.crashing import crash_at_every_point as crash_at_every_point
@@ -21,6 +22,7 @@ _HOMES = {
     "OperatorSuite": "conformance.operator",
     "PipelineFolder": "pipelines",
     "Process": "pipelines",
+    "ReceiverSuite": "conformance.receiver",
     "Server": "servers.server",
     "SinkSuite": "conformance.sink",
     "SourceSuite": "conformance.source",

@@ -5,15 +5,16 @@ from __future__ import annotations
 from mainstem import hookimpl
 
 from zoo.operators import OPERATORS
+from zoo.receivers import RECEIVERS
 from zoo.sinks import SINKS
 from zoo.sources import SOURCES
 
-WORDS = {"sources": SOURCES, "operators": OPERATORS, "sinks": SINKS}
+WORDS = {"sources": {**SOURCES, **RECEIVERS}, "operators": OPERATORS, "sinks": SINKS}
 
 
 @hookimpl
 def mainstem_sources():
-    return SOURCES
+    return {**SOURCES, **RECEIVERS}
 
 
 @hookimpl

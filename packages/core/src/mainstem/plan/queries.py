@@ -48,7 +48,9 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
         anchor=anchor,
         sinks=tuple(sink.name for sink in sinks if sink.name),
         streaming=tuple(n for n in nodes if n in above),
-        per_batch=tuple(n for n in nodes if n in wanted and n not in above),
+        per_batch=tuple(
+            n for n, node in nodes.items() if n in wanted - above and node.kind != "sink"
+        ),
         reads=dict(sorted(reads.items())),
         output_mode=state.output_mode if state else "append",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -68,6 +69,14 @@ class Reading:
         from mainstem.run.runner import run
 
         run(self.plan(Trigger(available_now=True)), show_rows=True)
+
+    def take(self) -> None:
+        """Let the source's helper processes, if it has any, do what they do before a bounded run."""
+        from mainstem.run.helpers import Helpers
+        from mainstem.run.showing import Silent
+
+        with Helpers(self.plan(Trigger(available_now=True)), Silent()) as helpers:
+            helpers.wait_until_ready(threading.Event())
 
     @contextmanager
     def running(self) -> Iterator[Running]:

@@ -395,6 +395,7 @@ class SourceSuite(Suite):
         assert rows in (0, None), f"all is read, and the lag is {rows} rows"
         assert seconds in (0.0, None), f"all is read, and the lag is {seconds} s"
         self.put(range(10, 17))
+        reading.take()
         time.sleep(0.1)
         rows, seconds = reading.lag()
         assert rows in (7, None), f"7 rows are not read, and the lag is {rows}"
@@ -418,7 +419,9 @@ class SourceSuite(Suite):
             again = self.reading(f"from-{len(str(point))}", source.starting_at(point))
             again.to_end()
             self.check(again.rows, expected)
-        assert source.gone(Reached(None, self.place / "no-such-folder", self.place)) == "", "all is there"
+        assert source.gone(Reached(None, self.place / "no-such-folder", self.place)) == "", (
+            "all is there"
+        )
         try:
             source.starting_at("no such point")
         except OptionError:

@@ -240,9 +240,7 @@ class TakingProcess:
         """Whether it has not ended."""
         return self._process.poll() is None
 
-    def until(
-        self, condition: Callable[[], Any], what: str, *, ending: bool = False
-    ) -> None:
+    def until(self, condition: Callable[[], Any], what: str, *, ending: bool = False) -> None:
         """Wait until a condition holds.
 
         Raises:
@@ -300,3 +298,8 @@ def secrets_in(value: Any) -> list[str]:
     if isinstance(value, Options):
         return [t for name in type(value).model_fields for t in secrets_in(getattr(value, name))]
     return []
+
+
+def _all(file: Any) -> str:
+    # The process shares the file's position: read by another one.
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")

@@ -1,0 +1,591 @@
+"""Taking: nothing is acknowledged before it is durable, and what is away or full is waited for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ingress_far import (
+    Far,
+    FarOptions,
+    QueueReceiver,
+    StreamReceiver,
+    Tells,
+    messages,
+    store_of,
+    values_in,
+    wait_for,
+)
+from mainstem_ingress import LogError, Message, Receiver, Unmendable, Unreachable
+from mainstem_ingress import segments as segments_module
+from mainstem_ingress import taking as taking_module
+from mainstem_ingress.log import Log
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.retention import Retention
+from mainstem_ingress.segments import REASON, file_of, numbers, open_segment
+from mainstem_ingress.storing import Store
+from mainstem_ingress.taking import Taking
+
+NEVER = "1 hour"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pauses be short, so that tests are."""
+    for name, value in {"_FIRST_PAUSE": 0.01, "_TIDY_EVERY": 0.0, "_WAIT": 0.01, "_RETRY": 0.02}.items():
+        monkeypatch.setattr(taking_module, name, value)
+
+
+Step = Sequence[Message] | Exception | Callable[[], Any]
+
+
+class Scripted(Receiver):
+    """Gives what a test says, step by step, and notes what is asked of it."""
+
+    def __init__(self, *steps: Step, waits: int | None = 0) -> None:
+        super().__init__(None, 0, "scripted")
+        self.steps = list(steps)
+        self.events: list[Any] = []
+        self.cursors: list[str | None] = []
+        self.idle = threading.Event()
+        self.waits = waits
+        self.refuses: list[Exception] = []
+        self.on_acknowledge: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = lambda: None
+
+    def connect(self, cursor: str | None) -> None:
+        self.events.append("connect")
+        self.cursors.append(cursor)
+        if self.refuses:
+            raise self.refuses.pop(0)
+
+    def take(self, seconds: float) -> Sequence[Message]:
+        if not self.steps:
+            self.idle.set()
+            threading.Event().wait(seconds)
+            return []
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        if callable(step):
+            step()
+            return []
+        return step
+
+    def acknowledge(self, taken: Sequence[Message]) -> None:
+        self.on_acknowledge()
+        self.events.append(("acknowledge", [_number(m.value) for m in taken]))
+
+    def close(self) -> None:
+        self.events.append("close")
+        self.on_close()
+
+    def pause(self) -> None:
+        self.events.append("pause")
+
+    def resume(self) -> None:
+        self.events.append("resume")
+
+    def waiting(self) -> int | None:
+        return self.waits
+
+    def facts(self) -> dict[str, Any]:
+        return {"server": "here"}
+
+    @property
+    def acknowledged(self) -> list[list[int]]:
+        return [event[1] for event in self.events if event[0] == "acknowledge"]
+
+
+def _number(value: bytes | None) -> int | None:
+    return int(value) if value and len(value) < 9 else None
+
+
+class Work:
+    """A receiver at work in a thread."""
+
+    def __init__(self, receiver: Receiver, store: Store, options: IngressOptions) -> None:
+        self.told = Tells()
+        self.stop = threading.Event()
+        self.error: BaseException | None = None
+        retention = Retention(store.log, store.name, options)
+        self._taking = Taking(receiver, store, [retention], options, self.told, self.stop)
+        self.thread = threading.Thread(target=self._work, daemon=True)
+        self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            self._taking.work()
+        except BaseException as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.stop.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def working(
+    receiver: Receiver, log: Log, options: type[IngressOptions] = IngressOptions, **given: Any
+) -> Iterator[Work]:
+    """Let a receiver work; it is told to stop at the end, and whatever it raised is raised."""
+    made = options(**given)
+    work = Work(receiver, store_of(log, **given if options is IngressOptions else {}), made)
+    try:
+        yield work
+    finally:
+        work.end()
+    if work.error is not None:
+        raise work.error
+
+
+# -- storing and acknowledging --------------------------------------------------------------------
+
+
+def test_it_is_acknowledged_after_all_is_safe(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    receiver = Scripted(messages(1, 2))
+    fsync = os.fsync
+
+    def note(name: str) -> bool:
+        receiver.events.append(name)
+        return False
+
+    def noted(opened: int) -> None:
+        fsync(opened)
+        receiver.events.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{opened}')).name}")
+
+    def look() -> None:
+        assert values_in(log) == [1, 2]
+        assert not list(log.receiver(0).glob("*.new"))
+
+    receiver.on_acknowledge = look
+    for module in (segments_module, taking_module):
+        monkeypatch.setattr(module, "failpoint", note)
+    monkeypatch.setattr(segments_module.os, "fsync", noted)
+    with working(receiver, log, linger="0 s"):
+        receiver.idle.wait(30)
+    assert receiver.events == [
+        "connect",
+        "ingress.before-write",
+        "ingress.after-write",
+        "fsync 000000000000.arrow.new",
+        "ingress.after-fsync",
+        "ingress.after-rename",
+        "fsync 0",
+        "ingress.after-folder-fsync",
+        "ingress.before-acknowledge",
+        ("acknowledge", [1, 2]),
+        "ingress.after-acknowledge",
+        "close",
+    ]
+
+
+def segments(log: Log) -> list[list[int]]:
+    folder = log.receiver(0)
+    return [
+        [int(v) for v in open_segment(file_of(folder, n))[1].column("value").to_pylist()]
+        for n in numbers(folder)
+    ]
+
+
+def test_groups_by_rows(log: Log) -> None:
+    receiver = Scripted(messages(1, 2), messages(3, 4), messages(5), messages(6, 7, 8, 9), messages(10))
+    with working(receiver, log, segment_rows=3, linger=NEVER):
+        receiver.idle.wait(30)
+        assert segments(log) == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
+        assert receiver.acknowledged == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
+    assert segments(log)[2:] == receiver.acknowledged[2:] == [[10]], "what was in hand when told to stop"
+
+
+def test_groups_by_bytes(log: Log) -> None:
+    receiver = Scripted(messages(1111), messages(2222), messages(3333), messages(4444, 5555, 6666))
+    with working(receiver, log, segment_bytes=10, linger=NEVER):
+        receiver.idle.wait(30)
+        wait_for(lambda: len(segments(log)) == 2)
+    assert segments(log) == [[1111, 2222, 3333], [4444, 5555, 6666]]
+
+
+def test_groups_by_time(log: Log) -> None:
+    receiver = Scripted(messages(1), messages(2))
+    with working(receiver, log, linger="50 ms"):
+        wait_for(lambda: sum(receiver.acknowledged, []) == [1, 2])
+
+
+def test_a_group_of_duplicates_alone_is_acknowledged(log: Log) -> None:
+    receiver = Scripted(messages(1, ids=True), messages(1, ids=True))
+    with working(receiver, log, segment_rows=1) as work:
+        facts = work.told.wait_for(duplicates=1)
+    assert receiver.acknowledged == [[1], [1]]
+    assert facts["rows"] == 1
+    assert values_in(log) == [1]
+
+
+def test_what_is_told(log: Log) -> None:
+    receiver = Scripted([*messages(1, 1, ids=True), Message(b"2", refused="no")])
+    with working(receiver, log, linger="0 s") as work:
+        facts = work.told.wait_for(rows=1)
+    size = sum(f.stat().st_size for f in log.receiver(0).glob("*.arrow"))
+    assert {**facts, "ready": True} == {
+        "state": "running", "why": "", "rows": 1, "duplicates": 1, "refused": 1,
+        "unread_bytes": size, "ready": True, "server": "here",
+    }  # fmt: skip
+    assert [f["state"] for f in work.told][:2] == ["connecting", "running"]
+
+
+# -- connections that break -----------------------------------------------------------------------
+
+
+def test_who_is_away_is_waited_for_with_its_reason(log: Log) -> None:
+    receiver = Scripted(messages(1), Unreachable("the cable is out"), messages(1, 2))
+    receiver.refuses = [Unreachable("nobody there"), Unreachable("still nobody")]
+    with working(receiver, log, linger=NEVER) as work:
+        receiver.idle.wait(30)
+    told = [(f["state"], f["why"]) for f in work.told]
+    waits = [why for state, why in told if state == "waiting"]
+    assert waits == ["nobody there", "still nobody", "the cable is out"]
+    assert segments(log) == [[1, 2]], "what was taken and not stored is forgotten"
+    assert receiver.acknowledged == [[1, 2]]
+    assert receiver.events[:4] == ["connect", "close", "connect", "close"]
+    assert receiver.events.count("connect") == receiver.events.count("close") == 4
+
+
+def test_any_other_fault_is_waited_for_too(log: Log) -> None:
+    receiver = Scripted(ValueError("odd frame"), messages(1))
+    with working(receiver, log) as work:
+        receiver.idle.wait(30)
+    assert "ValueError: odd frame" in [f["why"] for f in work.told if f["state"] == "waiting"]
+    assert values_in(log) == [1]
+
+
+def test_an_acknowledgement_that_fails_doubles_nothing_with_ids(log: Log) -> None:
+    receiver = Scripted(messages(1, ids=True), messages(1, 2, ids=True))
+    failures = [Unreachable("gone")]
+
+    def fail_once() -> None:
+        if failures:
+            raise failures.pop()
+
+    receiver.on_acknowledge = fail_once
+    with working(receiver, log, linger="0 s"):
+        wait_for(lambda: receiver.acknowledged)
+    assert receiver.acknowledged == [[1, 2]]
+    assert values_in(log) == [1, 2]
+
+
+def test_the_far_side_goes_on_after_what_was_stored(log: Log) -> None:
+    first = [m._replace(cursor="7") for m in messages(1)]
+    lost = [m._replace(cursor="8") for m in messages(2)]
+    receiver = Scripted(first, lambda: wait_for(lambda: True), Unreachable(""), lost, Unreachable(""))
+    with working(receiver, log, segment_rows=1):
+        receiver.idle.wait(30)
+    assert receiver.cursors == [None, "7", "8"]
+
+
+@pytest.mark.parametrize("where", ["connect", "take", "acknowledge"])
+def test_what_no_retry_mends_ends_the_work(log: Log, where: str) -> None:
+    receiver = Scripted(messages(1))
+    error = Unmendable("no such queue")
+
+    def fail() -> None:
+        raise error
+
+    def fail_to_close() -> None:
+        raise OSError("not open")
+
+    receiver.on_close = fail_to_close
+    if where == "connect":
+        receiver.refuses = [error]
+    elif where == "take":
+        receiver.steps = [error]
+    else:
+        receiver.on_acknowledge = fail
+    with pytest.raises(Unmendable, match="no such queue"), working(receiver, log) as work:
+        work.thread.join(30)
+        assert not work.thread.is_alive()
+    assert receiver.events[-1] == "close"
+
+
+def test_the_reason_is_why_it_broke_and_not_why_it_did_not_close(log: Log) -> None:
+    receiver = Scripted(Unreachable("reset by peer"))
+    faults = [OSError("not open")]
+
+    def fail_to_close() -> None:
+        if faults:
+            raise faults.pop()
+
+    receiver.on_close = fail_to_close
+    with working(receiver, log) as work:
+        work.told.wait_for(state="waiting")
+    assert [f["why"] for f in work.told if f["state"] == "waiting"] == ["reset by peer"]
+
+
+def test_a_log_that_cannot_be_used_ends_the_work(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    receiver = Scripted(messages(1))
+    with pytest.raises(LogError, match=r"receivers/0: Input/output error"), working(receiver, log) as work:
+        monkeypatch.setattr(segments_module.os, "fsync", broken)
+        receiver.steps.append(messages(2))
+        work.thread.join(30)
+    assert receiver.acknowledged in ([], [[1]])
+
+
+# -- messages that are too large ------------------------------------------------------------------
+
+
+def test_a_message_that_is_too_large_is_refused_with_its_beginning(log: Log) -> None:
+    large = b"12345" + b"x" * 200_000
+    given = [Message(b"1"), Message(large, key=b"k"), Message(b"2"), Message(None)]
+    receiver = Scripted(given)
+    with working(receiver, log, max_message=100_000, linger="0 s") as work:
+        facts = work.told.wait_for(refused=1)
+    rows = open_segment(file_of(log.receiver(0), 0))[1].to_pylist()
+    assert [r["value"] for r in rows] == [b"1", large[: 64 * 1024], b"2", None]
+    assert [r[REASON] for r in rows] == [
+        None,
+        "its value has 200,005 bytes, and max_message is 100,000; here are the first 65,536",
+        None,
+        None,
+    ]
+    assert rows[1]["key"] == b"k"
+    assert facts["rows"] == 3
+    assert len(receiver.acknowledged) == 1
+
+
+def test_a_small_message_that_is_too_large_is_whole(log: Log) -> None:
+    receiver = Scripted([Message(b"12345"), Message(b"1234")])
+    with working(receiver, log, max_message=4):
+        receiver.idle.wait(30)
+    rows = open_segment(file_of(log.receiver(0), 0))[1].to_pylist()
+    assert [(r["value"], r[REASON]) for r in rows] == [
+        (b"12345", "its value has 5 bytes, and max_message is 4"),
+        (b"1234", None),
+    ]
+
+
+# -- room -----------------------------------------------------------------------------------------
+
+
+def test_above_the_high_water_mark_it_pauses_until_all_have_read(log: Log) -> None:
+    receiver = Scripted(messages(1, 2, 3))
+    with working(receiver, log, high_water=100, linger="0 s") as work:
+        facts = work.told.wait_for(state="paused")
+        size = sum(f.stat().st_size for f in log.receiver(0).glob("*.arrow"))
+        assert facts["why"] == f"{size:,} bytes are unread"
+        assert receiver.events[-1] == "pause"
+        receiver.steps.append(messages(4))  # on its way already: taken as before
+        wait_for(lambda: receiver.acknowledged == [[1, 2, 3], [4]])
+        log.consumers.folder.mkdir()
+        log.consumers.put("slow", {"0": 0})
+        log.consumers.put("quick", {"0": 2})
+        receiver.idle.clear()
+        receiver.idle.wait(30)
+        assert "resume" not in receiver.events, "one has not read it"
+        log.consumers.put("slow", {"0": 2})
+        wait_for(lambda: "resume" in receiver.events)
+        work.told.wait_for(state="running", unread_bytes=0)
+    assert receiver.events.count("pause") == 1
+
+
+def test_receivers_share_the_high_water_mark(log: Log) -> None:
+    receiver = Scripted(messages(1, 2, 3))
+    with working(receiver, log, high_water=2000 * 4, receivers=1, linger="0 s") as work:
+        work.told.wait_for(rows=3)
+        receiver.idle.clear()
+        receiver.idle.wait(30)
+    assert "pause" not in receiver.events
+    with working(Scripted(), log, high_water=2000, receivers=4) as work:
+        work.told.wait_for(state="paused")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of half a megabyte."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"NOT TESTED, a full disk: no tmpfs can be mounted here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_doubled(small_disk: Path, far: Far) -> None:
+    log = Log(small_disk / "log")
+    options = FarOptions(port=far.port, segment_rows=1, linger="0 s", at_once=5)
+    receiver = QueueReceiver(options, 0, "far")
+    work = Work(receiver, store_of(log), options)
+    far.put(messages(*range(5)))
+    wait_for(lambda: far.left == 0)
+    ballast = small_disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    far.put(messages(*range(5, 50)))
+    facts = work.told.wait_for(state="full")
+    assert "No space left on device" in facts["why"]
+    assert "receivers/0" in facts["why"]
+    acknowledged = len(far.acknowledged)
+    assert sorted(int(m.value or b"") for m in far.acknowledged) == values_in(log)
+    told = len(work.told)
+    wait_for(lambda: len(work.told) > told)
+    assert len(far.acknowledged) == acknowledged
+    assert not list(log.receiver(0).glob("*.new"))
+    ballast.unlink()
+    wait_for(lambda: far.left == 0)
+    assert work.told.wait_for(state="running", rows=50)
+    work.end()
+    assert work.error is None
+    assert sorted(values_in(log)) == list(range(50))
+
+
+def test_a_stop_on_a_full_disk_leaves_the_rest_at_the_far_side(small_disk: Path, far: Far) -> None:
+    log = Log(small_disk / "log")
+    options = FarOptions(port=far.port, segment_rows=1, linger="0 s")
+    work = Work(QueueReceiver(options, 0, "far"), store_of(log), options)
+    work.told.wait_for(state="running")
+    with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    far.put(messages(*range(20)))
+    work.told.wait_for(state="full")
+    work.end()
+    assert work.error is None
+    wait_for(lambda: far.left == 20)
+    assert values_in(log) == []
+
+
+def test_while_the_disk_is_full_it_does_not_spin(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver is asked to wait for what comes, as at any other time."""
+    waits: list[float] = []
+
+    class Watched(Scripted):
+        def take(self, seconds: float) -> Sequence[Message]:
+            waits.append(seconds)
+            return super().take(seconds)
+
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    receiver = Watched(messages(1))
+    store = store_of(log)
+    monkeypatch.setattr(store, "store", full)
+    options = IngressOptions(linger="0 s")
+    work = Work(receiver, store, options)
+    work.told.wait_for(state="full")
+    waits.clear()
+    wait_for(lambda: len(waits) > 5)
+    work.end()
+    assert min(waits) > 0
+    assert receiver.acknowledged == []
+
+
+def test_a_disk_that_the_log_filled_has_room_when_all_is_read(small_disk: Path) -> None:
+    """The ids of what goes are written before it goes: in what was too little for one more segment."""
+    log = Log(small_disk / "log")
+    store = store_of(log)
+    log.consumers.folder.mkdir(parents=True)
+    try:
+        for n in range(10_000):
+            store.store([Message(bytes(50_000), id=b"%d" % n)])
+    except OSError as error:
+        assert error.errno == 28  # noqa: PT017  # expected in the middle of a loop
+    before = numbers(store.folder)
+    assert len(before) > 5
+    receiver = Scripted([Message(bytes(50_000), id=b"one more")])
+    log.consumers.put("all", {"0": before[-1]})
+    work = Work(receiver, store, IngressOptions(linger="0 s"))
+    wait_for(lambda: receiver.acknowledged)
+    work.end()
+    assert work.error is None
+    assert numbers(store.folder)[0] > before[0]
+    # And the ids of what went are known for as long as they must.
+    again = store_of(log)
+    again.store([Message(b"again", id=b"0"), Message(b"7", id=b"new")])
+    assert again.counts.duplicates == 1
+
+
+# -- ending, and bounded runs ---------------------------------------------------------------------
+
+
+def test_a_stop_stores_and_acknowledges_what_was_taken(far: Far, log: Log) -> None:
+    far.put(messages(*range(25)))
+    options = FarOptions(port=far.port, linger=NEVER)
+    work = Work(QueueReceiver(options, 0, "far"), store_of(log), options)
+    wait_for(lambda: far.unacknowledged == 25)
+    assert values_in(log) == []
+    work.end()
+    assert values_in(log) == list(range(25))
+    assert far.left == 0
+
+
+def test_a_bounded_run_can_begin_when_what_was_waiting_is_stored(far: Far, log: Log) -> None:
+    far.put(messages(*range(25), ids=True))
+    far.put(messages(*range(5), ids=True))  # duplicates count as well
+    with working(QueueReceiver(FarOptions(port=far.port), 0, "far"), log) as work:
+        first = next(f for f in [work.told.wait_for(ready=True), *work.told] if f["ready"])
+    assert first["rows"] + first["duplicates"] == 30
+    assert not work.told[0]["ready"]
+
+
+def test_a_bounded_run_does_not_wait_for_nothing(log: Log) -> None:
+    with working(Scripted(), log) as work:
+        work.told.wait_for(ready=True)
+
+
+@pytest.mark.parametrize("waits", [None, 100])
+def test_a_bounded_run_begins_when_nothing_comes_any_more(
+    log: Log, waits: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can tell how many were waiting, or somebody else took some of them."""
+    monkeypatch.setattr(taking_module, "_QUIET", 0.3)
+    receiver = Scripted(messages(1), waits=waits)
+    with working(receiver, log, linger="0 s") as work:
+        facts = work.told.wait_for(ready=True)
+    assert facts["rows"] == 1
+    assert not any(f["ready"] for f in work.told if f["rows"] == 0)
+
+
+def test_nobody_is_ready_while_the_far_side_is_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking_module, "_QUIET", 0.0)
+    receiver = Scripted()
+    receiver.refuses = [Unreachable("away")] * 3
+    with working(receiver, log) as work:
+        work.told.wait_for(ready=True)
+    assert [f["state"] for f in work.told if not f["ready"]].count("waiting") == 3
+
+
+# -- a far side over a network --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [QueueReceiver, StreamReceiver])
+def test_a_far_side_that_goes_and_comes_back(far: Far, log: Log, kind: type[QueueReceiver]) -> None:
+    put = far.put if kind is QueueReceiver else far.append
+    put(messages(*range(10), ids=kind is QueueReceiver))
+    options = FarOptions(port=far.port, at_once=3)
+    with working(kind(options, 0, "far"), log, FarOptions, port=far.port) as work:
+        work.told.wait_for(rows=10)
+        far.down()
+        work.told.wait_for(state="waiting")
+        put(messages(*range(10, 20), ids=kind is QueueReceiver))
+        far.up()
+        work.told.wait_for(rows=20)
+    assert sorted(values_in(log)) == list(range(20))
+
+
+def test_nobody_listens(far: Far, log: Log) -> None:
+    far.down()
+    with working(QueueReceiver(FarOptions(port=far.port), 0, "far"), log) as work:
+        facts = work.told.wait_for(state="waiting")
+    assert facts["why"] == "nobody listens: Connection refused"
