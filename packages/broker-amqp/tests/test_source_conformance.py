@@ -40,7 +40,8 @@ class AMQPSuite(SourceSuite):
 
 
 class TestClassic(AMQPSuite):
-    pass
+    # Without Spark, in seconds: test_receiver_conformance.py.
+    slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
 
 
 @pytest.mark.slow

@@ -9,17 +9,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from ingress_far import messages, values_in
+from ingress_reads import ALL, digest, read, reader
 from mainstem_ingress import segments as segments_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import file_of, numbers, open_segment
 from mainstem_ingress.storing import Store
-from test_ingress_reading import ALL, digest, read, reader
 
 POINTS = ("before-write", "after-write", "after-fsync", "after-rename", "after-folder-fsync")
 RECEIVERS = st.integers(0, 2)
@@ -68,6 +69,8 @@ class Logs(RuleBasedStateMachine):
         #: What the far side has not been told to forget, by receiver.
         self.unacknowledged: dict[int, list[int]] = {}
         self.durable: dict[tuple[str, int], str] = {}
+        self.acknowledged: set[int] = set()
+        self.ever: set[int] = set()
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -90,7 +93,9 @@ class Logs(RuleBasedStateMachine):
         group = waiting + list(range(self.next, self.next + count))
         self.next += count
         store.store(messages(*group, ids=True))
-        if not acknowledged:
+        if acknowledged:
+            self.acknowledged |= set(group)
+        else:
             self.unacknowledged.setdefault(number, []).extend(group)
 
     @rule(number=RECEIVERS, count=st.integers(1, 4), point=st.sampled_from(POINTS), to=RECEIVERS)
@@ -181,13 +186,20 @@ class Logs(RuleBasedStateMachine):
                 assert self.durable.setdefault((name, number), now) == now
 
     @invariant()
-    def no_id_is_stored_twice(self) -> None:
+    def no_id_is_stored_twice_or_lost(self) -> None:
         if hasattr(self, "log"):
             found = values_in(self.log)
             assert len(found) == len(set(found))
+            self.ever |= set(found)
+            assert self.acknowledged <= self.ever, "lost"
             for query in self.queries.values():
                 assert len(query.values) == len(set(query.values)), "a query saw one twice"
 
 
-Logs.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestRanges = Logs.TestCase
+class TestRanges(Logs.TestCase):  # type: ignore[misc, name-defined]
+    settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+class TestManyRanges(Logs.TestCase):  # type: ignore[misc, name-defined]
+    settings = settings(max_examples=600, stateful_step_count=60, deadline=None)

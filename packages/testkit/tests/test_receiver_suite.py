@@ -75,7 +75,7 @@ CAUGHT = {
     "ignores a pause": ("test_nothing_comes_while_it_is_paused", "came during a pause"),
     "loses on a pause": ("test_nothing_comes_while_it_is_paused", "0 of 5 messages came"),
     "stays paused": ("test_pauses_lose_nothing", "messages came"),
-    "says that nothing waits": ("test_a_bounded_run_begins_with_what_was_waiting", "lost: 0"),
+    "says that nothing waits": ("test_a_bounded_run_begins_with_what_was_waiting", "lost: "),
     "closes once": ("test_closing_does_no_harm", "closed twice"),
     "leaks a thread": ("test_nothing_is_left_behind_after_closing", "threads"),
     "leaks a socket": ("test_nothing_is_left_behind_after_closing", "sockets"),

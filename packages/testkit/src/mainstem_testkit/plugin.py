@@ -193,10 +193,13 @@ class _Collector:
                 self.missing[name] = why
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the failures that suites list."""
+    """Expect the failures that suites list, and mark the tests that they call slow."""
     for item in items:
         suite, name = _standard(item)
+        if suite is not None and name in suite.slow_tests:
+            item.add_marker(pytest.mark.slow)
         if suite is not None and name in suite.expected_failures:
             reason = suite.expected_failures[name]
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

@@ -103,9 +103,11 @@ class QueueReceiver(Receiver):
         if self.fault == "never sleeps":
             while time.monotonic() < until and not self.came:
                 self.receive(0)
-        if not self.came:
+        elif not self.came:
             self.receive(seconds)
         lines, self.came = self.came, []
+        if self.fault == "swallows a refusal":
+            return []
         taken = [self.message(*line.split(" ", 1)) for line in lines if line]
         if self.paused and self.fault == "loses on a pause":
             self.acknowledge(taken)

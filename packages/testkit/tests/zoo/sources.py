@@ -56,7 +56,11 @@ class Log(Source):
 
     def lag(self, reached):
         read = reached.offset["next"] if reached.offset else 0
-        behind = 0 if self.options.fault == "lies about its lag" else int(self.end(reached.home)["0"]) - read
+        behind = (
+            0
+            if self.options.fault == "lies about its lag"
+            else int(self.end(reached.home)["0"]) - read
+        )
         return [Lag("0", behind, None)]
 
 

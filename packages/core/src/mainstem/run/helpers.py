@@ -142,6 +142,7 @@ class Helper:
         """Start the process."""
         self._began = time.monotonic()
         self._errors.clear()
+        self._last = {}
         running = subprocess.Popen(  # noqa: S603  # a component that the document uses says what
             list(self.process.argv),
             env={**os.environ, **self.process.env},
@@ -207,12 +208,13 @@ class Helper:
         return {"state": "restarting", "why": f"{how}{last}"}
 
     def _close(self) -> None:
+        """Let go of an ended process. What it wrote to is closed by who reads it: at its end, which
+        does not come while a process that it left behind has it open.
+        """
         running, self._running = self._running, None
-        if running is not None:
-            for pipe in (running.stdin, running.stdout, running.stderr):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
+        if running is not None and running.stdin is not None:
+            with suppress(OSError):
+                running.stdin.close()
 
     def _heard(self) -> list[dict[str, Any]]:
         found = []
@@ -221,7 +223,7 @@ class Helper:
         return found
 
     def _hear(self, pipe: Any) -> None:
-        with suppress(ValueError):  # closed while it was read
+        with pipe:
             for line in pipe:
                 try:
                     facts = json.loads(line)
@@ -233,7 +235,7 @@ class Helper:
                     self._told.append(facts)
 
     def _keep(self, pipe: Any) -> None:
-        with suppress(ValueError):
+        with pipe:
             for line in pipe:
                 text = line.decode(errors="replace").strip()
                 if text:

@@ -70,6 +70,11 @@ class Reading:
 
         run(self.plan(Trigger(available_now=True)), show_rows=True)
 
+    @property
+    def home(self) -> Path:
+        """The source's durable folder."""
+        return Path(self._whole.home("subject"))
+
     def take(self) -> None:
         """Let the source's helper processes, if it has any, do what they do before a bounded run."""
         from mainstem.run.helpers import Helpers

@@ -387,9 +387,10 @@ class SourceSuite(Suite):
         """The lag is 0 when all is read, and else tells the rows, or at least their age."""
         source: Measurable = self.can(Measurable)
         self._feed(range(10))
-        end = source.end(self.place)
-        assert end, "`end` tells of no partition"
         reading = self.reading()
+        reading.take()
+        end = source.end(reading.home)
+        assert end, "`end` tells of no partition"
         reading.to_end()
         rows, seconds = reading.lag()
         assert rows in (0, None), f"all is read, and the lag is {rows} rows"
@@ -401,7 +402,7 @@ class SourceSuite(Suite):
         assert rows in (7, None), f"7 rows are not read, and the lag is {rows}"
         assert seconds is None or seconds > 0, f"7 rows are not read, and the lag is {seconds} s"
         assert (rows, seconds) != (None, None), "the lag tells neither rows nor seconds"
-        assert source.end(self.place) != end, "7 more rows, and `end` is where it was"
+        assert source.end(reading.home) != end, "7 more rows, and `end` is where it was"
 
     @proves("Rewindable")
     def test_reading_can_begin_elsewhere(self) -> None:
@@ -419,7 +420,7 @@ class SourceSuite(Suite):
             again = self.reading(f"from-{len(str(point))}", source.starting_at(point))
             again.to_end()
             self.check(again.rows, expected)
-        assert source.gone(Reached(None, self.place / "no-such-folder", self.place)) == "", (
+        assert source.gone(Reached(None, self.place / "no-such-folder", reading.home)) == "", (
             "all is there"
         )
         try:

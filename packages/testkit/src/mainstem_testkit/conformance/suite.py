@@ -65,6 +65,8 @@ class Suite:
     server_fixture: ClassVar[str] = ""
     #: Standard tests that are known to fail: the reasons by the tests' names.
     expected_failures: ClassVar[Mapping[str, str]] = {}
+    #: Standard tests that take minutes for this component: marked `slow`.
+    slow_tests: ClassVar[frozenset[str]] = frozenset()
     #: Options that are wrong beside the ones that `options` gives: the changed options, by the name
     #: of the option that the error must name. The suite itself tries unknown, missing and odd ones.
     wrong_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -98,9 +100,10 @@ class Suite:
                 raise TypeError(
                     f"{cls.__name__}.{name} is standard; if it must fail, say why: {_RULE}"
                 )
-        for name, reason in cls.expected_failures.items():
+        for name in (*cls.expected_failures, *cls.slow_tests):
             if name not in standard:
                 raise TypeError(f"{cls.__name__}: there is no standard test {name!r}")
+        for name, reason in cls.expected_failures.items():
             if not reason.strip():
                 raise TypeError(f"{cls.__name__}: no reason why {name} fails")
 

@@ -43,12 +43,14 @@ class Taker:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="taker", daemon=True)
         self._thread.start()
-        self._open = False
+        self._open = self._hangs = False
 
     def __enter__(self) -> Taker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._hangs:
+            return
         try:
             if self._open:
                 self.close()
@@ -147,6 +149,7 @@ class Taker:
         try:
             found, error = ended.get(timeout=PATIENCE)
         except queue.Empty:
+            self._hangs = True
             raise AssertionError(f"{what} hangs: no return after {PATIENCE:.0f} s") from None
         if error is not None:
             raise error

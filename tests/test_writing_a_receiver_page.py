@@ -1,0 +1,168 @@
+"""What docs/writing-a-receiver.md prints runs as it is printed, over a queue that speaks in lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mainstem_ingress import IngressOptions, Message, Receiver
+from mainstem_ingress.source import _TYPES
+from mainstem_testkit import serve, wait_for
+from mainstem_testkit.processes import descendants
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "writing-a-receiver.md").read_text()
+PIPELINE = {
+    "pipeline": "mailing",
+    "checkpoint": "./checkpoints",
+    "trigger": {"available_now": True},
+}
+OUT = {"out": {"use": "files", "from": "jobs", "with": {"path": "./out", "format": "jsonlines"}}}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+def _queue_server() -> Any:
+    """The server of the kit's own tests."""
+    file = ROOT / "packages" / "testkit" / "tests" / "zoo" / "queue_server.py"
+    spec = spec_from_file_location("line_queue_server", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SERVER = _queue_server()
+
+
+class LineQueue(SERVER.QueueServer):  # type: ignore[misc, name-defined]
+    name = "line_queue"
+
+    def ask(self, request: str) -> Any:
+        return SERVER.ask(self.port, request)
+
+
+@pytest.fixture(scope="module")
+def line_queue(request, tmp_path_factory):
+    yield from serve(LineQueue, request, tmp_path_factory)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Install the plugin of the page: what an installer would write, on everybody's path."""
+    module, _ = blocks("python")
+    (entry,) = blocks("toml")
+    site = tmp_path / "site"
+    info = site / "mainstem_jobs-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-jobs\nVersion: 1.0\n")
+    group, line = entry.splitlines()
+    word, value = line.split(" = ")
+    assert group == '[project.entry-points."mainstem.sources"]'
+    (info / "entry_points.txt").write_text(f"[mainstem.sources]\n{word} = {value.strip(chr(34))}\n")
+    (site / "mainstem_jobs.py").write_text(module)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    yield site
+    sys.modules.pop("mainstem_jobs", None)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    files = sorted((folder / "out").glob("*/**/*.json"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
+    """Pass: messages are taken while no job runs, also after kill -9; a run reads each once."""
+    (text,) = blocks("yaml")
+    sources = YAML(typ="safe").load(text)["sources"]
+    sources["jobs"]["with"]["port"] = line_queue.port
+    pipeline.document(**PIPELINE, sources=sources, sinks=OUT)
+    command = [sys.executable, "-m", "mainstem", "ingress"]
+    line_queue.ask("make mails")
+    line_queue.ask("put mails a,b,c")
+    for more in ("d", "e"):
+        running = subprocess.Popen([*command, "run", str(pipeline.file)], stdout=subprocess.PIPE)
+        try:
+            line_queue.ask(f"put mails {more}")
+            wait_for(lambda: line_queue.ask("left mails") == "0")
+            children = descendants(running.pid)
+        finally:
+            running.kill()
+            running.communicate()
+        wait_for(lambda left=children: not [pid for pid in left if Path(f"/proc/{pid}").exists()])
+    line_queue.ask("put mails f")
+    ended = pipeline.command()
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    found = [(row["number"], row["value"], row["origin"]) for row in rows(pipeline.folder)]
+    assert found == [(at, text, "mails") for at, text in enumerate("abcdef")]
+
+    shown = subprocess.run(
+        [*command, "show", str(pipeline.file), "--format", "json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (source,) = json.loads(shown.stdout)["sources"]
+    (receiver,), (consumer,) = source["receivers"], source["consumers"]
+    assert (receiver["held"], receiver["rows"]) == (False, 6)
+    assert consumer["consumer"] == "mailing.jobs.jobs"
+    folder = pipeline.folder / "checkpoints" / "mailing" / "nodes" / "jobs"
+    assert Path(source["folder"]) == folder
+    assert (folder / "receivers" / "0" / "000000000000.arrow").exists()
+    assert (folder / "receivers" / "0" / "lock").exists()
+    assert (folder / "consumers" / "mailing.jobs.jobs.json").exists()
+
+
+def test_a_queue_that_is_not_there_ends_the_run(site, line_queue, pipeline):
+    """Pass: exit 1 with the text of the receiver's `Unmendable`."""
+    jobs = {"use": "jobs", "with": {"port": line_queue.port, "queue": "nowhere"}}
+    pipeline.document(**PIPELINE, sources={"jobs": jobs}, sinks=OUT)
+    command = [sys.executable, "-m", "mainstem", "ingress", "run", str(pipeline.file)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert "error: jobs: no queue nowhere" in ended.stderr
+
+
+#: Those that need no process; the others run with the slow tests.
+_QUICK = ("again", "acknowledg", "order", "taking", "pause", "clos", "option")
+
+
+def _standard_tests() -> list[Any]:
+    from mainstem_testkit import ReceiverSuite
+
+    slow = [pytest.mark.slow]
+    return [
+        pytest.param(name, marks=[] if any(word in name for word in _QUICK) else slow)
+        for name in ReceiverSuite.standard_tests()
+    ]
+
+
+@pytest.mark.parametrize("test", _standard_tests())
+def test_the_suite_of_the_page_passes(site, line_queue, tmp_path, test):
+    """Pass: each standard test, by the class that the page prints."""
+    _, code = blocks("python")
+    names: dict[str, Any] = {"__name__": "printed"}
+    exec(code, names)
+    suite = names["TestJobs"]()
+    suite.server = line_queue
+    suite._move(tmp_path / "place")
+    getattr(suite, test)()
+
+
+def test_the_page_tells_of_each_option_field_and_method():
+    """Pass: those of IngressOptions, Message and Receiver, and the types of added columns."""
+    wanted = [*IngressOptions.model_fields, *Message._fields]
+    wanted += [n for n in vars(Receiver) if not n.startswith("_")]
+    missing = [n for n in wanted if f"`{n}" not in PAGE]
+    assert missing == []
+    assert [kind for kind in _TYPES if kind.upper() not in PAGE] == []
