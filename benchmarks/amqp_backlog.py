@@ -35,19 +35,21 @@ def fill(url: str, messages: int) -> None:
 
 
 def resident(session: int) -> dict[str, int]:
-    """Return the memory of a session's processes in MiB, by what each is."""
+    """Return the memory of a session's own processes in MiB, by what each is."""
     found: dict[str, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if os.getsid(int(folder.name)) != session:
                 continue
             command = (folder / "cmdline").read_bytes().decode(errors="replace")
-            pages = int((folder / "statm").read_text().split()[1])
+            status = (folder / "status").read_text()
+            # Mapped segments count as the page cache's, not as the process's.
+            own = int(status.partition("RssAnon:")[2].split()[0]) // 1024
         except (OSError, IndexError):
             continue
         words = {"mainstem_ingress.process": "receiver", "\0mainstem\0": "driver", "java": "Java"}
         what = next((name for word, name in words.items() if word in command), "workers")
-        found[what] = found.get(what, 0) + pages * os.sysconf("SC_PAGE_SIZE") // 2**20
+        found[what] = found.get(what, 0) + own
     return found
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from base64 import b64decode
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from mainstem_ingress import IngressOptions, Message, Receiver
 from mainstem_ingress.source import _TYPES
 from mainstem_testkit import serve, wait_for
-from mainstem_testkit.processes import descendants
+from mainstem_testkit.servers.server import living
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parent.parent
@@ -93,20 +94,21 @@ def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
     line_queue.ask("make mails")
     line_queue.ask("put mails a,b,c")
     for more in ("d", "e"):
-        running = subprocess.Popen([*command, "run", str(pipeline.file)], stdout=subprocess.PIPE)
+        running = subprocess.Popen(
+            [*command, "run", str(pipeline.file)], stdout=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             line_queue.ask(f"put mails {more}")
             wait_for(lambda: line_queue.ask("left mails") == "0")
-            children = descendants(running.pid)
         finally:
             running.kill()
-            running.communicate()
-        wait_for(lambda left=children: not [pid for pid in left if Path(f"/proc/{pid}").exists()])
+            running.wait()
+        wait_for(lambda session=running.pid: not living(session))
     line_queue.ask("put mails f")
     ended = pipeline.command()
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    found = [(row["number"], row["value"], row["origin"]) for row in rows(pipeline.folder)]
-    assert found == [(at, text, "mails") for at, text in enumerate("abcdef")]
+    found = [(row["number"], b64decode(row["value"])) for row in rows(pipeline.folder)]
+    assert found == [(at, text.encode()) for at, text in enumerate("abcdef")]
 
     shown = subprocess.run(
         [*command, "show", str(pipeline.file), "--format", "json"],
@@ -134,7 +136,7 @@ def test_a_queue_that_is_not_there_ends_the_run(site, line_queue, pipeline):
 
 
 #: Those that need no process; the others run with the slow tests.
-_QUICK = ("again", "acknowledg", "order", "taking", "pause", "clos", "option")
+_QUICK = ("again", "acknowledg", "keep_their_order", "taking", "pause", "clos", "option")
 
 
 def _standard_tests() -> list[Any]:

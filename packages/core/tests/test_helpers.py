@@ -312,12 +312,15 @@ def test_one_that_does_not_end_is_killed(world: World, monkeypatch: pytest.Monke
 
 
 def test_they_end_when_the_run_breaks(world: World) -> None:
-    with (
-        pytest.raises(KeyError),
-        world.helpers(a=Component("tell(pid=os.getpid()); until_the_end()")) as helpers,
-    ):
-        world.watch(helpers, lambda: pids(world))
-        raise KeyError
+    helpers = world.helpers(a=Component("tell(pid=os.getpid()); until_the_end()"))
+
+    def run() -> None:
+        with helpers:
+            world.watch(helpers, lambda: pids(world))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        run()
     assert not living(pids(world)[0])
 
 

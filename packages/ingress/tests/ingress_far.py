@@ -268,7 +268,12 @@ class Process:
         extra: tuple[pa.Field[Any], ...] = (),
     ) -> None:
         task = Task(
-            f"{receiver.__module__}:{receiver.__qualname__}", "far", number, log.folder, options, extra
+            f"{receiver.__module__}:{receiver.__qualname__}",
+            "far",
+            number,
+            log.folder,
+            options,
+            extra,
         )
         path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
         self.running = subprocess.Popen(

@@ -38,7 +38,9 @@ def reader(log: Log, schema: StructType = SCHEMA, **options: object) -> IngressR
     return IngressReader(schema, {key: str(value) for key, value in given.items()})
 
 
-def read(made: IngressReader, start: Mapping[str, int], end: Mapping[str, int]) -> list[dict[str, Any]]:
+def read(
+    made: IngressReader, start: Mapping[str, int], end: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """Return the rows of a range, task by task."""
     return [
         row

@@ -31,7 +31,14 @@ def test_a_hash_is_the_same_on_every_machine() -> None:
 
 def test_of_equal_ones_the_first_is_new() -> None:
     identities = Identities(10, 1000)
-    assert remember(identities, words(1, 2, 1, 3, 2, 1), 0) == [True, True, False, True, False, False]
+    assert remember(identities, words(1, 2, 1, 3, 2, 1), 0) == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert remember(identities, words(3, 4), 1) == [False, True]
     assert len(identities) == 4
 
@@ -124,10 +131,14 @@ def test_nothing_is_forgotten_within_the_horizon_and_nothing_invented(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    groups=st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=30, unique=True), max_size=60),
+    groups=st.lists(
+        st.lists(st.integers(0, 400), min_size=1, max_size=30, unique=True), max_size=60
+    ),
     most=st.integers(30, 90),
 )
-def test_the_last_are_remembered_when_the_horizon_holds_more(groups: list[list[int]], most: int) -> None:
+def test_the_last_are_remembered_when_the_horizon_holds_more(
+    groups: list[list[int]], most: int
+) -> None:
     identities = Identities(1e9, most)
     order: list[int] = []
     for numbers in groups:

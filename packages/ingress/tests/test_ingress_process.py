@@ -94,7 +94,10 @@ def test_a_kill_doubles_nothing_where_the_far_side_goes_on(
 
 @pytest.mark.parametrize(
     "point",
-    ["before-acknowledge", *(pytest.param(p, marks=SLOW) for p in ("after-rename", "after-acknowledge"))],
+    [
+        "before-acknowledge",
+        *(pytest.param(p, marks=SLOW) for p in ("after-rename", "after-acknowledge")),
+    ],
 )
 def test_a_kill_loses_nothing_without_ids(far: Far, log: Log, tmp_path: Path, point: str) -> None:
     """What was stored and not acknowledged comes twice: that is what ids are for."""

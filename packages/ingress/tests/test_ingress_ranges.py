@@ -85,7 +85,9 @@ class Logs(RuleBasedStateMachine):
 
     # -- receivers ------------------------------------------------------------------------------
 
-    @rule(number=RECEIVERS, count=st.integers(1, 4), fresh=st.booleans(), acknowledged=st.booleans())
+    @rule(
+        number=RECEIVERS, count=st.integers(1, 4), fresh=st.booleans(), acknowledged=st.booleans()
+    )
     def take(self, number: int, count: int, fresh: bool, acknowledged: bool) -> None:
         """Store new messages, or those that were not acknowledged, with what comes new."""
         store = self.store(number)

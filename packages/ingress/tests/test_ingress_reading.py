@@ -128,7 +128,7 @@ def test_receivers_share_a_batch(log: Log) -> None:
     batches = drained(reader(log, max_rows=12))
     assert batches[0] == [0, 1, 2, 3, 100, 101, 102, 103, 200, 201, 202, 203]
     assert [len(batch) for batch in batches] == [12, 12, 12]
-    assert sorted(sum(batches, [])) == sorted(values_in(log))
+    assert sorted(v for batch in batches for v in batch) == sorted(values_in(log))
 
 
 def test_a_receiver_that_has_nothing_leaves_its_share_to_the_others(log: Log) -> None:

@@ -7,7 +7,16 @@ import threading
 from pathlib import Path
 
 import pytest
-from ingress_far import Process, QueueReceiver, Far, FarOptions, messages, store_of, values_in, wait_for
+from ingress_far import (
+    Far,
+    FarOptions,
+    Process,
+    QueueReceiver,
+    messages,
+    store_of,
+    values_in,
+    wait_for,
+)
 from mainstem_ingress import LogError
 from mainstem_ingress import retention as retention_module
 from mainstem_ingress import storing as storing_module
@@ -251,7 +260,9 @@ def test_names_that_are_no_receivers_are_passed_over(log: Log) -> None:
     assert Log(log.folder / "nowhere").receivers() == []
 
 
-def test_a_receiver_that_is_no_longer_wanted_is_read_and_tidied_by_the_first(far: Far, log: Log) -> None:
+def test_a_receiver_that_is_no_longer_wanted_is_read_and_tidied_by_the_first(
+    far: Far, log: Log
+) -> None:
     filled(log, 1)
     log.consumers.put("all", {"0": 0, "1": 4})
     options = FarOptions(port=far.port, receivers=1)

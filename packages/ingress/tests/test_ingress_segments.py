@@ -29,7 +29,9 @@ from mainstem_ingress.segments import (
 HASH = bytes(range(16))
 
 
-def through_a_file(folder: Path, given: list[Message], *extra: pa.Field[Any], ids: Any = None) -> Any:
+def through_a_file(
+    folder: Path, given: list[Message], *extra: pa.Field[Any], ids: Any = None
+) -> Any:
     """Return the rows of a segment that was written and read."""
     header = Header(0, len(given), 0, 0, 1.5)
     write(folder, header, as_batch(given, ids, schema_of(extra)))
@@ -280,7 +282,13 @@ def test_nothing_is_stored_behind_a_newest_segment_that_is_damaged(log: Log, kin
 
 
 def test_only_segments_count(tmp_path: Path) -> None:
-    for name in ("lock", "000000000002.arrow", "000000000001.ids", "000000000003.arrow.new", "x.arrow"):
+    for name in (
+        "lock",
+        "000000000002.arrow",
+        "000000000001.ids",
+        "000000000003.arrow.new",
+        "x.arrow",
+    ):
         (tmp_path / name).touch()
     assert numbers(tmp_path) == [2]
     assert numbers(tmp_path, ".ids") == [1]

@@ -61,7 +61,9 @@ def test_a_second_copy_in_a_later_group_is_dropped(log: Log) -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_second_copy_that_reaches_another_receiver_is_dropped(log: Log, order: tuple[int, int]) -> None:
+def test_a_second_copy_that_reaches_another_receiver_is_dropped(
+    log: Log, order: tuple[int, int]
+) -> None:
     stores = {number: store_of(log, number) for number in (0, 1)}
     first, second = (stores[number] for number in order)
     first.store(messages(1, 2, ids=True))
@@ -146,7 +148,9 @@ def test_a_slow_receiver_learns_though_ids_have_gone_as_well(log: Log, clock: Cl
     assert values_in(log, 1) == [2, 7]
 
 
-def test_a_segment_that_is_removed_while_it_is_looked_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_that_is_removed_while_it_is_looked_for(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Segments are removed under another lock than that of storing."""
     quick, slow = store_of(log, 0), store_of(log, 1)
     for n in range(3):

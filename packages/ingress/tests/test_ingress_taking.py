@@ -38,7 +38,12 @@ NEVER = "1 hour"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pauses be short, so that tests are."""
-    for name, value in {"_FIRST_PAUSE": 0.01, "_TIDY_EVERY": 0.0, "_WAIT": 0.01, "_RETRY": 0.02}.items():
+    for name, value in {
+        "_FIRST_PAUSE": 0.01,
+        "_TIDY_EVERY": 0.0,
+        "_WAIT": 0.01,
+        "_RETRY": 0.02,
+    }.items():
         monkeypatch.setattr(taking_module, name, value)
 
 
@@ -159,7 +164,7 @@ def test_it_is_acknowledged_after_all_is_safe(log: Log, monkeypatch: pytest.Monk
 
     def noted(opened: int) -> None:
         fsync(opened)
-        receiver.events.append(f"fsync {Path(os.readlink(f'/proc/self/fd/{opened}')).name}")
+        receiver.events.append(f"fsync {Path(f'/proc/self/fd/{opened}').readlink().name}")
 
     def look() -> None:
         assert values_in(log) == [1, 2]
@@ -196,12 +201,16 @@ def segments(log: Log) -> list[list[int]]:
 
 
 def test_groups_by_rows(log: Log) -> None:
-    receiver = Scripted(messages(1, 2), messages(3, 4), messages(5), messages(6, 7, 8, 9), messages(10))
+    receiver = Scripted(
+        messages(1, 2), messages(3, 4), messages(5), messages(6, 7, 8, 9), messages(10)
+    )
     with working(receiver, log, segment_rows=3, linger=NEVER):
         receiver.idle.wait(30)
         assert segments(log) == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
         assert receiver.acknowledged == [[1, 2, 3, 4], [5, 6, 7, 8, 9]]
-    assert segments(log)[2:] == receiver.acknowledged[2:] == [[10]], "what was in hand when told to stop"
+    assert segments(log)[2:] == receiver.acknowledged[2:] == [[10]], (
+        "what was in hand when told to stop"
+    )
 
 
 def test_groups_by_bytes(log: Log) -> None:
@@ -215,7 +224,7 @@ def test_groups_by_bytes(log: Log) -> None:
 def test_groups_by_time(log: Log) -> None:
     receiver = Scripted(messages(1), messages(2))
     with working(receiver, log, linger="50 ms"):
-        wait_for(lambda: sum(receiver.acknowledged, []) == [1, 2])
+        wait_for(lambda: [n for group in receiver.acknowledged for n in group] == [1, 2])
 
 
 def test_a_group_of_duplicates_alone_is_acknowledged(log: Log) -> None:
@@ -282,7 +291,9 @@ def test_an_acknowledgement_that_fails_doubles_nothing_with_ids(log: Log) -> Non
 def test_the_far_side_goes_on_after_what_was_stored(log: Log) -> None:
     first = [m._replace(cursor="7") for m in messages(1)]
     lost = [m._replace(cursor="8") for m in messages(2)]
-    receiver = Scripted(first, lambda: wait_for(lambda: True), Unreachable(""), lost, Unreachable(""))
+    receiver = Scripted(
+        first, lambda: wait_for(lambda: True), Unreachable(""), lost, Unreachable("")
+    )
     with working(receiver, log, segment_rows=1):
         receiver.idle.wait(30)
     assert receiver.cursors == [None, "7", "8"]
@@ -306,9 +317,10 @@ def test_what_no_retry_mends_ends_the_work(log: Log, where: str) -> None:
         receiver.steps = [error]
     else:
         receiver.on_acknowledge = fail
-    with pytest.raises(Unmendable, match="no such queue"), working(receiver, log) as work:
-        work.thread.join(30)
-        assert not work.thread.is_alive()
+    work = Work(receiver, store_of(log), IngressOptions())
+    work.thread.join(30)
+    assert not work.thread.is_alive()
+    assert work.error is error
     assert receiver.events[-1] == "close"
 
 
@@ -331,11 +343,13 @@ def test_a_log_that_cannot_be_used_ends_the_work(log: Log, monkeypatch: pytest.M
         raise OSError(5, "Input/output error")
 
     receiver = Scripted(messages(1))
-    with pytest.raises(LogError, match=r"receivers/0: Input/output error"), working(receiver, log) as work:
-        monkeypatch.setattr(segments_module.os, "fsync", broken)
-        receiver.steps.append(messages(2))
-        work.thread.join(30)
-    assert receiver.acknowledged in ([], [[1]])
+    store = store_of(log)
+    monkeypatch.setattr(segments_module.os, "fsync", broken)
+    work = Work(receiver, store, IngressOptions())
+    work.thread.join(30)
+    assert isinstance(work.error, LogError)
+    assert str(work.error).endswith("receivers/0: Input/output error")
+    assert receiver.acknowledged == []
 
 
 # -- messages that are too large ------------------------------------------------------------------
@@ -421,7 +435,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_doubled(small_disk: Path, far: Far) -> None:
+def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_doubled(
+    small_disk: Path, far: Far
+) -> None:
     log = Log(small_disk / "log")
     options = FarOptions(port=far.port, segment_rows=1, linger="0 s", at_once=5)
     receiver = QueueReceiver(options, 0, "far")
@@ -557,7 +573,9 @@ def test_a_bounded_run_begins_when_nothing_comes_any_more(
     assert not any(f["ready"] for f in work.told if f["rows"] == 0)
 
 
-def test_nobody_is_ready_while_the_far_side_is_away(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_ready_while_the_far_side_is_away(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(taking_module, "_QUIET", 0.0)
     receiver = Scripted()
     receiver.refuses = [Unreachable("away")] * 3

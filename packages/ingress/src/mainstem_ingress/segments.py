@@ -148,7 +148,9 @@ def _ids(hashes: Sequence[bytes | None]) -> Any:
 
 
 def _texts(values: Sequence[str | None]) -> Any:
-    if values and values.count(values[0]) == len(values):  # as nearly always: one queue, nothing refused
+    if values and values.count(values[0]) == len(
+        values
+    ):  # as nearly always: one queue, nothing refused
         encoded: list[bytes | None] = [values[0].encode() if values[0] is not None else None]
         return _bytes(encoded * len(values), pa.string())
     return _bytes([None if v is None else v.encode() for v in values], pa.string())
