@@ -18,6 +18,8 @@ from mainstem_broker_amqp.source import AMQPSourceOptions, Binding
 
 #: How long the broker may take to answer what sets a consumer up, in seconds.
 _ANSWER = 60.0
+#: How long it may take to answer a farewell.
+_FAREWELL = 5.0
 _OFFSET = "x-stream-offset"
 _NOT_FOUND = 404
 _NO_ID = "it has no message id, and `ids: always` asks for one"
@@ -67,11 +69,7 @@ class AMQPReceiver(Receiver):
         self._served = True
 
     def take(self, seconds: float) -> Iterable[Message]:
-        # One round of pika's loop: what has come is read at once, else it waits so long at most.
-        timer = self._loop.call_later(seconds, _nothing)
-        self._loop.poll()
-        self._loop.process_timeouts()
-        self._loop.remove_timeout(timer)
+        self._round(seconds)
         if self._lost is not None:
             raise self._told(self._lost, self._places[self._turn % len(self._places)])
         if not self._taken:
@@ -88,6 +86,9 @@ class AMQPReceiver(Receiver):
         self._wanted = False
         if self._tag:
             self._channel.basic_cancel(self._tag, callback=self._paused)
+            # Else pika would send back what is still on its way: out of order, counted against the
+            # delivery limit of a quorum queue, and forbidden on streams.
+            self._channel._cancelled.discard(self._tag)
             self._tag = ""
 
     def resume(self) -> None:
@@ -103,7 +104,9 @@ class AMQPReceiver(Receiver):
             if not connection.is_closed:
                 if connection.is_open:
                     connection.close()
-                self._until(lambda: connection.is_closed, 5.0)
+                until = time.monotonic() + _FAREWELL
+                while not connection.is_closed and time.monotonic() < until:
+                    self._round(0.1)
         self._loop.deactivate_poller()
         with suppress(Exception):
             self._loop.close()
@@ -270,10 +273,14 @@ class AMQPReceiver(Receiver):
                 raise self._lost
             if time.monotonic() > until:
                 raise Unreachable(f"no answer for {seconds:.0f} s")
-            timer = self._loop.call_later(0.1, _nothing)
-            self._loop.poll()
-            self._loop.process_timeouts()
-            self._loop.remove_timeout(timer)
+            self._round(0.1)
+
+    def _round(self, seconds: float) -> None:
+        """Let pika do one round: what has come is read at once, else it waits so long at most."""
+        timer = self._loop.call_later(seconds, _nothing)
+        self._loop.poll()
+        self._loop.process_timeouts()
+        self._loop.remove_timeout(timer)
 
     def _told(self, error: BaseException, place: str) -> Exception:
         """Return what the log is told of an error."""

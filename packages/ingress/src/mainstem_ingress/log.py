@@ -13,11 +13,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import Header, file_of, numbers, read_header
@@ -125,7 +125,7 @@ class Consumers:
 
     def file(self, name: str) -> Path:
         """Return where a consumer's progress is kept."""
-        return self.folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '-', name)}.json"
+        return self.folder / f"{quote(name, safe='')}.json"
 
     def put(self, name: str, offsets: Offsets) -> None:
         """Say that a consumer has read up to some offsets; readers of the file see it whole."""

@@ -65,9 +65,9 @@ class Receiver(ABC):
         """Return how many messages were waiting at the far side when `connect` returned.
 
         A bounded run begins to read when so many are stored, or when none comes for a while; None,
-        where nobody can tell, leaves it at that.
+        where nobody can tell, leaves it at that. Where nothing ever waits, return 0.
         """
-        return 0
+        return None
 
     def facts(self) -> dict[str, Any]:
         """Return what is worth showing beside the counts, such as which server this is connected to."""

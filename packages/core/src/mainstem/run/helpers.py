@@ -74,19 +74,10 @@ class Helpers:
         """
         for helper in self._helpers:
             for facts in helper.watch():
-                clean = {key: self._clean(value) for key, value in facts.items()}
                 if facts.get("state") == "failed":
-                    message = f"{helper.node}: {clean.get('why', 'failed')}"
+                    message = f"{helper.node}: {self._clean(facts.get('why', 'failed'))}"
                     raise PipelineError(message, node=helper.node)
-                self._reporter.helper(
-                    {
-                        "event": "helper",
-                        "pipeline": self._plan.pipeline,
-                        "node": helper.node,
-                        "helper": helper.process.name,
-                        **clean,
-                    }
-                )
+                self._tell(helper, facts)
 
     def wait_until_ready(self, stop: threading.Event) -> None:
         """Wait until each helper has said that a bounded run can begin, or `stop` is set.
@@ -107,6 +98,19 @@ class Helpers:
         until = time.monotonic() + _ENDING
         for helper in self._helpers:
             helper.end(max(0.1, until - time.monotonic()))
+            for facts in helper.heard():
+                self._tell(helper, facts)
+
+    def _tell(self, helper: Helper, facts: Mapping[str, Any]) -> None:
+        self._reporter.helper(
+            {
+                "event": "helper",
+                "pipeline": self._plan.pipeline,
+                "node": helper.node,
+                "helper": helper.process.name,
+                **{key: self._clean(value) for key, value in facts.items()},
+            }
+        )
 
     def _clean(self, value: Any) -> Any:
         return self._plan.scrubber.clean(value) if isinstance(value, str) else value
@@ -172,11 +176,11 @@ class Helper:
             for reader in self._readers:
                 reader.join(1.0)
             self._close()
-            found = self._heard()
+            found = self.heard()
             if not any(facts.get("state") == "failed" for facts in found):
                 found.append(self._restart(code))
             return found
-        return self._heard()
+        return self.heard()
 
     def release(self) -> None:
         """Tell the process that it is no longer wanted."""
@@ -216,7 +220,8 @@ class Helper:
             with suppress(OSError):
                 running.stdin.close()
 
-    def _heard(self) -> list[dict[str, Any]]:
+    def heard(self) -> list[dict[str, Any]]:
+        """Return what the process told since the last time."""
         found = []
         while self._told:
             found.append(self._told.popleft())
