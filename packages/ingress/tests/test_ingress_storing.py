@@ -16,7 +16,7 @@ from mainstem_ingress import storing as storing_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import IDS_SUFFIX, file_of, numbers, read_header
+from mainstem_ingress.segments import IDS_SUFFIX, file_of, numbers, open_segment, read_header
 
 
 class Clock:
@@ -364,3 +364,27 @@ def test_two_processes_that_store_the_same_ids_store_each_once(
     assert sum(stored for stored, _ in told) == count
     assert sum(duplicates for _, duplicates in told) == count
     assert all(stored for stored, _ in told), "both were at work"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"timestamp": 2**70},
+        {"headers": [("\ud800", b"x")]},
+        {"key": "text"},
+        {"value": "text"},
+        {"origin": 7},
+    ],
+)
+def test_a_message_that_no_column_can_hold_is_refused_and_the_others_are_stored(tmp_path, odd):
+    """Pass: its neighbours are as they were, and it is there with the reason."""
+    log = Log(tmp_path)
+    log.receiver(0).mkdir(parents=True)
+    store = storing_module.Store(log, 0, IngressOptions())
+    good = Message(b"good", origin="q")
+    store.store([good, Message(**{"value": b"odd", **odd}), good])
+    rows = open_segment(file_of(log.receiver(0), 0))[1].to_pylist()
+    assert [row["value"] for row in rows][::2] == [b"good", b"good"]
+    assert [row["_reason"] is None for row in rows] == [True, False, True]
+    assert "can't be stored" in rows[1]["_reason"]
+    assert (store.counts.stored, store.counts.refused) == (2, 1)

@@ -605,5 +605,5 @@ def test_a_far_side_that_goes_and_comes_back(far: Far, log: Log, kind: type[Queu
 def test_nobody_listens(far: Far, log: Log) -> None:
     far.down()
     with working(QueueReceiver(FarOptions(port=far.port), 0, "far"), log) as work:
-        facts = work.told.wait_for(state="waiting")
-    assert facts["why"] == "nobody listens: Connection refused"
+        facts = work.told.wait_for(state="waiting", why="nobody listens: Connection refused")
+    assert facts["ready"] is False

@@ -94,7 +94,7 @@ def forget(
     plan = load(file, set_)
     (name,) = _chosen(plan, [node])
     consumers = _log(plan, name).consumers
-    if consumers.file(consumer).stem in _expected(plan, name) and not force:
+    if consumer in _expected(plan, name) and not force:
         message = f"{node}: {consumer!r} belongs to the document; to forget it anyway: --force"
         raise PipelineError(message)
     if not consumers.forget(consumer):
@@ -143,10 +143,9 @@ def _log(plan: Plan, name: str) -> Log:
 
 
 def _expected(plan: Plan, name: str) -> list[str]:
-    """Return the consumers that the document's queries are, as their files are called."""
-    consumers = _log(plan, name).consumers
+    """Return the consumers that the document's queries are."""
     return [
-        consumers.file(f"{plan.pipeline}.{query.name}.{read}").stem
+        f"{plan.pipeline}.{query.name}.{read}"
         for query in plan.queries
         for count in range(1, query.reads.get(name, 0) + 1)
         for read in [name if count == 1 else f"{name}__{count}"]

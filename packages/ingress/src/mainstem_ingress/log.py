@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import Header, file_of, numbers, read_header
@@ -131,7 +131,12 @@ class Consumers:
         """Say that a consumer has read up to some offsets; readers of the file see it whole."""
         file = self.file(name)
         new = file.with_suffix(".new")
-        new.write_text(json.dumps(dict(offsets)))
+        with new.open("w") as written:
+            json.dump(dict(offsets), written)
+            written.flush()
+            os.fsync(
+                written.fileno()
+            )  # an empty file after a power failure would stop all receivers
         new.replace(file)
 
     def forget(self, name: str) -> bool:
@@ -152,7 +157,7 @@ class Consumers:
         found: dict[str, Offsets] = {}
         for file in sorted(self.folder.glob("*.json")):
             try:
-                found[file.stem] = json.loads(file.read_text())
+                found[unquote(file.stem)] = json.loads(file.read_text())
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:

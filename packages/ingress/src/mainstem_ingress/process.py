@@ -61,7 +61,11 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
         LogError: the log can't be used.
     """
     module, _, name = task.receiver.partition(":")
-    made: type[Receiver] = getattr(import_module(module), name)
+    try:
+        made: type[Receiver] = getattr(import_module(module), name)
+    except Exception as error:
+        why = f"{task.receiver} can't be imported: {type(error).__name__}: {error}"
+        raise Unmendable(why) from error
     log = Log(task.folder)
     folder = log.receiver(task.number)
     folder.mkdir(parents=True, exist_ok=True)

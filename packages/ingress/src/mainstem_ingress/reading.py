@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from mainstem_ingress.log import Log
-from mainstem_ingress.segments import REASON, Header, file_of, open_segment
+from mainstem_ingress.segments import NO_ROOM, REASON, Header, file_of, open_segment
 
 FORMAT = "mainstem_ingress"
 #: Segments are put together into batches of about so many rows for the way to Spark.
@@ -129,8 +129,13 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _progress(self, start: Mapping[str, int]) -> None:
         """Keep how far the query has read. When Spark asks for more, all before is committed."""
         if self._consumer and start != self._told:
-            self._told = dict(start)
-            self._log.consumers.put(self._consumer, start)
+            try:
+                self._log.consumers.put(self._consumer, start)
+            except OSError as error:
+                if error.errno not in NO_ROOM:  # put when there is room: until then more is kept
+                    raise
+            else:
+                self._told = dict(start)
 
     def _ends(self) -> dict[str, int]:
         for name in self._log.receivers():

@@ -10,6 +10,7 @@ from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
     ID,
     IDS_SUFFIX,
+    NO_ROOM,
     Header,
     file_of,
     numbers,
@@ -75,9 +76,16 @@ class Retention:
         if time.time() - header.created <= self._horizon:
             batch = open_segment(file)[1]
             if batch.column(ID).null_count < batch.num_rows:
-                write(self._folder, header, batch.select([ID]), IDS_SUFFIX)
+                ids = batch.select([ID])
+                try:
+                    write(self._folder, header, ids, IDS_SUFFIX)
+                except OSError as error:
+                    if error.errno not in NO_ROOM:
+                        raise
+                    file.unlink()  # makes room for them
+                    write(self._folder, header, ids, IDS_SUFFIX)
                 self._ids.append(header.number)
-        file.unlink()
+        file.unlink(missing_ok=True)
 
     def tidy_whole(self) -> None:
         """Do the same for a folder in which nobody writes any more."""

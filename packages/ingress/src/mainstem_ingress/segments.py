@@ -10,6 +10,7 @@ within the horizon of duplicates.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -26,6 +27,8 @@ from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message
 
 FORMAT = 1
+#: No room: what a write fails with that can be tried again later.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 SUFFIX = ".arrow"
 IDS_SUFFIX = ".ids"
 _NEW_SUFFIX = ".new"

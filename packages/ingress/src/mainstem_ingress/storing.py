@@ -33,6 +33,10 @@ from mainstem_ingress.segments import (
 T = TypeVar("T")
 
 
+#: What comes of a value that is not of its column's type, or beyond its range.
+_NOT_HELD = (ArithmeticError, AttributeError, TypeError, ValueError, pa.ArrowException)
+
+
 @dataclass
 class Counts:
     """What came of the messages that were taken, since the process began."""
@@ -125,7 +129,7 @@ class Store:
             created=time.time(),
             cursor=self.cursor if cursor is None else cursor,
         )
-        batch = as_batch(messages, ids, self._schema)
+        batch = self._batch(messages, ids)
         self.bytes += write(self.folder, header, batch)
         self.rows += len(messages)
         self.cursor = header.cursor
@@ -133,6 +137,26 @@ class Store:
         refused = len(messages) - batch.column("_reason").null_count
         self.counts.refused += refused
         self.counts.stored += len(messages) - refused
+
+    def _batch(
+        self, messages: Sequence[Message], ids: Sequence[bytes | None] | None
+    ) -> pa.RecordBatch:
+        """Return messages as a batch; those that no column can hold are refused."""
+        try:
+            return as_batch(messages, ids, self._schema)
+        except _NOT_HELD:
+            return as_batch([self._held(message) for message in messages], ids, self._schema)
+
+    def _held(self, message: Message) -> Message:
+        try:
+            as_batch([message], None, self._schema)
+        except _NOT_HELD as error:
+            return Message(
+                message.value if isinstance(message.value, bytes) else None,
+                refused=f"it can't be stored: {type(error).__name__}: {error}",
+                extra=(None,) * len(message.extra),
+            )
+        return message
 
     # -- the ids of what is stored already --------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import random
 import threading
 import time
@@ -17,14 +16,13 @@ from mainstem_ingress.messages import Message
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
+from mainstem_ingress.segments import NO_ROOM
 from mainstem_ingress.storing import Store
 
 #: How long to wait for messages at most, in seconds.
 _WAIT = 0.1
 _TELL_EVERY = _TIDY_EVERY = 1.0
 _RETRY = 0.5
-#: No room: what a write fails with that is tried again for ever.
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: When no message has come for so long, all that was waiting at the far side is here.
 _QUIET = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
@@ -187,7 +185,7 @@ class Taking:
         try:
             self._store.store(group)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error
             self._no_room = f"{self._store.folder}: {error.strerror}"
             self._again = time.monotonic() + _RETRY
@@ -207,7 +205,7 @@ class Taking:
             for retention in gone:
                 retention.tidy_whole()
         except OSError as error:
-            if error.errno not in _NO_ROOM:  # the ids of a segment to be removed had no room
+            if error.errno not in NO_ROOM:  # the ids of a segment to be removed had no room
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error
         self._unread = own.unread(self._store.next, self._store.bytes)
 
