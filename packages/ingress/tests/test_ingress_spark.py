@@ -49,7 +49,7 @@ def test_rows_are_what_was_stored(spark: Any, log: Log, tmp_path: Path) -> None:
         Message(b"", b"", [], 1, "🦀", refused="no"),
     ]
     store_of(log, 0).store(given)
-    rows = Query(spark, log, tmp_path / "q").run()
+    rows = Query(spark, log, tmp_path / "q", refused="true").run()
     assert [(r.value, r.key, r.origin, r._reason) for r in rows] == [
         (b"v", b"k", "q", None), (None, None, "", None), (b"", b"", "🦀", "no"),
     ]  # fmt: skip
@@ -58,6 +58,8 @@ def test_rows_are_what_was_stored(spark: Any, log: Log, tmp_path: Path) -> None:
     assert [(r.partition, r.position) for r in rows] == [
         ("0", f"000000000000.0000000{n}") for n in range(3)
     ]
+    others = Query(spark, log, tmp_path / "others").run()
+    assert [(r.value, r.position[-1]) for r in others] == [(b"v", "0"), (None, "1")]
 
 
 def test_restarts_and_two_queries_at_their_own_pace(spark: Any, log: Log, tmp_path: Path) -> None:

@@ -27,22 +27,23 @@ from mainstem_ingress.segments import NO_ROOM, REASON, Header, file_of, open_seg
 
 FORMAT = "mainstem_ingress"
 #: Segments are put together into batches of about so many rows for the way to Spark.
-_ROWS = 10_000
+_ROWS = 4_000
 #: A task reads at least so many rows, where there are enough.
 _TASK_ROWS = 20_000
 
 _SCHEMA = (
     "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
-    f"partition STRING, position STRING, {REASON} STRING"
+    "partition STRING, position STRING"
 )
 
 
 class IngressDataSource(DataSource):
     """Reads a log.
 
-    Options: `folder`; `extra` (DDL of added columns); `max_rows`, `max_bytes`; `consumer` (the name
-    under which progress is kept; none holds nothing back); `start` (seconds since 1970: the first
-    segment stored since then); `tasks` (about how many read at once).
+    Options: `folder`; `extra` (DDL of added columns); `refused` (`true` gives refused messages too,
+    with the reason as the last column: each column takes time on its way to Spark); `max_rows`,
+    `max_bytes`; `consumer` (the name under which progress is kept; none holds nothing back); `start`
+    (seconds since 1970: the first segment stored since then); `tasks` (about how many read at once).
     """
 
     @classmethod
@@ -50,8 +51,8 @@ class IngressDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        extra = self.options.get("extra", "")
-        return f"{_SCHEMA}, {extra}" if extra else _SCHEMA
+        refused = f"{REASON} STRING" if self.options.get("refused") == "true" else ""
+        return ", ".join(filter(None, (_SCHEMA, self.options.get("extra"), refused)))
 
     def streamReader(self, schema: Any) -> IngressReader:  # noqa: N802  # Spark's name
         return IngressReader(schema, dict(self.options))
@@ -241,7 +242,11 @@ def _as_given(
     for field in schema:
         array = made[field.name]() if field.name in made else batch.column(field.name)
         columns.append(array if array.type == field.type else array.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    given = pa.RecordBatch.from_arrays(columns, schema=schema)
+    reasons = batch.column(REASON)
+    if REASON in schema.names or reasons.null_count == count:
+        return given
+    return given.filter(reasons.is_null())
 
 
 @cache
