@@ -13,7 +13,8 @@ help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
 	@echo "make test     install, servers too, and run all tests"
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
-	@echo "make crash    the slow tests: variants of suites, kills at every pass of every crash point"
+	@echo "make crash    the slow tests: variants of suites, kills at every pass of every crash point,"
+	@echo "              random kills (ROUNDS=n of them)"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
 	@echo "make wheels   build every distribution into dist/"
@@ -50,7 +51,7 @@ tox: install
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
-	$(BIN)/pytest -m slow packages/*/tests
+	MAINSTEM_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest -m slow packages/*/tests
 	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
 
 cluster: install
