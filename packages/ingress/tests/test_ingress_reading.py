@@ -299,3 +299,12 @@ def test_a_damaged_segment_is_named_and_never_skipped(log: Log, damage: int) -> 
     made = reader(log)
     with pytest.raises(LogError, match=rf"00000000000{damage}\.arrow can't be read"):
         read(made, {"0": 0}, made.latestOffset({"0": 0}, ALL))
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_a_log_that_ends_before_what_was_read_is_refused(log: Log, left: int) -> None:
+    """Another folder, or one that went back: nothing of it is passed over in silence."""
+    if left:
+        groups(log, 0, *[1] * left)
+    with pytest.raises(LogError, match=rf"ends at segment {left}, and the query has read to 10"):
+        reader(log).latestOffset({"0": 10}, ALL)

@@ -607,3 +607,28 @@ def test_nobody_listens(far: Far, log: Log) -> None:
     with working(QueueReceiver(FarOptions(port=far.port), 0, "far"), log) as work:
         facts = work.told.wait_for(state="waiting", why="nobody listens: Connection refused")
     assert facts["ready"] is False
+
+
+def test_a_full_disk_is_tried_again_over_a_new_connection(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group that had no room went with the connection; the state `full` does not outlive it, and
+    a bounded run can begin, for only who reads can make room."""
+    store = store_of(log)
+    whole = store.store
+    broken: list[bool] = [True]
+
+    def full(taken: Sequence[Message]) -> None:
+        if broken:
+            raise OSError(28, "No space left on device")
+        whole(taken)
+
+    monkeypatch.setattr(store, "store", full)
+    receiver = Scripted(messages(1), lambda: None)
+    work = Work(receiver, store, IngressOptions(linger="0 s"))
+    assert work.told.wait_for(state="full", ready=True)
+    receiver.steps += [Unreachable("cut"), broken.clear, [], messages(2)]
+    work.told.wait_for(state="running", rows=1)
+    work.end()
+    assert work.error is None
+    assert values_in(log) == [2]

@@ -36,7 +36,10 @@ class AMQPReceiver(Receiver):
     def __init__(self, options: AMQPSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what matters is told by our states
-        self._parameters = parameters(options, f"mainstem {node}-{number}")
+        try:
+            self._parameters = parameters(options, f"mainstem {node}-{number}")
+        except OSError as error:  # a file of `tls`
+            raise Unmendable(str(error)) from error
         self._places = places(options)
         self._turn = 0
         self._served = False

@@ -103,6 +103,11 @@ class AMQPSource(IngressSource):
         assumptions = ["the disk keeps what it says it has written"]
         if options.type == "stream":
             assumptions.append("the stream keeps its messages until they were taken")
+            if options.start in ("next", "last"):
+                assumptions.append(
+                    f"what comes before the first message is stored may be missed: until then "
+                    f"`start: {options.start}` is looked up at each connection"
+                )
             return SourceCapabilities(ordered=True, assumptions=tuple(assumptions))
         if options.receivers > 1:
             assumptions.append(
@@ -110,9 +115,11 @@ class AMQPSource(IngressSource):
             )
         if options.type == "quorum":
             assumptions.append("the queue has no delivery limit, or a dead-letter exchange")
+        if options.ids != "never" and options.duplicates_within:
+            assumptions.append("no two messages have one message id")
         if options.ids == "always":
             assumptions.append(
-                f"no two messages have one message id, and a copy comes within {horizon}"
+                f"a copy comes within {horizon}, and before {options.duplicates_most:,} other messages"
             )
         return SourceCapabilities(
             may_duplicate=options.ids != "always",

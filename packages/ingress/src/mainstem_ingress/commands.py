@@ -18,8 +18,8 @@ from mainstem.errors import Problem
 from mainstem.run.showing import HelperRow, JSONLines, Reporter, Silent
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.log import Log, run_of
-from mainstem_ingress.segments import file_of, numbers
+from mainstem_ingress.log import Log, whole_run
+from mainstem_ingress.segments import file_of
 from mainstem_ingress.source import IngressSource
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _looked_at(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _stored(log: Log, receiver: str, floor: int) -> dict[str, Any]:
-    first, end = run_of(numbers(log.receiver(receiver)))
+    first, end = whole_run(log.receiver(receiver))
     unread = _behind(log, receiver, floor)
     rows, size, _ = _sums(log, receiver, first, end)
     return {
@@ -291,7 +291,7 @@ def _stored(log: Log, receiver: str, floor: int) -> dict[str, Any]:
 
 
 def _behind(log: Log, receiver: str, since: int) -> dict[str, Any]:
-    first, end = run_of(numbers(log.receiver(receiver)))
+    first, end = whole_run(log.receiver(receiver))
     rows, size, oldest = _sums(log, receiver, max(since, first), end)
     seconds = round(max(0.0, time.time() - oldest), 1) if rows else 0.0
     gone = max(0, first - since)

@@ -51,13 +51,13 @@ class Log:
 
     def earliest(self, receiver: str) -> int:
         """Return the number of the first segment from which all are there."""
-        return run_of(numbers(self.receiver(receiver)))[0]
+        return whole_run(self.receiver(receiver))[0]
 
     def end(self, receiver: str, since: int = 0) -> int:
         """Return the number after a receiver's newest segment, knowing one not beyond it."""
         folder = self.receiver(receiver)
         end = end_since(folder, since)
-        return run_of(numbers(folder))[1] if end is None else end
+        return whole_run(folder)[1] if end is None else end
 
     def ends(self) -> dict[str, int]:
         """Return the end of every receiver's segments."""
@@ -89,6 +89,21 @@ def end_since(folder: Path, number: int) -> int | None:
     while file_of(folder, number).exists():
         number += 1
     return number if number and file_of(folder, number - 1).exists() else None
+
+
+def whole_run(folder: Path) -> tuple[int, int]:
+    """Return the first and the end of the unbroken run of segments in a folder that ends with the newest.
+
+    A listing is no snapshot: it can have a segment without the one written just before it. So the
+    files themselves are asked whether there is a gap.
+    """
+    try:
+        first, end = run_of(numbers(folder))
+    except FileNotFoundError:
+        return 0, 0
+    while first and file_of(folder, first - 1).exists():
+        first -= 1
+    return first, end
 
 
 def run_of(found: list[int]) -> tuple[int, int]:

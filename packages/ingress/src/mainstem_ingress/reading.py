@@ -22,12 +22,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log
 from mainstem_ingress.segments import NO_ROOM, REASON, Header, file_of, open_segment
 
 FORMAT = "mainstem_ingress"
-#: Segments are put together into batches of about so many rows for the way to Spark.
-_ROWS = 4_000
+#: Segments are put together into batches of about so many rows, or bytes, for the way to Spark.
+_ROWS, _BYTES = 4_000, 16 * 2**20
 #: A task reads at least so many rows, where there are enough.
 _TASK_ROWS = 20_000
 
@@ -121,8 +122,16 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
         self._progress(start)
         ends = self._last if self._last is not None else self._ends()
-        ends = {name: max(end, start.get(name, 0)) for name, end in ends.items()}
-        ends = {**start, **ends}
+        ends = dict(ends)
+        for name, read in start.items():
+            if ends.get(name, 0) < read:
+                end = self._log.end(name)
+                if end < read:
+                    raise LogError(
+                        f"the log of receiver {name} ends at segment {end}, and the query has read to "
+                        f"{read}: is {self._log.folder} the folder that it had before?"
+                    )
+                ends[name] = read
         if all(end == start.get(name, 0) for name, end in ends.items()):
             return start  # a receiver that has stored nothing yet is no news
         return _ordered(self._limited(start, ends))
@@ -201,14 +210,15 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
         folder = self._log.receiver(partition.receiver)
         waiting: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         for number in range(partition.first, partition.end):
             _, batch = open_segment(file_of(folder, number))
             waiting.append(_as_given(batch, partition.receiver, number, schema))
             rows += batch.num_rows
-            if rows >= _ROWS:
+            size += batch.nbytes
+            if rows >= _ROWS or size >= _BYTES:
                 yield _together(waiting)
-                waiting, rows = [], 0
+                waiting, rows, size = [], 0, 0
         if waiting:
             yield _together(waiting)
 

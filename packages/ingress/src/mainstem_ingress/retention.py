@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
-from mainstem_ingress.log import Log, run_of
+from mainstem_ingress.log import Log, whole_run
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
     ID,
     IDS_SUFFIX,
-    NO_ROOM,
     Header,
     file_of,
     numbers,
@@ -33,7 +32,7 @@ class Retention:
         self._horizon = options.duplicates_within.total_seconds()
         self._age = options.keep.total_seconds() if isinstance(options.keep, timedelta) else None
         self._size = options.keep // options.receivers if isinstance(options.keep, int) else None
-        self.first = run_of(numbers(self._folder))[0]
+        self.first = whole_run(self._folder)[0]
         self._ids = numbers(self._folder, IDS_SUFFIX)
 
     def tidy(self, end: int, size: int) -> None:
@@ -76,20 +75,15 @@ class Retention:
         if time.time() - header.created <= self._horizon:
             batch = open_segment(file)[1]
             if batch.column(ID).null_count < batch.num_rows:
-                ids = batch.select([ID])
-                try:
-                    write(self._folder, header, ids, IDS_SUFFIX)
-                except OSError as error:
-                    if error.errno not in NO_ROOM:
-                        raise
-                    file.unlink()  # makes room for them
-                    write(self._folder, header, ids, IDS_SUFFIX)
-                self._ids.append(header.number)
-        file.unlink(missing_ok=True)
+                # Before the segment goes. Without room it stays until nobody needs its ids any more.
+                write(self._folder, header, batch.select([ID]), IDS_SUFFIX)
+                if header.number not in self._ids:  # left by a kill at this point
+                    self._ids.append(header.number)
+        file.unlink()
 
     def tidy_whole(self) -> None:
         """Do the same for a folder in which nobody writes any more."""
-        end = run_of(numbers(self._folder))[1]
+        end = whole_run(self._folder)[1]
         if end:
             newest = file_of(self._folder, end - 1)
             self.tidy(end, read_header(newest).bytes_before + newest.stat().st_size)

@@ -101,6 +101,7 @@ class Taking:
                     else f"{type(error).__name__}: {error}"
                 )
                 self.tell("waiting", why)
+                self._tidy()
                 self._stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  # jitter
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
@@ -135,6 +136,7 @@ class Taking:
         """
         receiver = self._receiver
         waiting = receiver.waiting()
+        self._no_room = ""  # found out anew
         awaited = None if waiting is None else self._store.counts.taken + waiting
         group: list[Message] = []
         size = 0
@@ -170,7 +172,8 @@ class Taking:
             paused = bool(high or self._no_room)
             quiet = time.monotonic() - last > _QUIET
             here = awaited is not None and self._store.counts.taken >= awaited
-            self._ready = self._ready or (not group and (quiet or here))
+            # Without room, only those who read can make some.
+            self._ready = self._ready or bool(self._no_room) or (not group and (quiet or here))
             if self._no_room:
                 self.tell("full", self._no_room)
             elif high:

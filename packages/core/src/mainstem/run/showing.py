@@ -158,9 +158,12 @@ class LiveTable(Silent):
             }
 
     def _helper_rows(self) -> Iterator[dict[str, str]]:
+        from rich.markup import escape
+
         for helpers in self._helpers.values():
             for name, row in helpers.items():
-                yield row.shown(name)
+                shown = row.shown(name)
+                yield {**shown, "query / node": escape(shown["query / node"])}
 
 
 class HelperRow:
