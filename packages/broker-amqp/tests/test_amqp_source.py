@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pika
 import pytest
@@ -418,11 +419,9 @@ def test_a_queue_is_declared_with_all_that_the_options_say(broker, place):
         wait_for(lambda: place.stored() == ["1"])
 
 
-def test_tls_with_a_client_certificate(secured, tmp_path):
+def test_tls_with_a_client_certificate(broker, secured, tmp_path):
     """Pass: messages come over TLS; an unknown authority, or no certificate, ends it."""
-    from conftest import Broker
-
-    broker = Broker(secured)
+    broker = replace(broker, server=secured)
     queue = broker.queue()
     publish(broker, queue, [1])
     place = Place(tmp_path / "log", secured)

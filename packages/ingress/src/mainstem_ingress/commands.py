@@ -18,13 +18,13 @@ from mainstem.errors import Problem
 from mainstem.run.showing import HelperRow, JSONLines, Reporter, Silent
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.log import Log, whole_run
-from mainstem_ingress.segments import file_of
 from mainstem_ingress.source import IngressSource
 
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
     from rich.table import Table
+
+    from mainstem_ingress.log import Log
 
 _POLL = 0.05
 #: How often a log is looked at again when segments were removed meanwhile.
@@ -275,6 +275,8 @@ def _looked_at(plan: Plan, name: str) -> dict[str, Any]:
 
 
 def _stored(log: Log, receiver: str, floor: int) -> dict[str, Any]:
+    from mainstem_ingress.log import whole_run
+
     first, end = whole_run(log.receiver(receiver))
     unread = _behind(log, receiver, floor)
     rows, size, _ = _sums(log, receiver, first, end)
@@ -291,6 +293,8 @@ def _stored(log: Log, receiver: str, floor: int) -> dict[str, Any]:
 
 
 def _behind(log: Log, receiver: str, since: int) -> dict[str, Any]:
+    from mainstem_ingress.log import whole_run
+
     first, end = whole_run(log.receiver(receiver))
     rows, size, oldest = _sums(log, receiver, max(since, first), end)
     seconds = round(max(0.0, time.time() - oldest), 1) if rows else 0.0
@@ -303,6 +307,8 @@ def _sums(log: Log, receiver: str, first: int, end: int) -> tuple[int, int, floa
     if first >= end:
         return 0, 0, 0.0
     begin, last = log.header(receiver, first), log.header(receiver, end - 1)
+    from mainstem_ingress.segments import file_of
+
     size = file_of(log.receiver(receiver), end - 1).stat().st_size
     return (
         last.rows_before + last.rows - begin.rows_before,

@@ -159,7 +159,9 @@ class Frames:
         """Return the rows of one output of a node, in that output's columns."""
         node = self._plan.nodes[stream.node]
         if OUTPUT not in frame.columns:
-            return self._nothing(node.outputs[stream.output], frame) if stream.output else frame
+            # A source or operator that has nothing to give there; what a sink refused is whole already.
+            gives_none = stream.output and node.kind != "sink"
+            return self._nothing(node.outputs[stream.output], frame) if gives_none else frame
         if stream.output:
             frame = frame.where(F.col(OUTPUT) == stream.output)
             if node.outputs[stream.output] == REJECTED:
