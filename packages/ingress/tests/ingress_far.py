@@ -27,6 +27,7 @@ from mainstem_ingress.log import Log
 from mainstem_ingress.process import Task
 from mainstem_ingress.segments import file_of, numbers, open_segment
 from mainstem_ingress.storing import Store
+from mainstem_testkit.servers.server import free_port
 
 HERE = Path(__file__).parent
 
@@ -43,7 +44,7 @@ class Far:
         self._changed = threading.Condition()
         self._open: set[Any] = set()
         self._listener: Listener | None = None
-        self.port = 0
+        self.port = free_port()
 
     def __enter__(self) -> Far:
         self.up()
@@ -53,9 +54,8 @@ class Far:
         self.down()
 
     def up(self) -> None:
-        """Listen, after a fall at the same port."""
+        """Listen, after a fall at the same port as before."""
         self._listener = Listener(("127.0.0.1", self.port), backlog=16)
-        self.port = self._listener.address[1]  # type: ignore[index]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def down(self) -> None:

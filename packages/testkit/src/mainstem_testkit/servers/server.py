@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,10 +27,16 @@ class ServerFailed(Exception):  # noqa: N818
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """Return a port of 127.0.0.1 that nobody listens on, below those that outgoing connections get.
+
+    A server that ends and comes back at a port which the system gives to outgoing connections can
+    find it taken: by anybody, and even by its own client, whose attempts reach themselves.
+    """
+    while True:
+        port = 10_240 + secrets.randbelow(32_768 - 10_240)
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
 
 
 class Server(ABC):
