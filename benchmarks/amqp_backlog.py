@@ -77,9 +77,7 @@ def main(messages: int) -> None:
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         place = Path(name)
-        server = RabbitMQ(place / "rabbitmq")
-        server.start()
-        try:
+        with RabbitMQ(place / "rabbitmq") as server:
             began = time.monotonic()
             fill(server.url, messages)
             print(f"filled in {time.monotonic() - began:.0f} s")
@@ -132,8 +130,6 @@ def main(messages: int) -> None:
             process.terminate()
             process.wait()
             left = waiting(server.url)
-        finally:
-            server.stop()
     print(f"{messages:,} messages in {seconds:.0f} s with all starts; {left} left in the queue")
     quarter = len(seen) // 4
     for what in ("receiver", "driver", "Java", "workers"):

@@ -98,9 +98,7 @@ def main(seconds: float) -> None:
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         place = Path(name)
-        server = RabbitMQ(place / "rabbitmq")
-        server.start()
-        try:
+        with RabbitMQ(place / "rabbitmq") as server:
             publish(server.url, 0.01)
             batches, latencies = measure(
                 {
@@ -113,8 +111,6 @@ def main(seconds: float) -> None:
                 seconds,
                 lambda: publish(server.url, WARM + seconds),
             )
-        finally:
-            server.stop()
         floor, _ = measure(
             {"use": "rate", "with": {"rows_per_second": RATE}},
             "CAST(timestamp AS DOUBLE)",

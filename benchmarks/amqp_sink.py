@@ -34,13 +34,9 @@ QUEUE = "bench"
 def main() -> None:
     """Run the three sides in turn and print a table."""
     logging.disable(logging.WARNING)
-    with tempfile.TemporaryDirectory(prefix="mainstem-bench-", ignore_cleanup_errors=True) as name:
-        server = RabbitMQ(Path(name, "rabbitmq"))
-        server.start()
-        try:
-            _compare(server.url, Path(name))
-        finally:
-            server.stop()
+    place = tempfile.TemporaryDirectory(prefix="mainstem-bench-", ignore_cleanup_errors=True)
+    with place as name, RabbitMQ(Path(name, "rabbitmq")) as server:
+        _compare(server.url, Path(name))
 
 
 def _compare(url: str, folder: Path) -> None:

@@ -103,26 +103,19 @@ def main(messages: int, rounds: int) -> None:
     from mainstem_testkit.servers.rabbitmq import RabbitMQ
 
     rates: dict[str, list[float]] = {"pika": [], "one receiver": [], "two receivers": []}
-    with tempfile.TemporaryDirectory() as place:
-        server = RabbitMQ(Path(place, "rabbitmq"))
-        server.start()
-        try:
-            for number in range(rounds):
-                for name, found in rates.items():
-                    fill(server.url, messages)
-                    folder = str(Path(place, f"log-{number}-{name[:3]}"))
-                    commands = {
-                        "pika": [["bare", server.url, str(messages)]],
-                        "one receiver": [["receiver", server.url, folder, "0", "1"]],
-                        "two receivers": [
-                            ["receiver", server.url, folder, n, "2"] for n in ("0", "1")
-                        ],
-                    }[name]
-                    seconds, rows = timed(*commands)
-                    assert rows == messages, f"{name}: {rows} of {messages}"
-                    found.append(messages / seconds)
-        finally:
-            server.stop()
+    with tempfile.TemporaryDirectory() as place, RabbitMQ(Path(place, "rabbitmq")) as server:
+        for number in range(rounds):
+            for name, found in rates.items():
+                fill(server.url, messages)
+                folder = str(Path(place, f"log-{number}-{name[:3]}"))
+                commands = {
+                    "pika": [["bare", server.url, str(messages)]],
+                    "one receiver": [["receiver", server.url, folder, "0", "1"]],
+                    "two receivers": [["receiver", server.url, folder, n, "2"] for n in ("0", "1")],
+                }[name]
+                seconds, rows = timed(*commands)
+                assert rows == messages, f"{name}: {rows} of {messages}"
+                found.append(messages / seconds)
     median = {name: statistics.median(found) for name, found in rates.items()}
     for name, rate in median.items():
         print(f"{name:14} {rate:10,.0f} messages/s")

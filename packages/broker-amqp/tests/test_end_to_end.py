@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from mainstem.plan.rendering import as_text
 from mainstem_testkit import PipelineFolder
 
 
@@ -83,3 +84,26 @@ def test_a_run_ends_when_the_password_is_wrong(broker, pipeline):
     assert "rows: " in ended.stderr
     assert "refuses the user or the password" in ended.stderr
     assert "hunter2" not in ended.stdout + ended.stderr
+
+
+def test_on_a_cluster_the_plan_names_the_folder_of_the_log(pipeline):
+    """Pass: beside the checkpoint when it lies elsewhere, not named by itself when it lies within."""
+    for elsewhere in (None, pipeline.folder / "log"):
+        pipeline.document(
+            spark={"master": "spark://host:7077"},
+            sources={
+                "rows": {
+                    "use": "amqp",
+                    "with": {"url": "amqp://localhost/", "queue": "jobs"}
+                    | ({"folder": str(elsewhere)} if elsewhere else {}),
+                    "on_rejected": "drop",
+                }
+            },
+            sinks={"out": PipelineFolder.sink("out", "rows")},
+        )
+        plan = pipeline.plan()
+        assert plan.home("rows").is_relative_to(plan.shared()["checkpoint"])
+        told = as_text(plan).partition("every worker see it")[2]
+        assert str(plan.shared()["checkpoint"]) in told
+        assert (f"rows.folder: {elsewhere}" in told) == bool(elsewhere)
+        assert plan.shared().get("rows.folder") == elsewhere

@@ -11,7 +11,9 @@ import gc
 import os
 import signal
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from mainstem_testkit.conformance import taking
 from mainstem_testkit.conformance.receiving import SETTLING, ReceivingSuite
@@ -22,6 +24,12 @@ from mainstem_testkit.conformance.taking import (
 )
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.processes import Resources
+
+if TYPE_CHECKING:
+    from mainstem_ingress import Message
+
+    from mainstem_testkit.conformance.taking import Taker
+    from mainstem_testkit.servers.server import Server
 
 _ROUNDS = 6
 _ALL = range(10)
@@ -281,13 +289,7 @@ class ReceiverSuite(ReceivingSuite):
         """While it is stopped, calls raise what is not `Unmendable`; then all comes, none lost."""
         from mainstem_ingress import Unmendable
 
-        server = self.server
-        if server is None:
-            not_given("server")
-        self.put(range(5))
-        with self.taker() as taker:
-            taker.connect()
-            taken = taker.take_some(5)
+        with self._five_taken() as (server, taker, taken):
             taker.acknowledge(taken[:2])
             taker.take(0.2)
             server.stop()
@@ -320,13 +322,7 @@ class ReceiverSuite(ReceivingSuite):
     @proves("server")
     def test_a_server_that_stands_still_hangs_nobody(self) -> None:
         """Calls return or raise while the server stands still; afterwards nothing is lost."""
-        server = self.server
-        if server is None:
-            not_given("server")
-        self.put(range(5))
-        with self.taker() as taker:
-            taker.connect()
-            taken = taker.take_some(5)
+        with self._five_taken() as (server, taker, taken):
             server.pause()
             broken = False
             try:
@@ -345,6 +341,16 @@ class ReceiverSuite(ReceivingSuite):
             self.put(range(5, 8))
             taken += taker.take_some(3)
             self.check(taken, range(8), once=not broken)
+
+    @contextmanager
+    def _five_taken(self) -> Iterator[tuple[Server, Taker, list[Message]]]:
+        server = self.server
+        if server is None:
+            not_given("server")
+        self.put(range(5))
+        with self.taker() as taker:
+            taker.connect()
+            yield server, taker, taker.take_some(5)
 
     # -- as a process ---------------------------------------------------------------------------
 

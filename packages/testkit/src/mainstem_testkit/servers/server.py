@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 #: How long a server may take to answer, in seconds.
 PATIENCE = 60.0
@@ -43,7 +43,7 @@ class Server(ABC):
     """A real server with its data in a folder of its own.
 
     It listens on 127.0.0.1 alone and leads a session of its own, so that it and all it started
-    end together.
+    end together. In a `with` it is started, and stopped at the end.
 
     Args:
         folder: for data, settings and the log; made when it is not there yet.
@@ -93,6 +93,13 @@ class Server(ABC):
         """End what `before` started; called after the server has ended."""
 
     # -- what a test does with it -----------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def start(self) -> None:
         """Start the server and wait until it answers.
