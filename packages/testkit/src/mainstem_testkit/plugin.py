@@ -74,6 +74,16 @@ class _Elsewhere:
 
 
 @pytest.fixture(scope="session")
+def mariadb(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A MariaDB server that logs changed rows."""
+    from mainstem_testkit.servers.mariadb import MariaDB
+
+    yield from serve(MariaDB, request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def postgres(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
