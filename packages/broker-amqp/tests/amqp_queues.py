@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pika
 
@@ -37,7 +38,13 @@ def publish(server, queue, bodies, ids=False, **properties):
             given = pika.BasicProperties(
                 delivery_mode=2, message_id=text if ids else None, **properties
             )
-            opened.basic_publish("", queue, text.encode(), given, mandatory=True)
+            for _ in range(100):  # a stream takes none for a moment after its node has started
+                with suppress(pika.exceptions.UnroutableError):
+                    opened.basic_publish("", queue, text.encode(), given, mandatory=True)
+                    break
+                time.sleep(0.1)
+            else:
+                raise AssertionError(f"{queue} takes no messages")
 
 
 def ready(server, queue):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from mainstem import Batch, DocumentError, OptionError, PipelineError, read_columns
+from mainstem import Batch, DocumentError, OptionError, PipelineError, messages, read_columns
 from mainstem.contracts.guarantee import Level
 from mainstem_broker_amqp.sink import AMQPSink
 from pydantic import ValidationError
@@ -30,7 +30,7 @@ def frame_of(spark, rows, parts=1):
 
 
 def write(sink, spark, rows, parts=1):
-    batch = Batch(0, "test", "query", "5f0c7a52", "out", spark)
+    batch = Batch(0, "test", "query", "5f0c7a52", "out", spark, messages(), 1)
     return sink.write(frame_of(spark, rows, parts), batch)
 
 

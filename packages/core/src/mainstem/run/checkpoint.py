@@ -3,6 +3,7 @@
 - `pipeline.json`: format version, and for each query its anchor and the identity of each stateful
   operator
 - `lock`: held while a runner works; gone with its process, however that ended
+- `epoch`: how many runs there have been
 - `queries/<name>/`: Spark's own checkpoint of a query
 - `nodes/<name>/`: a durable folder for a node that asks for one
 - `set-aside/`: what was there of queries that were begun anew; never read again
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +34,11 @@ class Checkpoint:
 
     Args:
         fresh: the queries that begin anew: what is there of them is set aside.
-        checked: hold the plan against what the checkpoint was made by, and write it down.
+        checked: hold the plan against what the checkpoint was made by, and write it down; a run
+            does.
+
+    Attributes:
+        epoch: the number of the run, higher than that of every run before.
     """
 
     def __init__(self, plan: Plan, *, fresh: Sequence[str] = (), checked: bool = True) -> None:
@@ -40,6 +46,7 @@ class Checkpoint:
         self.path = plan.checkpoint
         self._fresh = fresh
         self._checked = checked
+        self.epoch = 0
 
     def __enter__(self) -> Checkpoint:
         try:
@@ -68,6 +75,9 @@ class Checkpoint:
                 rollback.finish(self.plan, query)
             if self._checked:
                 self._check()
+                for query in self.plan.queries:
+                    self._empty_unbegun(query.name)
+                self.epoch = self._next_epoch()
         except BaseException:
             self._lock.close()
             raise
@@ -120,11 +130,17 @@ class Checkpoint:
                 )
             self._refuse(before, now)
             now["queries"] = before["queries"] | now["queries"]
-        whole = file.with_suffix(".new")
-        whole.write_text(json.dumps(now, indent=2, sort_keys=True))
-        with whole.open() as written:
-            os.fsync(written.fileno())
-        whole.replace(file)
+        _put(file, json.dumps(now, indent=2, sort_keys=True))
+
+    def _next_epoch(self) -> int:
+        """Count this run; the number is on disk before anything is done under it."""
+        file = self.path / "epoch"
+        try:
+            epoch = int(file.read_text()) + 1 if file.exists() else 1
+        except (OSError, ValueError) as error:
+            raise PipelineError(f"{file} can't be read: {error}") from None
+        _put(file, str(epoch))
+        return epoch
 
     def _refuse(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Refuse a plan whose state or sources the checkpoint can't serve."""
@@ -143,6 +159,16 @@ class Checkpoint:
         problems += self._renamed(before["queries"], now["queries"])
         if problems:
             raise DocumentError(problems)
+
+    def _empty_unbegun(self, name: str) -> None:
+        """Remove what a run left that was killed before it had planned a first batch.
+
+        Spark refuses to begin where there is anything, be it half a file.
+        """
+        history = History(self.query(name))
+        if not history.planned() and not history.committed():
+            for part in ("offsets", "commits", "state"):
+                shutil.rmtree(history.folder / part, ignore_errors=True)
 
     def _begun(self, name: str) -> bool:
         """Whether a query has planned a batch, so that there is something to go on from."""
@@ -177,6 +203,20 @@ class Checkpoint:
                     )
                     problems.append(Problem(message, "", self.plan.file, hint=hint))
         return problems
+
+
+def _put(file: Path, text: str) -> None:
+    """Write a file whole, or leave it as it was; it is on disk afterwards."""
+    whole = file.with_suffix(".new")
+    whole.write_text(text)
+    with whole.open() as written:
+        os.fsync(written.fileno())
+    whole.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_description(file: Path) -> dict[str, Any]:
