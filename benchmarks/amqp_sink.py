@@ -14,7 +14,7 @@ from typing import Any
 
 import pika
 from job import Job
-from mainstem import Batch
+from mainstem import Batch, messages
 from mainstem_broker_amqp.connecting import parameters
 from mainstem_broker_amqp.link import Message, encode_properties
 from mainstem_broker_amqp.publisher import Publisher
@@ -50,7 +50,9 @@ def _compare(url: str, folder: Path) -> None:
     sink = AMQPSink(options)
 
     def whole() -> None:
-        refused = sink.write(frame, Batch(0, "bench", "bench", "bench", "out", spark))
+        refused = sink.write(
+            frame, Batch(0, "bench", "bench", "bench", "out", spark, messages(), 1)
+        )
         assert refused is None
 
     sides = {

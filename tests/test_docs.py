@@ -47,6 +47,7 @@ def test_the_plugin_in_the_docs_is_the_one_that_is_run():
     """Pass: module and entry point are printed as they are in examples/plugin-hello."""
     page = TEXT["writing-a-plugin.md"]
     assert (ROOT / "examples" / "plugin-hello" / "mainstem_hello.py").read_text() in page
+    assert (ROOT / "examples" / "plugin-hello" / "mainstem_stubborn.py").read_text() in page
     entry = '[project.entry-points."mainstem.sources"]\nhello = "mainstem_hello"\n'
     assert entry in page
     assert entry in (ROOT / "examples" / "plugin-hello" / "pyproject.toml").read_text()
@@ -84,6 +85,21 @@ def test_every_ability_and_every_public_name_is_explained():
         and not inspect.getdoc(value)
     ]
     assert silent == []
+
+
+def test_what_is_said_to_be_shown_is_in_the_repository():
+    """Pass: every test that a component names as its proof is there."""
+    registry = Registry()
+    found = 0
+    for word in registry.words:
+        if word.kind not in ("source", "sink"):
+            continue
+        facts = getattr(registry.component(word.kind, word.name), "capabilities", None)
+        shown = getattr(facts, "shown", None) or {}
+        for each in shown.values() if isinstance(shown, dict) else [shown]:
+            found += 1
+            assert (ROOT / each.by).is_file(), f"{word.name}: {each.by}"
+    assert found >= 6
 
 
 def test_every_word_of_the_core_and_every_option_has_an_entry():

@@ -2,10 +2,11 @@
 
 1. Lines of JSON are moved into a folder, file by file, while `mainstem run` works; some are broken
    on purpose.
-2. The run is interrupted as Ctrl-C would do it, and ends in good order.
-3. The same document runs once more on the same checkpoint, now with `available_now` and `flush`: it
+2. On the way the run is killed with kill -9, twice, and started again.
+3. It is interrupted as Ctrl-C would do it, and ends in good order.
+4. The same document runs once more on the same checkpoint, now with `available_now` and `flush`: it
    takes what is left, closes the last windows and ends by itself.
-4. The totals are compared with pandas. Equal: exit 0. Otherwise: what differs, exit 1.
+5. The totals in the table are compared with pandas. Equal: exit 0. Otherwise: what differs, exit 1.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,6 +35,8 @@ OUTPUT = Path("demo-output")
 FILES = int(os.environ.get("MAINSTEM_DEMO_FILES", "120"))
 SECONDS = float(os.environ.get("MAINSTEM_DEMO_SECONDS", "40"))  # the year passes in this time
 TOTALS = ["flights", "cancelled", "late", "delay_minutes"]
+#: When the run is killed, as parts of the year.
+KILLS = (0.4, 0.75)
 
 #: Ways to break a line of JSON, with the reason that `decode` should find.
 BROKEN = {
@@ -70,7 +75,7 @@ def lines(frame: pd.DataFrame) -> list[str]:
 
 
 def feed(text: list[str], folder: Path, stop: threading.Event) -> None:
-    """Move the lines into the folder, a file at a time: written elsewhere, then renamed."""
+    """Move the lines into the folder, a file at a time: written under another name, then renamed."""
     size = -(-len(text) // FILES)
     began = time.monotonic()
     for number in range(FILES):
@@ -115,8 +120,9 @@ def by_pandas(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_pipeline() -> pd.DataFrame:
-    """Return the totals that the pipeline has written."""
-    found = pd.read_parquet(OUTPUT / "hourly")
+    """Return the totals that the pipeline has written into its table."""
+    with closing(sqlite3.connect(OUTPUT / "flights.db")) as database:
+        found = pd.read_sql("SELECT * FROM hourly", database)
     found["window_start"] = pd.to_datetime(found["window_start"], utc=True)
     found = found.fillna({"late": 0, "delay_minutes": 0})  # SQL sums nothing to null
     return found.set_index(["carrier", "window_start"])[TOTALS].sort_index()
@@ -130,6 +136,13 @@ def rejected() -> Counter[str]:
             row = json.loads(line)
             reasons[row["reason"]] += bool(base64.b64decode(row["payload"]))
     return reasons
+
+
+def kept() -> str:
+    """Return what the ledger says."""
+    with closing(sqlite3.connect(OUTPUT / "flights.db")) as database:
+        ((batch, epoch),) = database.execute("SELECT batch, epoch FROM mainstem_ledger").fetchall()
+    return f"the ledger counts {batch + 1} batches in {epoch} runs"
 
 
 def show(found: pd.DataFrame, reasons: Counter[str]) -> None:
@@ -175,9 +188,15 @@ def main() -> int:
     feeder = threading.Thread(target=feed, args=(text, OUTPUT / "incoming", stop))
     process = start(document)
     feeder.start()
+    began, kills = time.monotonic(), list(KILLS)
     try:
         while feeder.is_alive() and process.poll() is None:
             time.sleep(0.2)
+            if kills and time.monotonic() - began > kills[0] * SECONDS:
+                console.print(f"[bold]kill -9[/bold] after {kills.pop(0):.0%} of the year; again:")
+                process.kill()
+                process.wait()
+                process = start(document)
         if process.poll() is not None:
             finish(process)
         console.print("All files are there. Interrupting the run, as Ctrl-C would:")
@@ -196,7 +215,9 @@ def main() -> int:
     found, expected = by_pipeline(), by_pandas(frame).sort_index()
     reasons = rejected()
     show(found, reasons)
-    console.print(f"Totals by carrier and hour: {OUTPUT}/hourly (parquet), {len(found):,} rows")
+    console.print(
+        f"Totals by carrier and hour: table hourly in {OUTPUT}/flights.db, {len(found):,} rows"
+    )
     console.print(f"Refused lines, with reasons and bytes: {OUTPUT}/rejected (JSON lines)")
     ways = Counter(list(BROKEN)[number % len(BROKEN)] for number in range(broken))
     same = found.index.equals(expected.index) and (found == expected[TOTALS]).all(axis=None)
@@ -212,7 +233,8 @@ def main() -> int:
         return 1
     console.print(
         f"[green]Equal to a plain pandas computation: {len(found):,} rows, "
-        f"{int(found['flights'].sum()):,} flights, {broken} refused lines."
+        f"{int(found['flights'].sum()):,} flights, {broken} refused lines. The run was killed "
+        f"{len(KILLS)} times on the way, and {kept()}."
     )
     return 0
 

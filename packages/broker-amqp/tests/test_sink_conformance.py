@@ -51,7 +51,9 @@ class AMQPSuite(SinkSuite):
             channel = connection.channel()
             while (got := channel.basic_get(self.name))[0] is not None:
                 method, properties, body = got
-                own = [h for h in to_headers(properties) or () if not h[0].startswith(("amqp.", "x-"))]
+                own = [
+                    h for h in to_headers(properties) or () if not h[0].startswith(("amqp.", "x-"))
+                ]
                 row = {"key": method.routing_key.encode(), "value": body}
                 found.append({**row, "headers": dict(own) or None})
         return found  # what was not acknowledged goes back into the queue

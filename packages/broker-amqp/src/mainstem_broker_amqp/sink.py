@@ -12,9 +12,11 @@ from mainstem import (
     Batch,
     Column,
     Duration,
+    Level,
     OptionError,
     Options,
     PipelineError,
+    Shown,
     Sink,
     SinkCapabilities,
     option,
@@ -117,6 +119,11 @@ class AMQPSinkOptions(ConnectionOptions):
         return self
 
 
+_SHOWN = {
+    "microbatch": Shown(Level.AT_LEAST_ONCE, "packages/broker-amqp/tests/test_sink_conformance.py")
+}
+
+
 class AMQPSink(Sink):
     """Publishes messages to RabbitMQ with confirms; each carries its identity as message id.
 
@@ -141,7 +148,7 @@ class AMQPSink(Sink):
             assumptions.append(
                 "the broker keeps running until messages are read (persistent: false)"
             )
-        return SinkCapabilities(needs_id=True, assumptions=tuple(assumptions))
+        return SinkCapabilities(needs_id=True, assumptions=tuple(assumptions), shown=_SHOWN)
 
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from mainstem import (
+    Level,
     OptionError,
     Options,
+    Shown,
     SourceCapabilities,
     option,
     write_duration,
@@ -108,7 +110,9 @@ class AMQPSource(IngressSource):
                     f"what comes before the first message is stored may be missed: until then "
                     f"`start: {options.start}` is looked up at each connection"
                 )
-            return SourceCapabilities(ordered=True, assumptions=tuple(assumptions))
+            return SourceCapabilities(
+                ordered=True, assumptions=tuple(assumptions), shown=_shown(Level.EXACTLY_ONCE)
+            )
         if options.receivers > 1:
             assumptions.append(
                 f"the order of messages does not matter: {options.receivers} receivers share them"
@@ -121,11 +125,13 @@ class AMQPSource(IngressSource):
             assumptions.append(
                 f"a copy comes within {horizon}, and before {options.duplicates_most:,} other messages"
             )
+        exact = options.ids == "always"
         return SourceCapabilities(
-            may_duplicate=options.ids != "always",
+            shown=_shown(Level.EXACTLY_ONCE if exact else Level.AT_LEAST_ONCE),
+            may_duplicate=not exact,
             ordered=options.receivers == 1,
             why=""
-            if options.ids == "always"
+            if exact
             else "the broker gives it again when an acknowledgement is lost; copies with a message id "
             f"are dropped for {horizon}. If all have one, write `ids: always`"
             if options.ids == "when_given" and options.duplicates_within
@@ -137,3 +143,7 @@ class AMQPSource(IngressSource):
         from mainstem_broker_amqp.consumer import AMQPReceiver
 
         return AMQPReceiver
+
+
+def _shown(level: Level) -> Shown:
+    return Shown(level, "packages/broker-amqp/tests/test_source_conformance.py")

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Expressions as Expressions
     from mainstem.contracts.abilities import Forgetful as Forgetful
     from mainstem.contracts.abilities import HelperProcess as HelperProcess
+    from mainstem.contracts.abilities import IdentifiedWrites as IdentifiedWrites
     from mainstem.contracts.abilities import KeyedWrites as KeyedWrites
     from mainstem.contracts.abilities import Lag as Lag
     from mainstem.contracts.abilities import Measurable as Measurable
+    from mainstem.contracts.abilities import Prepared as Prepared
     from mainstem.contracts.abilities import Reached as Reached
     from mainstem.contracts.abilities import Rewindable as Rewindable
     from mainstem.contracts.abilities import Staged as Staged
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Upgradable as Upgradable
     from mainstem.contracts.capabilities import DeliveryCapabilities as DeliveryCapabilities
     from mainstem.contracts.capabilities import OperatorCapabilities as OperatorCapabilities
+    from mainstem.contracts.capabilities import Shown as Shown
     from mainstem.contracts.capabilities import SinkCapabilities as SinkCapabilities
     from mainstem.contracts.capabilities import SourceCapabilities as SourceCapabilities
     from mainstem.contracts.capabilities import StateStoreCapabilities as StateStoreCapabilities
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import messages as messages
     from mainstem.crashpoints import failpoint as failpoint
     from mainstem.errors import DocumentError as DocumentError
+    from mainstem.errors import FencedError as FencedError
     from mainstem.errors import MachineError as MachineError
     from mainstem.errors import MainstemError as MainstemError
     from mainstem.errors import OptionError as OptionError
@@ -84,12 +88,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mainstem.contracts.abilities": (
-        "ABILITIES AfterBatch Branching Expressions Forgetful HelperProcess KeyedWrites Lag "
-        "Measurable Reached Rewindable Staged Stateful StateFacts Supervised Swappable "
-        "Transactional Typed Upgradable"
+        "ABILITIES AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
+        "KeyedWrites Lag Measurable Prepared Reached Rewindable Staged Stateful StateFacts Supervised "
+        "Swappable Transactional Typed Upgradable"
     ),
     "mainstem.contracts.capabilities": (
-        "DeliveryCapabilities OperatorCapabilities SinkCapabilities SourceCapabilities "
+        "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "
         "StateStoreCapabilities"
     ),
     "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
@@ -104,7 +108,7 @@ _HOMES = {
         "Shape messages"
     ),
     "mainstem.errors": (
-        "DocumentError MachineError MainstemError OptionError PipelineError PluginError"
+        "DocumentError FencedError MachineError MainstemError OptionError PipelineError PluginError"
     ),
     "mainstem.crashpoints": "failpoint",
     "mainstem.hookspecs": "hookimpl",

@@ -7,8 +7,13 @@ its package works.
 from __future__ import annotations
 
 CATALOGUE = {
+    ("delivery", "idempotent"): "mainstem-fault-tolerance",
+    ("delivery", "staged"): "mainstem-fault-tolerance",
+    ("delivery", "transactional"): "mainstem-fault-tolerance",
     ("sink", "amqp"): "mainstem-broker-amqp",
+    ("sink", "sql"): "mainstem-database-sql",
     ("source", "amqp"): "mainstem-broker-amqp",
+    ("source", "sql"): "mainstem-database-sql",
     ("operator", "aggregate"): "mainstem-operators-windows",
 }
 

@@ -83,6 +83,10 @@ class PipelineError(MainstemError):
         super().__init__(message)
 
 
+class FencedError(PipelineError):
+    """Another run of the same checkpoint has taken over: this one must write nothing more."""
+
+
 class OptionError(ValueError):
     """Raised by a component whose options, or the shapes it is connected to, do not fit.
 

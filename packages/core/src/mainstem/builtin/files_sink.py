@@ -21,10 +21,12 @@ from mainstem import (
     Changelog,
     Column,
     Events,
+    Level,
     LocalPath,
     OptionError,
     Options,
     PipelineError,
+    Shown,
     Sink,
     SinkCapabilities,
     failpoint,
@@ -96,6 +98,11 @@ class FilesSink(Sink):
     capabilities = SinkCapabilities(
         replaces_batch=True,
         assumptions=("the folder's file system renames at once (local disks, NFS)",),
+        shown={
+            "microbatch": Shown(
+                Level.EXACTLY_ONCE, "packages/core/tests/spark/test_conformance_sinks.py"
+            )
+        },
     )
 
     def __init__(self, options: FilesSinkOptions) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlparse
 from mainstem import (
     Events,
     Lag,
+    Level,
     LocalPath,
     Needs,
     OptionError,
@@ -20,6 +21,7 @@ from mainstem import (
     Reached,
     Schema,
     Shape,
+    Shown,
     Size,
     Source,
     SourceCapabilities,
@@ -72,6 +74,7 @@ class Files(Source):
     capabilities = SourceCapabilities(
         replayable=True,
         assumptions=("files are moved into the folder whole, and stay until they were read",),
+        shown=Shown(Level.EXACTLY_ONCE, "packages/core/tests/spark/test_conformance_sources.py"),
     )
 
     def __init__(self, options: FilesOptions) -> None:

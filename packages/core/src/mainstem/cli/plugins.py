@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from mainstem.contracts.abilities import abilities
+from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Operator, Sink
 from mainstem.contracts.shapes import Accepts
 from mainstem.discovery import GROUPS
@@ -56,6 +57,7 @@ def _component(component: type[Component]) -> list[str]:
             if isinstance(getattr(facts, f.name), bool)
         ]
         lines.append(f"capabilities: {', '.join(told)}")
+        lines += [f"shown: {text}" for text in _shown(facts)]
     lines.append("options:")
     options = component.options_model()
     schema = options.model_json_schema(by_alias=True)
@@ -68,6 +70,14 @@ def _component(component: type[Component]) -> list[str]:
     if not options.model_fields:
         lines.append("  none")
     return lines
+
+
+def _shown(facts: Any) -> list[str]:
+    """Return the levels that tests have shown, and where; of a sink, by delivery strategy."""
+    found = getattr(facts, "shown", None) or {}
+    if isinstance(found, Shown):
+        return [f"{found.level} by {found.by}"]
+    return [f"{shown.level} with deliver: {word}, by {shown.by}" for word, shown in found.items()]
 
 
 def _accepts(accepts: Accepts) -> str:

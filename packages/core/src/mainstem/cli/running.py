@@ -24,12 +24,20 @@ def replay(
     file: File,
     query: Annotated[str, typer.Option(help="The query whose sources are read again.")],
     into: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             help="The rows of a sink go into a shadow sink, one with `query: replay`. Repeatable.",
             metavar="SINK=OTHER",
         ),
-    ],
+    ] = None,
+    rebuild: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a sink holds is built anew beside, and put in place when the pipeline stands "
+            "still. Repeatable.",
+            metavar="SINK",
+        ),
+    ] = None,
     from_: Annotated[
         str, typer.Option("--from", help="earliest, or an ISO 8601 time", metavar="POINT")
     ] = "earliest",
@@ -40,14 +48,35 @@ def replay(
 
     \b
     mainstem replay pipeline.yaml --query totals --from 2026-01-01 --into board=board_rebuilt
+    mainstem replay pipeline.yaml --query totals --rebuild board
     """  # noqa: D301
     from mainstem.plan.replaying import replay_plan
 
-    pairs = dict(pair.partition("=")[::2] for pair in into)
-    if len(pairs) < len(into):
-        raise PipelineError("--into names a sink twice")
-    plan = replay_plan(load(file, set_), query, from_, pairs)
-    run_shown(plan, fresh=[each.name for each in plan.queries] if fresh else ())
+    pairs = dict(pair.partition("=")[::2] for pair in into or ())
+    names = dict.fromkeys(rebuild or ())
+    if len(pairs) < len(into or ()) or pairs.keys() & names.keys():
+        raise PipelineError("a sink is named twice")
+    if not pairs and not names:
+        raise PipelineError("nothing to do: name a sink by --into or --rebuild")
+    plan = load(file, set_)
+    replayed = replay_plan(plan, query, from_, pairs, names)
+    if names:
+        _rebuild(plan, replayed, fresh=fresh)
+    else:
+        run_shown(replayed, fresh=[each.name for each in replayed.queries] if fresh else ())
+
+
+def _rebuild(plan: Plan, replayed: Plan, *, fresh: bool) -> None:
+    from mainstem.run.rebuilding import rebuild
+
+    stop = threading.Event()
+
+    def run() -> bool:
+        run_shown(replayed, stop=stop)
+        return not stop.is_set()
+
+    if not rebuild(plan, replayed, run, fresh=fresh):
+        typer.echo("interrupted: the same command goes on from here", err=True)
 
 
 def preview(

@@ -19,7 +19,7 @@ from mainstem.contracts.shapes import Shape
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mainstem.contracts.components import Source
+    from mainstem.contracts.components import Sink, Source
     from mainstem.contracts.contexts import Batch
 
 
@@ -141,6 +141,25 @@ class Typed(Protocol):
 
 
 @runtime_checkable
+class Prepared(Protocol):
+    """A sink that makes its far side ready, and finds its faults, before a run starts."""
+
+    def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Make what is missing at the far side and hold what is there against what will be written.
+
+        Called before any query starts, perhaps more than once; needs no Spark.
+
+        Args:
+            columns: those that `write` will be given, all of known type, reserved ones too.
+            shape: what the rows are.
+
+        Raises:
+            OptionError: what is there does not fit; names it.
+            PipelineError: the far side can't be reached, or forbids it.
+        """
+
+
+@runtime_checkable
 class Forgetful(Protocol):
     """A sink that can take back what later batches of a checkpoint wrote: for rollback."""
 
@@ -198,10 +217,17 @@ class Transactional(Protocol):
     """A sink whose far side commits a batch's rows and a ledger entry in one transaction."""
 
     def committed(self, batch: Batch) -> bool:
-        """Whether the far side's ledger says that this batch is in. Asked before a retry."""
+        """Whether the far side's ledger says that this batch is in."""
 
     def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
-        """Write rows and ledger entry in one transaction; arguments and result as `Sink.write`."""
+        """Write rows and ledger entry in one transaction; arguments and result as `Sink.write`.
+
+        The ledger is asked first, in the same transaction: if the batch is in, nothing is written,
+        and what was refused then is returned again.
+
+        Raises:
+            FencedError: the ledger has seen a run of this checkpoint with a higher epoch.
+        """
 
 
 @runtime_checkable
@@ -211,32 +237,60 @@ class Staged(Protocol):
     def stage(self, frame: DataFrame, batch: Batch) -> Any:
         """Write the batch where nobody reads it and return what `publish` needs to find it."""
 
-    def publish(self, staged: Any, batch: Batch) -> None:
-        """Make the staged batch visible, all at once, with a ledger entry."""
+    def publish(self, staged: Any, batch: Batch) -> DataFrame | None:
+        """Make the staged batch visible, all at once, with a ledger entry.
+
+        The ledger is asked as by `write_once`; result and errors are those of `write_once`.
+        """
 
     def discard(self, batch: Batch) -> None:
-        """Remove what an earlier try of this batch left at the staging place."""
+        """Remove what earlier tries, and runs that have been replaced, left at the staging place."""
 
 
 @runtime_checkable
 class KeyedWrites(Protocol):
     """A sink that compares and sets by key: an older row never overwrites a newer one."""
 
-    def write_keyed(
-        self, frame: DataFrame, batch: Batch, key: Sequence[str], sequence: str
-    ) -> DataFrame | None:
-        """Write rows whose `sequence` is above the one stored for their `key`; skip the rest."""
+    def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write the changes whose `_commit_version` is above that stored for their key; skip the rest.
+
+        `batch.shape` is a `Changelog`: it names the key. Deletes are remembered, so that an older
+        change does not bring a key back. Without a `sequence` changes come in the order of their
+        batches, so that a batch written again just sets the same rows.
+
+        Raises:
+            FencedError: the far side has seen a run of this checkpoint with a higher epoch.
+        """
+
+
+@runtime_checkable
+class IdentifiedWrites(Protocol):
+    """A sink that knows the rows it has by their `_id`."""
+
+    def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write the rows whose `_id` is not there yet; skip the rest.
+
+        Raises:
+            FencedError: the far side has seen a run of this checkpoint with a higher epoch.
+        """
 
 
 @runtime_checkable
 class Swappable(Protocol):
-    """A sink that can be built under another name and put in place at once."""
+    """A sink that can be built under another name and put in place at once: for `replay --rebuild`."""
 
-    def beside(self, suffix: str) -> Swappable:
-        """Return a sink of the same kind that writes to a place of its own."""
+    def beside(self, suffix: str) -> Sink:
+        """Return a sink of the same kind and abilities that writes to a place of its own."""
 
-    def swap(self, built: Swappable) -> None:
-        """Put what `built` has written in this sink's place, at once for its readers."""
+    def clear(self) -> None:
+        """Remove what has been written, for a sink `beside` that begins anew."""
+
+    def swap(self, built: Any) -> None:
+        """Put what `built`, a sink `beside`, has written in this sink's place, at once for readers.
+
+        What this sink has written is gone afterwards. Harmless when repeated: nothing is done if
+        there is nothing of `built`.
+        """
 
 
 @runtime_checkable
@@ -252,7 +306,8 @@ ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
-        Typed, Forgetful, Transactional, Staged, KeyedWrites, Swappable, Upgradable,
+        Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites, Swappable,
+        Upgradable,
     )
 }  # fmt: skip
 

@@ -6,7 +6,18 @@ states them as the class attribute `capabilities`, or as a property when its opt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mainstem.contracts.guarantee import Level
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The level that tests have shown, and where those are."""
+
+    level: Level
+    by: str
 
 
 @dataclass(frozen=True)
@@ -24,6 +35,7 @@ class SourceCapabilities:
     #: Why it is lossy, may duplicate or can't be replayed; what must hold for the rest.
     why: str = ""
     assumptions: tuple[str, ...] = ()
+    shown: Shown | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,8 @@ class SinkCapabilities:
     needs_id: bool = False
     #: What must hold for the above to be true.
     assumptions: tuple[str, ...] = ()
+    #: By the word of the delivery strategy.
+    shown: Mapping[str, Shown] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,3 +81,5 @@ class DeliveryCapabilities:
 
     #: The strategy uses the column `_id` of events.
     needs_id: bool = False
+    #: Rows that earlier batches have written do no harm when they come again, cut otherwise.
+    knows_rows: bool = False

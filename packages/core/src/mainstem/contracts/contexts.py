@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem.contracts.shapes import Shape
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -61,6 +63,8 @@ class Batch:
 
     `id` counts from 0 within a checkpoint; a retry has the same. `query_id` is Spark's, made with
     the checkpoint and never used by another one, so (`query_id`, `id`) names the batch for ever.
+    `shape` is what the rows are. `epoch` grows with every run of a checkpoint: a far side that has
+    seen a higher one knows that this run has been replaced (see `FencedError`).
     """
 
     id: int
@@ -69,3 +73,5 @@ class Batch:
     query_id: str
     sink: str
     spark: SparkSession
+    shape: Shape
+    epoch: int

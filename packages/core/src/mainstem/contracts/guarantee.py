@@ -19,14 +19,15 @@ class Level(StrEnum):
 class Promise:
     """What a step of a path, or a whole path, promises.
 
-    `reasons` say, one for each, why it is not more; `assumptions` what must hold for it to be true
-    (retention, a horizon, a shared folder).
+    `reasons` say, one for each, why it is not more; `grounds` why it is as much; `assumptions` what
+    must hold for it to be true (retention, a horizon, a shared folder).
     """
 
     may_lose: bool = False
     may_double: bool = False
     reasons: tuple[str, ...] = field(default=())
     assumptions: tuple[str, ...] = field(default=())
+    grounds: tuple[str, ...] = field(default=())
 
     @property
     def level(self) -> Level:
@@ -42,6 +43,7 @@ class Promise:
             self.may_double or other.may_double,
             self.reasons + tuple(r for r in other.reasons if r not in self.reasons),
             self.assumptions + tuple(a for a in other.assumptions if a not in self.assumptions),
+            self.grounds + tuple(g for g in other.grounds if g not in self.grounds),
         )
 
     def meets(self, required: Level) -> bool:

@@ -52,7 +52,7 @@ def _lower_than_possible(plan: Plan, sink: SinkNode) -> Iterator[str]:
         return
     shape = plan.shape(sink.streams[0])
     given = sink.delivery.promise(sink.sink, shape)
-    word, best = strongest(sink, shape, plan.registry)
+    word, best = strongest(sink, shape, plan.registry, plan.nodes)
     offered = best.promise(sink.sink, shape)
     if _rank(offered) < _rank(given):
         yield (

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Delivery, Source
 from mainstem.contracts.guarantee import Level, Promise
 from mainstem.contracts.options import write_duration
-from mainstem.contracts.shapes import Shape
+from mainstem.contracts.shapes import Events, Shape
 from mainstem.document.model import Document
 from mainstem.errors import OptionError, PluginError
+from mainstem.plan import identity
 from mainstem.plan.model import Node, SinkNode
 from mainstem.plan.queries import ancestors
 from mainstem.registry import Registry
@@ -25,7 +28,7 @@ def choose(
     """Set each sink's delivery: the one it names, else the strongest that the sink offers.
 
     Only strategies that can be made without options, and whose plugins work, are tried for a sink
-    that names none; of equally strong ones the plainest, `microbatch`, wins.
+    that names none; see `strongest`.
     """
     for sink in nodes.values():
         if not isinstance(sink, SinkNode):
@@ -43,13 +46,23 @@ def choose(
                 continue
             sink.delivery, sink.delivery_word = made, written.use
         else:
-            sink.delivery_word, sink.delivery = strongest(sink, shape, registry)
-        sink.needs_id = sink.sink.capabilities.needs_id or sink.delivery.capabilities.needs_id
+            sink.delivery_word, sink.delivery = strongest(sink, shape, registry, nodes)
+        sink.needs_id = sink.sink.capabilities.needs_id or _needs_id(sink.delivery, shape)
 
 
-def strongest(sink: SinkNode, shape: Shape, registry: Registry) -> tuple[str, Delivery]:
-    """Return the strategy, of those that need no options, that promises most for a sink."""
-    best: tuple[tuple[bool, bool, bool], str, Delivery] | None = None
+def _needs_id(delivery: Delivery, shape: Shape) -> bool:
+    return delivery.capabilities.needs_id and isinstance(shape, Events)
+
+
+def strongest(
+    sink: SinkNode, shape: Shape, registry: Registry, nodes: Mapping[str, Node]
+) -> tuple[str, Delivery]:
+    """Return the strategy, of those that need no options, that promises most for a sink.
+
+    Of those that promise the same, the one that assumes least wins, then `microbatch`, the plainest.
+    """
+    best: tuple[tuple[bool, bool, int, bool], str, Delivery] | None = None
+    identified = all(identity.begins(stream, nodes) for stream in sink.streams)
     for word in registry.named("delivery"):
         try:
             found = registry.component("delivery", word)
@@ -58,7 +71,10 @@ def strongest(sink: SinkNode, shape: Shape, registry: Registry) -> tuple[str, De
             promise = made.promise(sink.sink, shape)
         except (PluginError, OptionError, ValueError):
             continue  # not for this sink
-        rank = (promise.may_lose, promise.may_double, word != "microbatch")
+        if _needs_id(made, shape) and not identified:
+            continue
+        least = len(promise.assumptions), word != "microbatch"
+        rank = (promise.may_lose, promise.may_double, *least)
         if best is None or rank < best[0]:
             best = (rank, word, made)
     if best is None:
@@ -91,6 +107,16 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
                 break
 
 
+def shown(sink: SinkNode, nodes: Mapping[str, Node]) -> list[tuple[str, Shown]]:
+    """Return what tests have shown of a sink's path: of the sources above it, and of itself."""
+    above = ancestors(sink.name, nodes)
+    sources = [n for n in nodes.values() if n.name in above and isinstance(n.component, Source)]
+    found = [(f"source {node.word}", node.source.capabilities.shown) for node in sources]
+    by = sink.sink.capabilities.shown.get(sink.delivery_word)
+    found.append((f"sink {sink.word} by {sink.delivery_word}", by))
+    return [(what, shown) for what, shown in found if shown is not None]
+
+
 def _promise(node: Node, *, windowed: bool) -> Promise:
     """Return what a node above a sink does to the guarantee."""
     assumptions: list[str] = []
@@ -121,11 +147,14 @@ def _promise(node: Node, *, windowed: bool) -> Promise:
 
 
 def _named(name: str, promise: Promise) -> Promise:
-    return Promise(
-        promise.may_lose,
-        promise.may_double,
-        tuple(f"{name}: {reason}" for reason in promise.reasons),
-        tuple(f"{name}: {text}" for text in promise.assumptions),
+    def named(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f"{name}: {text}" for text in texts)
+
+    return replace(
+        promise,
+        reasons=named(promise.reasons),
+        assumptions=named(promise.assumptions),
+        grounds=named(promise.grounds),
     )
 
 

@@ -31,6 +31,11 @@ def place(nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
                     )
 
 
+def begins(stream: Stream, nodes: Mapping[str, Node]) -> bool:
+    """Whether the rows of a stream have an identity."""
+    return all(start.identity for start in _starts(stream, nodes))
+
+
 def _starts(stream: Stream, nodes: Mapping[str, Node]) -> list[Node]:
     """Return the nodes in which the identity of a stream's rows begins."""
     node = nodes[stream.node]

@@ -7,6 +7,7 @@ from typing import Any
 
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Changelog, Shape
+from mainstem.plan.delivering import shown
 from mainstem.plan.model import Node, Plan, SinkNode
 
 #: Raised when a key changes its meaning or goes; new keys leave it as it is.
@@ -37,7 +38,12 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "level": sink.promise.level.value,
                 "deliver": sink.delivery_word,
                 "reasons": list(sink.promise.reasons),
+                "grounds": list(sink.promise.grounds),
                 "assumptions": list(sink.promise.assumptions),
+                "shown": [
+                    {"what": what, "level": found.level.value, "by": found.by}
+                    for what, found in shown(sink, plan.nodes)
+                ],
             }
             for sink in _live(plan)
         ],
@@ -110,7 +116,10 @@ def _text(plan: Plan) -> Iterator[str]:
     for sink in _live(plan):
         yield f"  {sink.name}: {sink.promise.level} (deliver: {sink.delivery_word})"
         yield from (f"    because {reason}" for reason in sink.promise.reasons)
+        yield from (f"    since {ground}" for ground in sink.promise.grounds)
         yield from (f"    as long as {text}" for text in sink.promise.assumptions)
+        for what, found in shown(sink, plan.nodes):
+            yield f"    {what} is shown to be {found.level} by {found.by}"
     shadows = [sink.name for sink in plan.sinks() if sink.shadow]
     if shadows:
         yield ""

@@ -6,15 +6,20 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
 
-from mainstem.contracts.abilities import Rewindable
+from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
 from mainstem.plan.deriving import derive
 from mainstem.plan.model import Plan, SinkNode
 
+#: Behind the name of a sink, and of its place, that is rebuilt beside.
+REBUILT = "__rebuilt"
 
-def replay_plan(plan: Plan, query: str, point: str, into: Mapping[str, str]) -> Plan:
+
+def replay_plan(
+    plan: Plan, query: str, point: str, into: Mapping[str, str], rebuild: Iterable[str] = ()
+) -> Plan:
     """Return the plan that reads a query's sources anew and writes into shadow sinks.
 
     Its checkpoint lies in the folder `replays` of the pipeline's own, one for each set of shadow
@@ -24,6 +29,7 @@ def replay_plan(plan: Plan, query: str, point: str, into: Mapping[str, str]) -> 
         query: the name of a query of the plan.
         point: `earliest`, or a time (ISO 8601; UTC without a zone).
         into: the shadow sink by the name of the sink whose rows it gets.
+        rebuild: sinks that are built beside, to be put in place (see `run.rebuilding`).
 
     Raises:
         PipelineError: names do not fit, or a source can't start there; says which.
@@ -32,6 +38,8 @@ def replay_plan(plan: Plan, query: str, point: str, into: Mapping[str, str]) -> 
     if query not in found:
         raise PipelineError(f"there is no query {query!r}. {_near(query, found)}")
     sinks = [_shadow(plan, found[query].sinks, name, other) for name, other in into.items()]
+    sinks += [_beside(plan, found[query].sinks, name) for name in rebuild]
+    into = {**into, **{name: f"{name}{REBUILT}" for name in rebuild}}
     when = _point(point)
     sources: dict[str, Source] = {}
     for name in found[query].reads:
@@ -68,6 +76,24 @@ def _shadow(plan: Plan, sinks: tuple[str, ...], name: str, other: str) -> SinkNo
         raise PipelineError(f"{other!r} does not read what {name!r} reads")
     made = copy(shadows[other])
     made.shadow = False
+    return made
+
+
+def _beside(plan: Plan, sinks: tuple[str, ...], name: str) -> SinkNode:
+    if name not in sinks:
+        raise PipelineError(f"the query has no sink {name!r}. {_near(name, sinks)}")
+    made = copy(plan.nodes[name])
+    assert isinstance(made, SinkNode)  # noqa: S101
+    if not isinstance(made.sink, Swappable):
+        raise PipelineError(f"{name}: the sink {made.word!r} can't be rebuilt beside (Swappable)")
+    if made.delivery is None or not made.delivery.capabilities.knows_rows:
+        raise PipelineError(
+            f"{name}: what the pipeline writes again after the swap would double, for "
+            f"`deliver: {made.delivery_word}` does not know the rows that are there; `idempotent` does"
+        )
+    made.drops_rejected |= bool(plan.readers(name, "rejected"))  # that reader's business
+    made.name = f"{name}{REBUILT}"
+    made.component = made.sink.beside(REBUILT)
     return made
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem.contracts.abilities import Typed
+from mainstem.contracts.abilities import Prepared, Typed
 from mainstem.contracts.contexts import Batch
 from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
@@ -33,10 +33,11 @@ class Batches:
         counts: rows by node, by batch id, until the runner has fetched them.
     """
 
-    def __init__(self, plan: Plan, query: Query, frames: Frames) -> None:
+    def __init__(self, plan: Plan, query: Query, frames: Frames, epoch: int) -> None:
         self._plan = plan
         self._query = query
         self._frames = frames
+        self._epoch = epoch
         self._nodes = (*query.streaming, *query.per_batch, *query.sinks)
         self.query_id = ""
         self.stopping = threading.Event()
@@ -57,10 +58,12 @@ class Batches:
             for name in self._query.sinks:
                 sink = self._sink(name)
                 frame = self._sink_frame(made, sink)
-                if isinstance(sink.sink, Typed):
-                    columns = [Column(c.name, c.dataType.simpleString()) for c in frame.schema]
-                    with self._frames.blaming(sink):
+                columns = [Column(c.name, c.dataType.simpleString()) for c in frame.schema]
+                with self._frames.blaming(sink):
+                    if isinstance(sink.sink, Typed):
                         sink.sink.check_types(columns)
+                    if isinstance(sink.sink, Prepared):
+                        sink.sink.prepare(columns, self._plan.shape(sink.streams[0]))
                 self._nothing_refused(made, sink, spark)
         finally:
             made.release()
@@ -116,7 +119,14 @@ class Batches:
         frame = self._sink_frame(made, sink)
         spark = frame.sparkSession
         batch = Batch(
-            batch_id, self._plan.pipeline, self._query.name, self.query_id, sink.name, spark
+            id=batch_id,
+            pipeline=self._plan.pipeline,
+            query=self._query.name,
+            query_id=self.query_id,
+            sink=sink.name,
+            spark=spark,
+            shape=self._plan.shape(sink.streams[0]),
+            epoch=self._epoch,
         )
         assert sink.delivery is not None  # noqa: S101
         refused = sink.delivery.write(sink.sink, frame, batch)

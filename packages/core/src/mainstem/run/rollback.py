@@ -41,7 +41,9 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
     for name in query.sinks:
         node = plan.nodes[name]
         assert isinstance(node, SinkNode)  # noqa: S101
-        if not node.needs_id and not isinstance(node.sink, Forgetful):
+        assert node.delivery is not None  # noqa: S101
+        knows = node.sink.capabilities.needs_id or node.delivery.capabilities.knows_rows
+        if not knows and not isinstance(node.sink, Forgetful):
             found.append(
                 f"{name}: {node.word} can neither take back what it wrote nor tell rows that it has"
             )

@@ -203,7 +203,7 @@ class RunningQuery:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
             raise self._explained(error) from error
-        Batches(self._plan, self._query, frames).check(streaming)
+        Batches(self._plan, self._query, frames, self._checkpoint.epoch).check(streaming)
 
     def _frames(self, *, checking: bool = False) -> Frames:
         return Frames(
@@ -220,7 +220,7 @@ class RunningQuery:
         """Start the query on its checkpoint."""
         frames = self._frames()
         streaming = frames.streaming(self._query.anchor)
-        self._batches = Batches(self._plan, self._query, frames)
+        self._batches = Batches(self._plan, self._query, frames, self._checkpoint.epoch)
         trigger = self._plan.document.trigger
         writer = (
             streaming.writeStream.queryName(f"{self._plan.pipeline}.{self._query.name}")

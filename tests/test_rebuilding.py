@@ -1,0 +1,122 @@
+"""`replay --rebuild`: what a sink holds is built anew beside, and put in place at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from mainstem import PipelineError
+from mainstem.plan.making import make_plan
+from mainstem.plan.replaying import replay_plan
+from mainstem_testkit import wait_for
+
+
+def document(pipeline, deliver="idempotent", **parts):
+    """A table of the newest change of each key, deletes included."""
+    schema = "k STRING NOT NULL, v INT, at BIGINT, gone BOOLEAN"
+    changes = {"key": ["k"], "sequence": "at", "delete": "gone"}
+    table = {"url": "sqlite:///./board.db", "table": "board"}
+    return pipeline.document(
+        operators={
+            "row": {"use": "decode", "from": "lines", "with": {"format": "json", "schema": schema}},
+            "change": {"use": "changelog", "from": "row", "with": changes},
+        },
+        sinks={
+            "board": {"use": "sql", "from": "change", "deliver": deliver, "with": table},
+            "bad": pipeline.sink("bad", "row.rejected"),
+        },
+        **parts,
+    )
+
+
+def row(key, value, at, gone=False):
+    return {"k": key, "v": value, "at": at, "gone": gone}
+
+
+def board(pipeline):
+    with closing(sqlite3.connect(pipeline.folder / "board.db")) as database:
+        return dict(database.execute("SELECT k, v FROM board ORDER BY k"))
+
+
+def tables(pipeline):
+    with closing(sqlite3.connect(pipeline.folder / "board.db")) as database:
+        found = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {name for (name,) in found}
+
+
+def damage(pipeline):
+    """Do to the table what a wrong version of the document might have done."""
+    with closing(sqlite3.connect(pipeline.folder / "board.db")) as database:
+        database.execute("UPDATE board SET v = -1")
+        database.execute("INSERT INTO board (k, v) VALUES ('ghost', 0)")
+        database.commit()
+
+
+def rebuild(pipeline, *arguments, **env):
+    import os
+
+    argv = [sys.executable, "-m", "mainstem", "replay", str(pipeline.file), "--query", "lines"]
+    return subprocess.run(
+        [*argv, "--rebuild", "board", *arguments],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def filled(pipeline):
+    document(pipeline)
+    pipeline.feed("1.jsonl", [row("a", 1, 1), row("b", 1, 2), row("c", 1, 3)])
+    pipeline.feed("2.jsonl", [row("a", 2, 5), row("b", 9, 4, gone=True)])
+    pipeline.run()
+    assert board(pipeline) == {"a": 2, "c": 1}
+    damage(pipeline)
+    return pipeline
+
+
+@pytest.mark.parametrize("point", ["rebuild.before-swap", "rebuild.after-swap", ""])
+def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline, quick_java, point):
+    """Pass: readers see the old table or the new one; the next command makes it good; so does the next
+    run, which deletes and older changes do not confuse."""
+    filled(pipeline)
+    if point:
+        killed = rebuild(pipeline, MAINSTEM_FAILPOINT=point)
+        assert killed.returncode == -9, killed.stderr
+        assert board(pipeline) in ({"a": -1, "c": -1, "ghost": 0}, {"a": 2, "c": 1})
+    done = rebuild(pipeline)
+    assert done.returncode == 0, done.stderr
+    assert board(pipeline) == {"a": 2, "c": 1}
+    assert not [name for name in tables(pipeline) if "rebuilt" in name or "old" in name]
+    pipeline.feed("3.jsonl", [row("b", 7, 3), row("a", 0, 4), row("c", 3, 6)])
+    pipeline.run()
+    assert board(pipeline) == {"a": 2, "c": 3}, "an older change came through"
+
+
+def test_a_running_pipeline_is_not_swapped_under(pipeline, quick_java):
+    """Pass: the command says so, leaves the table, and goes on when the pipeline stands still."""
+    filled(pipeline)
+    document(pipeline, trigger={"every": "200 ms"})
+    with pipeline.start() as process:
+        process.wait_for(lambda: pipeline.feed("3.jsonl", [row("d", 4, 7)]) is None)
+        wait_for(lambda: "d" in board(pipeline))
+        refused = rebuild(pipeline)
+        assert refused.returncode == 1
+        assert "rebuilt, and not put in place: the pipeline is already running" in refused.stderr
+        assert board(pipeline)["ghost"] == 0
+    assert rebuild(pipeline).returncode == 0
+    assert board(pipeline) == {"a": 2, "c": 1, "d": 4}
+
+
+def test_what_can_not_be_rebuilt_is_refused_in_words(pipeline):
+    """Pass: a sink that can't be built beside, and a delivery that would double rows."""
+    document(pipeline)
+    with pytest.raises(PipelineError, match=r"bad: the sink 'files' can't be rebuilt beside"):
+        replay_plan(make_plan(pipeline.file), "lines", "earliest", {}, ["bad"])
+    document(pipeline, deliver="transactional")
+    with pytest.raises(PipelineError, match="would double, for `deliver: transactional`"):
+        replay_plan(make_plan(pipeline.file), "lines", "earliest", {}, ["board"])
