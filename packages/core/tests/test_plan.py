@@ -9,6 +9,7 @@ import pytest
 from mainstem import (
     Accepts,
     Delivery,
+    DeliveryCapabilities,
     Events,
     Operator,
     OptionError,
@@ -231,6 +232,51 @@ def test_the_strongest_delivery_is_chosen_and_a_weaker_one_warned_of():
     }
     with pytest.raises(DocumentError, match="needs the ability Transactional"):
         plan(operators={"row": row()}, sinks={"out": files})
+
+
+class Firm(Once):
+    """Promises as much, and assumes nothing, for rows that can be told apart."""
+
+    capabilities = DeliveryCapabilities(needs_id=True)
+
+    def promise(self, sink, shape):
+        return Promise(grounds=("it is firm",))
+
+
+def test_of_equally_strong_deliveries_the_one_that_assumes_least_is_chosen():
+    """Pass: unless it needs ids and the rows have none; a changelog's rows need none."""
+    registry = Extended()
+    registry.words = sorted([*registry.words, Word("delivery", "firm", "tests", "1", "x")])
+    registry._components["delivery", "tests:firm"] = Firm
+
+    def chosen(stream, **operators):
+        parts = {"sources": {"lines": LINES, "radio": {"use": "radio"}}, "operators": operators}
+        whole = {"pipeline": "test", **parts, "sinks": {"out": console(stream)}}
+        made = make_plan(whole, registry)
+        return made.sinks()[0].delivery_word, made
+
+    word, made = chosen("row", row=row())
+    assert word == "firm"
+    assert made.nodes["lines"].makes_id
+    assert "    since out: it is firm" in as_text(made)
+    assert as_json(made)["guarantees"][0]["grounds"] == ["out: it is firm"]
+    assert chosen("radio")[0] == "once"
+    changes = {"use": "changelog", "from": "row", "with": {"key": ["k"], "sequence": "n"}}
+    word, made = chosen("changes", row=row(), changes=changes)
+    assert word == "firm"
+    assert not made.nodes["lines"].makes_id
+    assert not made.nodes["changes"].makes_id
+
+
+def test_the_plan_names_the_tests_that_have_shown_a_level():
+    """Pass: for the source and for the sink by its delivery; nothing where nothing was shown."""
+    with_files = {"use": "files", "from": "row", "with": {"path": "x", "format": "csv"}}
+    made = plan(operators={"row": row()}, sinks={"out": with_files, "seen": console("row")})
+    shown = {g["sink"]: {s["what"]: s for s in g["shown"]} for g in as_json(made)["guarantees"]}
+    assert shown["out"].keys() == {"source files", "sink files by microbatch"}
+    assert shown["out"]["sink files by microbatch"]["level"] == "exactly-once"
+    assert shown["seen"].keys() == {"source files"}
+    assert "sink files by microbatch is shown to be exactly-once by packages/core/" in as_text(made)
 
 
 def test_what_will_hurt_later_is_warned_of():

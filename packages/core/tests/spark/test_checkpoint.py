@@ -7,6 +7,7 @@ import json
 import pytest
 from mainstem.errors import DocumentError, MainstemError, PipelineError
 from mainstem.plan.making import make_plan
+from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.session import settings
 
 
@@ -71,6 +72,21 @@ def test_a_checkpoint_of_a_run_without_a_batch_is_no_hindrance(pipeline):
     pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
     pipeline.run()
     assert [row["k"] for row in pipeline.rows("out")] == ["a"]
+
+
+def test_every_run_of_a_checkpoint_has_a_higher_number(pipeline):
+    """Pass: also one without a batch, and after a failure; a number that can't be read ends the run."""
+    pipeline.document(**parts(pipeline))
+    for number in (1, 2, 3):
+        pipeline.run()
+        assert (pipeline.plan().checkpoint / "epoch").read_text() == str(number)
+    with Checkpoint(pipeline.plan(), checked=False):
+        pass
+    with Checkpoint(pipeline.plan()) as checkpoint:
+        assert checkpoint.epoch == 4
+    (pipeline.plan().checkpoint / "epoch").write_text("")
+    with pytest.raises(PipelineError, match="epoch can't be read"):
+        pipeline.run()
 
 
 @pytest.mark.parametrize("left", ["offsets/.0.9d3a.tmp", "commits/.0.9d3a.tmp", "state/0/1/.1.tmp"])
