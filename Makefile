@@ -68,6 +68,8 @@ bench: install
 	$(BIN)/python benchmarks/amqp_sink.py
 	$(BIN)/python benchmarks/ingress_read.py
 	$(BIN)/python benchmarks/amqp_latency.py
+	$(BIN)/python benchmarks/amqp_backlog.py
+	$(BIN)/python benchmarks/sql_sink.py
 
 wheels: $(UV)
 	$(UV) build --quiet --all-packages --out-dir dist

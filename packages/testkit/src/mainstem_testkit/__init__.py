@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mainstem_testkit.conformance.delivery import DeliverySuite as DeliverySuite
     from mainstem_testkit.conformance.operator import OperatorSuite as OperatorSuite
     from mainstem_testkit.conformance.receiver import ReceiverSuite as ReceiverSuite
     from mainstem_testkit.conformance.sink import SinkSuite as SinkSuite
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mainstem_testkit.servers.server import Server as Server
 
 _HOMES = {
+    "DeliverySuite": "conformance.delivery",
     "OperatorSuite": "conformance.operator",
     "PipelineFolder": "pipelines",
     "Process": "pipelines",

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from mainstem import hookimpl
 
+from zoo.deliveries import DELIVERIES
 from zoo.operators import OPERATORS
 from zoo.receivers import RECEIVERS
 from zoo.sinks import SINKS
 from zoo.sources import SOURCES
 
-WORDS = {"sources": {**SOURCES, **RECEIVERS}, "operators": OPERATORS, "sinks": SINKS}
+WORDS = {
+    "sources": {**SOURCES, **RECEIVERS},
+    "operators": OPERATORS,
+    "sinks": SINKS,
+    "delivery": DELIVERIES,
+}
 
 
 @hookimpl
@@ -25,3 +31,8 @@ def mainstem_operators():
 @hookimpl
 def mainstem_sinks():
     return SINKS
+
+
+@hookimpl
+def mainstem_delivery():
+    return DELIVERIES

@@ -1,172 +1,14 @@
-"""A sink over SQLite, and what can be wrong with it: one class, and one word, for each fault."""
+"""What can be wrong with a sink: one class, and one word, for each fault, beside the sound `Table`."""
 
 from __future__ import annotations
 
-import json
 import pickle
-import sqlite3
-import time
-from pathlib import Path
+from contextlib import suppress
 
-from mainstem import (
-    MESSAGES,
-    Accepts,
-    Batch,
-    Changelog,
-    LocalPath,
-    Options,
-    Sink,
-    SinkCapabilities,
-    failpoint,
-    option,
-)
+from mainstem import MESSAGES, Accepts, Changelog, FencedError, Sink, SinkCapabilities
 from mainstem.contracts.shapes import CHANGE_TYPE
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS written (checkpoint, batch, row);
-CREATE TABLE IF NOT EXISTS staged (checkpoint, batch, row);
-CREATE TABLE IF NOT EXISTS ledger (checkpoint, batch, PRIMARY KEY (checkpoint, batch));
-CREATE TABLE IF NOT EXISTS keyed (key PRIMARY KEY, sequence, row);
-"""
-_THIS = "checkpoint = ? AND batch = ?"
-
-
-class FarSide:
-    """Stands for the server that the table is on: flags in a folder that the sink looks at."""
-
-    def __init__(self, folder: Path) -> None:
-        self._down, self._paused = folder / "down", folder / "paused"
-
-    def stop(self):
-        self._down.touch()
-
-    def start(self):
-        self._down.unlink(missing_ok=True)
-
-    def pause(self):
-        self._paused.touch()
-
-    def resume(self):
-        self._paused.unlink(missing_ok=True)
-
-    def connect(self, path: Path) -> sqlite3.Connection:
-        while self._paused.exists():
-            time.sleep(0.05)
-        if self._down.exists():
-            raise ConnectionError("the far side is down")
-        connection = sqlite3.connect(path)
-        connection.executescript(_TABLES)
-        return connection
-
-
-def read(path: Path):
-    """Return what a reader of a table sees."""
-    if not path.exists():
-        return []
-    found = sqlite3.connect(path).execute(
-        "SELECT row FROM written UNION ALL SELECT row FROM keyed WHERE row IS NOT NULL"
-    )
-    return [pickle.loads(row) for (row,) in found]
-
-
-class TableOptions(Options):
-    """Options of the table."""
-
-    path: LocalPath = option(description="The file.")
-
-
-class Table(Sink):
-    """A sound sink: batches replace themselves, and it has every ability of sinks."""
-
-    options: TableOptions
-    capabilities = SinkCapabilities(replaces_batch=True)
-
-    def connect(self):
-        return FarSide(self.options.path.parent).connect(self.options.path)
-
-    def name(self, batch: Batch):
-        return batch.query_id, batch.id
-
-    def packed(self, row):
-        return pickle.dumps(row.asDict(recursive=True))
-
-    def sorted_out(self, frame):
-        rows = frame.collect()
-        good = [row for row in rows if row.asDict().get("name") != "refuse me"]
-        return good, [row for row in rows if row not in good]
-
-    def clear(self, db, table, batch):
-        db.execute(f"DELETE FROM {table} WHERE {_THIS}", self.name(batch))
-
-    def fill(self, db, table, rows, batch):
-        packed = [(*self.name(batch), self.packed(row)) for row in rows]
-        db.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", packed)
-
-    def enter(self, db, batch):
-        db.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?)", self.name(batch))
-
-    def write(self, frame, batch):
-        good, refused = self.sorted_out(frame)
-        failpoint("zoo.before-commit")
-        with self.connect() as db:
-            self.clear(db, "written", batch)
-            self.fill(db, "written", good, batch)
-            self.enter(db, batch)
-        failpoint("zoo.after-commit")
-        return self.told(refused, batch)
-
-    def told(self, refused, batch):
-        rows = [("not wanted here", json.dumps(row.asDict()).encode()) for row in refused]
-        return batch.spark.createDataFrame(rows, "reason STRING, payload BINARY") if rows else None
-
-    def committed(self, batch):
-        found = self.connect().execute(f"SELECT 1 FROM ledger WHERE {_THIS}", self.name(batch))
-        return found.fetchone() is not None
-
-    def write_once(self, frame, batch):
-        return None if self.committed(batch) else self.write(frame, batch)
-
-    def stage(self, frame, batch):
-        for row in frame.toLocalIterator():
-            with self.connect() as db:
-                self.fill(db, "staged", [row], batch)
-        return self.name(batch)
-
-    def publish(self, staged, batch):
-        with self.connect() as db:
-            if not self.committed(batch):
-                db.execute(f"INSERT INTO written SELECT * FROM staged WHERE {_THIS}", staged)
-                self.enter(db, batch)
-            self.clear(db, "staged", batch)
-
-    def discard(self, batch):
-        with self.connect() as db:
-            self.clear(db, "staged", batch)
-
-    def forget(self, query_id, after):
-        with self.connect() as db:
-            for table in ("written", "ledger"):
-                db.execute(
-                    f"DELETE FROM {table} WHERE checkpoint = ? AND batch > ?", (query_id, after)
-                )
-
-    newer = "WHERE excluded.sequence > keyed.sequence"
-
-    def write_keyed(self, frame, batch, key, sequence):
-        with self.connect() as db:
-            for row in frame.collect():
-                if row[CHANGE_TYPE] != "update_preimage":
-                    values = json.dumps([row[name] for name in key]), row[sequence]
-                    self.set(
-                        db, *values, None if row[CHANGE_TYPE] == "delete" else self.packed(row)
-                    )
-
-    def set(self, db, key, sequence, row):
-        db.execute(
-            "INSERT INTO keyed VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
-            f" SET sequence = excluded.sequence, row = excluded.row {self.newer}",
-            (key, sequence, row),
-        )
+from zoo.table import Table
 
 
 class Changes(Table):
@@ -201,10 +43,10 @@ class Half(Table):
         if self.committed(batch):
             return
         with self.connect() as db:
-            self.enter(db, batch)
+            self.enter(db, batch, [])
         for row in frame.toLocalIterator():
             with self.connect() as db:
-                self.fill(db, "written", [row], batch)
+                self.fill(db, [row], batch)
 
 
 class Deaf(Table):
@@ -271,8 +113,8 @@ class Backwards(Table):
 class Undying(Table):
     """Forgets what was deleted, so that an older row comes back."""
 
-    def set(self, db, key, sequence, row):
-        super().set(db, key, sequence, row)
+    def set(self, db, key, sequence, row, when):
+        super().set(db, key, sequence, row, when)
         db.execute("DELETE FROM keyed WHERE row IS NULL")
 
 
@@ -295,7 +137,7 @@ class OpenStage(Table):
 
     def stage(self, frame, batch):
         with self.connect() as db:
-            self.fill(db, "written", frame.collect(), batch)
+            self.fill(db, frame.collect(), batch)
 
 
 class Litter(Table):
@@ -335,6 +177,70 @@ class Amnesiac(Table):
             db.execute("DELETE FROM written WHERE batch > ?", (after,))
 
 
+class Fenceless(Table):
+    """Lets a run write that has been replaced."""
+
+    def fence(self, db, batch):
+        pass
+
+
+class FencedByBatch(Table):
+    """Knows a run that has been replaced by the batches that both have written, and no others."""
+
+    def run(self, batch):
+        return f"{batch.query_id} {batch.id}"
+
+
+class Trampling(Table):
+    """Lets a run that has been replaced remove what the next one has staged."""
+
+    def discard(self, batch):
+        with suppress(FencedError), self.connect() as db:
+            self.fence(db, batch)
+        with self.connect() as db:
+            db.execute("DELETE FROM staged WHERE checkpoint = ?", (batch.query_id,))
+
+
+class Hollow(Table):
+    """Publishes a batch of which nothing is staged any more, and so leaves no place for its rows."""
+
+    def discard(self, batch):
+        with self.connect() as db:
+            wanted = "checkpoint = ? AND epoch <= ?"
+            db.execute(f"DELETE FROM staged WHERE {wanted}", (batch.query_id, batch.epoch))
+
+
+class KnowsNobody(Table):
+    """Writes rows again that it has."""
+
+    def write_new(self, frame, batch):
+        good, refused = self.sorted_out(frame)
+        with self.connect() as db:
+            self.fence(db, batch)
+            self.fill(db, good, batch)
+        return self.told(refused, batch)
+
+
+class ForgetsRefusals(Table):
+    """Tells what a batch has refused once, and never again."""
+
+    def enter(self, db, batch, refused):
+        super().enter(db, batch, [])
+
+
+class ComparesBatches(Table):
+    """Takes the ids of batches for a sequence, across checkpoints too."""
+
+    def when(self, batch):
+        return self.newer
+
+
+class Braggart(Table):
+    """Says that tests have shown more than its strategy promises."""
+
+    capabilities = SinkCapabilities(shown=Table.shown)
+
+
 SINKS: dict[str, type[Sink]] = {
     "zoo_table": Table,
     "zoo_changes": Changes,
@@ -357,4 +263,12 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_swallower": Swallower,
     "zoo_counting": Counting,
     "zoo_amnesiac": Amnesiac,
+    "zoo_fenceless": Fenceless,
+    "zoo_fenced_by_batch": FencedByBatch,
+    "zoo_trampling": Trampling,
+    "zoo_hollow": Hollow,
+    "zoo_knows_nobody": KnowsNobody,
+    "zoo_forgets_refusals": ForgetsRefusals,
+    "zoo_compares_batches": ComparesBatches,
+    "zoo_braggart": Braggart,
 }

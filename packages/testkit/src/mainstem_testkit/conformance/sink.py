@@ -17,34 +17,15 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mainstem import (
-    DocumentError,
-    Forgetful,
-    KeyedWrites,
-    OptionError,
-    Staged,
-    Transactional,
-    Typed,
-    read_columns,
-)
-from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
+from mainstem import DocumentError, OptionError, Typed, read_columns
 
+from mainstem_testkit.conformance.sink_abilities import AbilitiesSuite
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
-from mainstem_testkit.conformance.values import TYPES, as_json, few, plain
-from mainstem_testkit.conformance.writing import (
-    CHANGES,
-    CHECKPOINT,
-    OTHER,
-    Row,
-    WritingSuite,
-    cut,
-    must_raise,
-    noted,
-)
+from mainstem_testkit.conformance.values import TYPES, as_json, plain
+from mainstem_testkit.conformance.writing import OTHER, cut, must_raise, noted
 from mainstem_testkit.pipelines import MASTER, PipelineFolder
 from mainstem_testkit.servers.server import Server
 
@@ -56,7 +37,7 @@ if TYPE_CHECKING:
 _ALONE = "MAINSTEM_TESTKIT_ALONE"
 
 
-class SinkSuite(WritingSuite):
+class SinkSuite(AbilitiesSuite):
     """The standard tests of a sink.
 
     ```python
@@ -89,10 +70,12 @@ class SinkSuite(WritingSuite):
             not_claimed(f"types other than {demanded}")
 
     @proves("types")
-    def test_values_of_every_type_come_back_as_they_were_or_are_refused_before(
+    def test_values_of_every_type_come_back_as_they_were_or_are_refused(
         self, spark: SparkSession
     ) -> None:
-        """Edge values of every type are read as written, unless `check_types` names their column."""
+        """Edge values of every type are read as written, or refused with a reason; `check_types` may
+        refuse their column.
+        """
         self._free()
         wrong = []
         for number, (kind, values) in enumerate(TYPES.items()):
@@ -119,10 +102,10 @@ class SinkSuite(WritingSuite):
             frame = frame.selectExpr(*names)
         self._schema = schema
         try:
-            self._write(frame)
+            reasons = self._deliver(frame)
             found = self._read()
         except Exception as error:
-            yield f"neither refused before nor written: {_first_line(error)}"
+            yield f"neither refused nor written: {_first_line(error)}"
             return
         if found is None:
             not_given("rows")
@@ -130,10 +113,13 @@ class SinkSuite(WritingSuite):
         back: dict[Any, list[Any]] = {}
         for row in found:
             back.setdefault(row["id"], []).append(alike(row.get("measured")))
+        silent = len(values) - len(reasons) - sum(map(bool, back.values()))
         for number, value in enumerate(values):
             came = back.pop(number, [])
-            if came != [alike(value)]:
+            if came != [alike(value)] and (came or silent):
                 yield f"{value!r} came back as {', '.join(map(repr, came)) or 'nothing'}"
+        if not all(reasons):
+            yield "values were refused without a reason"
         if back:
             yield f"rows came back that were not written: {back!r}"
 
@@ -209,19 +195,6 @@ class SinkSuite(WritingSuite):
         self._disarm(armed)
         self._write(self._some(spark, range(3, 11), parts=3), 1)
         self._check(range(11))
-
-    def _armed(self) -> Path:
-        armed = self.place / "armed"
-        armed.touch()
-        return armed
-
-    @staticmethod
-    def _disarm(armed: Path) -> None:
-        """Let tasks come to their end again; holds the kit against having let none fail."""
-        assert Path(f"{armed}-cut").exists(), (
-            "the write failed, but not by the task that the test cut"
-        )
-        armed.unlink()
 
     @proves("retries")
     def test_a_task_run_twice_does_no_harm(
@@ -315,99 +288,6 @@ class SinkSuite(WritingSuite):
         assert found[0]["reason"], "there is no reason why the row was refused"
         assert "payload" in found[0], "the refused row has no payload"
         self._check(range(2), doubled=False)
-
-    # -- abilities --------------------------------------------------------------------------
-
-    @proves("KeyedWrites")
-    def test_changes_in_any_order_leave_the_newest_of_each_key(self, spark: SparkSession) -> None:
-        """Upserts and deletes of keys come in every order and cut: the highest sequence wins."""
-        self.can(KeyedWrites)
-        self._elsewhere("keyed", "k STRING, v STRING")
-        sink, newest = self._able(KeyedWrites), {}
-        batches: list[list[Row]] = [[], [], [], []]
-        for last in (3, 4):  # histories that end with a delete, and with an insert after it
-            kinds = ("insert", "update_postimage", "delete", "insert")[:last]
-            for order in itertools.permutations(range(last)):
-                for size in (1, 2, 4):  # changes of a key in one batch: each key has its own story
-                    key = f"{''.join(map(str, order))} by {size}"
-                    if kinds[-1] != "delete":
-                        newest[key] = f"v{last - 1}"
-                    for place, at in enumerate(order):
-                        change = {CHANGE_TYPE: kinds[at], COMMIT_VERSION: at + 1}
-                        batches[place // size].append({"k": key, "v": f"v{at}", **change})
-        self._schema = f"k STRING, v STRING, {CHANGES}"
-        frames = [self._frame(spark, rows) for rows in batches]
-        self._schema = "k STRING, v STRING"
-        for number in (0, 1, 1, 2, 3, 0):  # a retry, and an old batch at the end
-            sink.write_keyed(frames[number], self._batch(spark, number), ["k"], COMMIT_VERSION)
-        found = [(row["k"], row["v"]) for row in self._read() or ()]
-        twice = sorted(k for k, count in Counter(k for k, _ in found).items() if count > 1)
-        assert not twice, f"keys are there twice: {few(twice)}"
-        table = dict(found)
-        undead = sorted(table.keys() - newest.keys())
-        wrong = [f"{k}: {table.get(k)}, not {v}" for k, v in newest.items() if table.get(k) != v]
-        assert not undead + wrong, (
-            f"keys, named after the order of their changes: deleted and there again: {few(undead)}; "
-            f"not the newest: {few(wrong)}"
-        )
-
-    @proves("Forgetful")
-    def test_forgetting_takes_back_later_batches_alone(self, spark: SparkSession) -> None:
-        """Rows of a checkpoint's later batches go, others stay; twice is as once; writing goes on."""
-        sink = self._able(Forgetful)
-        for number in range(3):
-            self._write(self._some(spark, [number]), number)
-        self._write(self._some(spark, [3]), 2, OTHER)
-        for _ in range(2):
-            sink.forget(CHECKPOINT, 0)
-            self._check([0, 3])
-        self._write(self._some(spark, [4]), 1)
-        self._check([0, 3, 4])
-
-    @proves("Transactional")
-    def test_the_ledger_says_what_is_in(self, spark: SparkSession) -> None:
-        """`committed` is true from the batch's commit on and not before; a cut batch leaves nothing."""
-        sink = self._able(Transactional)
-        batch = self._batch(spark)
-        assert not sink.committed(batch), "says that a batch is in before it was written"
-        armed = self._armed()
-        with must_raise("a task failed"):
-            sink.write_once(
-                self._some(spark, range(8), through=partial(cut, armed=str(armed))), batch
-            )
-        self._disarm(armed)
-        assert not sink.committed(batch), "says that a batch is in whose write failed"
-        self._check([])
-        for parts in (2, 1):
-            sink.write_once(self._some(spark, range(8), parts=parts), batch)
-            assert sink.committed(batch), "says that a batch is not in which was written"
-            self._check(range(8), doubled=False)
-        for other in (self._batch(spark, 1), self._batch(spark, 0, OTHER)):
-            assert not sink.committed(other), f"says that {other.id} of {other.query_id} is in"
-
-    @proves("Staged")
-    def test_staged_rows_are_seen_when_published_and_not_before(self, spark: SparkSession) -> None:
-        """Nothing of a staged or discarded batch is seen; published it is whole, twice as once."""
-        sink, batch = self._able(Staged), self._batch(spark)
-        sink.discard(batch)
-        sink.stage(self._some(spark, range(8)), batch)
-        self._check_nothing("a staged batch")
-        sink.discard(batch)
-        self._check_nothing("a discarded batch")
-        armed = self._armed()
-        with must_raise("a task failed"):
-            sink.stage(self._some(spark, range(8), through=partial(cut, armed=str(armed))), batch)
-        self._disarm(armed)
-        sink.discard(batch)
-        staged = sink.stage(self._some(spark, range(8), parts=3), batch)
-        self._check_nothing("a staged batch")
-        for _ in range(2):
-            sink.publish(staged, batch)
-            self._check(range(8), doubled=False)
-
-    def _check_nothing(self, of: str) -> None:
-        seen = self.rows(self.schema) or ()
-        assert not seen, f"{len(seen)} rows of {of} are seen"
 
 
 def _retries(master: str) -> bool:

@@ -8,6 +8,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,8 +17,15 @@ from mainstem import (
     Accepts,
     Batch,
     Changelog,
+    FencedError,
+    IdentifiedWrites,
+    KeyedWrites,
+    Prepared,
     Promise,
+    Shape,
     Sink,
+    Staged,
+    Transactional,
     read_columns,
 )
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -32,8 +41,13 @@ Row = Mapping[str, Any]
 
 #: The ids of two checkpoints.
 CHECKPOINT, OTHER = "5f0c7a52-6c3e-4f0e-9d55-0d8f7c1e2a01", "b7e1d9c4-11aa-4b7e-8a43-97f2f6b0c502"
-#: DDL of what a changelog has beside its table's columns.
-CHANGES = f"{CHANGE_TYPE} STRING, {COMMIT_VERSION} BIGINT, {COMMIT_TIMESTAMP} TIMESTAMP"
+#: The abilities whose writes know the runs of a checkpoint, and the method that writes.
+FENCED: Mapping[type, str] = {
+    Transactional: "write_once",
+    Staged: "publish",
+    IdentifiedWrites: "write_new",
+    KeyedWrites: "write_keyed",
+}
 
 
 class WritingSuite(Suite):
@@ -44,6 +58,10 @@ class WritingSuite(Suite):
     refused: ClassVar[Row | None] = None
     #: DDL of the columns that the tests write, if those that the sink demands are not it.
     columns: ClassVar[str] = ""
+    #: The delivery strategy, if it is not to be the strongest that the sink offers.
+    deliver: ClassVar[str] = ""
+    #: The key, by column, to write changes of; what happened, if there is none and the sink takes it.
+    key: ClassVar[tuple[str, ...]] = ()
 
     _schema: str = ""
 
@@ -75,12 +93,13 @@ class WritingSuite(Suite):
         source = {"path": "./in", "format": "jsonlines", "schema": self.schema, "max_files": 1}
         parts: dict[str, Any] = {"sources": {"lines": {"use": "files", "with": source}}}
         stream = "lines"
-        if Changelog in self._accepts.shapes and len(self._accepts.shapes) == 1:
-            stream, first = "changes", read_columns(self.schema)[0].name
-            made = {"key": [first], "sequence": first}
+        if self._accepts.shapes == (Changelog,) or self.key:
+            stream, names = "changes", [column.name for column in read_columns(self.schema)]
+            key = self.key if {*self.key} <= {*names} else ()  # a test may have columns of its own
+            made = {"key": [*key] or names[:1], "sequence": names[0]}
             parts["operators"] = {"changes": {"use": "changelog", "from": "lines", "with": made}}
-        options = {**self.options(), **changes}
-        parts["sinks"] = {"subject": {"use": self.use, "from": stream, "with": options}}
+        sink = {"use": self.use, "from": stream, "with": {**self.options(), **changes}}
+        parts["sinks"] = {"subject": sink | ({"deliver": self.deliver} if self.deliver else {})}
         return parts
 
     # -- for the tests ----------------------------------------------------------------------
@@ -105,6 +124,38 @@ class WritingSuite(Suite):
         self._schema = schema
         self._move(self.place.parent / name)
 
+    @property
+    def _shape(self) -> Shape:
+        """What the rows are, by the plan."""
+        plan = self.plan()
+        node = plan.nodes["subject"]
+        assert isinstance(node, SinkNode)
+        return plan.shape(node.streams[0])
+
+    def _written(self, shape: Shape | None, *, ids: bool) -> str:
+        """Return the DDL of what the sink is given: reserved columns too."""
+        shape, ddl = shape or self._shape, self.schema
+        if isinstance(shape, Changelog):
+            sequence = shape.column(shape.sequence or "")
+            version = sequence.type if sequence else "BIGINT"
+            ddl += (
+                f", {CHANGE_TYPE} STRING, {COMMIT_VERSION} {version}, {COMMIT_TIMESTAMP} TIMESTAMP"
+            )
+        return f"{ddl}, _id BINARY" if ids or self._node().needs_id else ddl
+
+    def _ready(self, shape: Shape | None = None, *, ids: bool = False) -> Any:
+        """Return the sink, made anew and ready as before a run.
+
+        Args:
+            shape: what will be written, if it is not what the plan says.
+            ids: whether rows will have an `_id`, also if the plan needs none.
+        """
+        node = self._node()
+        if isinstance(node.sink, Prepared):
+            columns = read_columns(self._written(shape, ids=ids))
+            node.sink.prepare(columns, shape or self._shape)
+        return node.sink
+
     def _frame(
         self,
         spark: SparkSession,
@@ -112,19 +163,27 @@ class WritingSuite(Suite):
         *,
         parts: int = 2,
         through: Callable[[Any], Any] | None = None,
+        shape: Shape | None = None,
+        ids: bool = False,
     ) -> DataFrame:
-        """Return rows as the core gives them to the sink: with `_id` and what a changelog has, if so."""
-        node = self._node()
-        ddl, made = self.schema, [dict(row) for row in rows]
-        if isinstance(self.plan().shape(node.streams[0]), Changelog) and CHANGE_TYPE not in ddl:
-            ddl += f", {CHANGES}"
-            for number, row in enumerate(made):
-                row |= {CHANGE_TYPE: "insert", COMMIT_VERSION: number, COMMIT_TIMESTAMP: EPOCH}
-        if node.needs_id:
-            ddl += ", _id BINARY"
+        """Return rows as the core gives them to the sink: with `_id` and what a changelog has, if so.
+
+        Args:
+            rows: of a changelog, one that does not say what it does is an insert.
+            parts: how many tasks there will be.
+            through: what a task's Arrow batches go through.
+            shape: as for `_ready`.
+            ids: as for `_ready`.
+        """
+        ddl, made = self._written(shape, ids=ids), [dict(row) for row in rows]
+        names = [column.name for column in read_columns(ddl)]
+        if CHANGE_TYPE in names:
+            sequence = getattr(shape or self._shape, "sequence", None) or ""
+            given = {CHANGE_TYPE: "insert", COMMIT_TIMESTAMP: EPOCH}
+            made = [{**given, COMMIT_VERSION: row.get(sequence), **row} for row in made]
+        if "_id" in names:
             for row in made:
                 row["_id"] = hashlib.md5(repr(row).encode(), usedforsecurity=False).digest()
-        names = [column.name for column in read_columns(ddl)]
         values = [tuple(row.get(name) for name in names) for row in made]
         frame = spark.createDataFrame(spark.sparkContext.parallelize(values, parts), ddl)
         return frame.mapInArrow(through, frame.schema) if through else frame
@@ -132,17 +191,55 @@ class WritingSuite(Suite):
     def _some(self, spark: SparkSession, numbers: Iterable[int], **how: Any) -> DataFrame:
         return self._frame(spark, map(self.row, numbers), **how)
 
-    def _batch(self, spark: SparkSession, number: int = 0, query_id: str = CHECKPOINT) -> Batch:
-        return Batch(number, "test", "subject", query_id, "subject", spark)
+    def _batch(
+        self, spark: SparkSession, number: int = 0, query_id: str = CHECKPOINT, epoch: int = 1
+    ) -> Batch:
+        return Batch(number, "test", "subject", query_id, "subject", spark, self._shape, epoch)
 
     def _write(self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT) -> None:
         """Write a batch of good rows as the core does."""
+        reasons = self._deliver(frame, number, query_id)
+        assert not reasons, f"refuses good rows: {reasons}"
+
+    def _deliver(
+        self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT
+    ) -> list[str | None]:
+        """Write a batch as the core does; return why each row was refused that was."""
         node = self._node()
         assert node.delivery is not None
         batch = self._batch(frame.sparkSession, number, query_id)
-        refused = node.delivery.write(node.sink, frame, batch)
-        reasons = [row["reason"] for row in refused.collect()] if refused is not None else []
-        assert not reasons, f"refuses good rows: {reasons}"
+        refused = node.delivery.write(self._ready(), frame, batch)
+        return [row["reason"] for row in refused.collect()] if refused is not None else []
+
+    def _write_by(
+        self, ability: type, rows: Iterable[Row], batch: Batch, *, parts: int = 2
+    ) -> DataFrame | None:
+        """Write a batch by one ability, into a sink made anew; return what was refused.
+
+        By `KeyedWrites` the rows are inserts, whose first column is the key and the sequence.
+        """
+        shape: Shape = batch.shape
+        if ability is KeyedWrites:
+            first = read_columns(self.schema)[0].name
+            shape = Changelog(self.schema, [first], sequence=first)
+        ids = ability is IdentifiedWrites
+        sink = self._ready(shape, ids=ids)
+        given: Any = self._frame(batch.spark, rows, parts=parts, shape=shape, ids=ids)
+        batch = replace(batch, shape=shape)
+        if ability is Staged:
+            sink.discard(batch)
+            given = sink.stage(given, batch)
+        refused: DataFrame | None = getattr(sink, FENCED[ability])(given, batch)
+        return refused
+
+    def _fenced_writes(self) -> dict[str, Callable[[Iterable[int], Batch], DataFrame | None]]:
+        """Return how to write rows, known by numbers, by each ability that fences off old runs."""
+
+        def write(ability: type, numbers: Iterable[int], batch: Batch) -> DataFrame | None:
+            return self._write_by(ability, map(self.row, numbers), batch)
+
+        able = [ability for ability in FENCED if isinstance(self.component, ability)]
+        return {ability.__name__: partial(write, ability) for ability in able}
 
     def _read(self) -> list[Row] | None:
         found = self.rows(self.schema)
@@ -181,13 +278,30 @@ class WritingSuite(Suite):
         allowed = promise.may_double if doubled is None else doubled
         assert allowed or not twice, f"doubled: {few(twice)}"
 
-    def _able(self, ability: type) -> Any:
-        """Return the sink if it has an ability, which then must show; end the test if not."""
+    def _able(self, ability: type, shape: Shape | None = None, *, ids: bool = False) -> Any:
+        """Return the sink, ready as by `_ready`, if it has an ability, which then must show.
+
+        Ends the test if the sink does not have it.
+        """
         self.can(ability)
         assert self.rows(self.schema) is not None, (
             f"nobody can read it, so {ability.__name__} is not shown"
         )
-        return self._node().sink
+        return self._ready(shape, ids=ids)
+
+    def _armed(self) -> Path:
+        """Let the second task of a frame fail that goes through `cut` with this file."""
+        armed = self.place / "armed"
+        armed.touch()
+        return armed
+
+    @staticmethod
+    def _disarm(armed: Path) -> None:
+        """Let tasks come to their end again; holds the kit against having let none fail."""
+        assert Path(f"{armed}-cut").exists(), (
+            "the write failed, but not by the task that the test cut"
+        )
+        armed.unlink()
 
 
 def cut(batches: Iterable[Any], armed: str | None = None) -> Iterator[Any]:
@@ -230,6 +344,16 @@ def must_raise(when: str) -> Iterator[None]:
     except Exception:
         return
     raise AssertionError(f"{when}, and the write ended as if all were well")
+
+
+@contextmanager
+def must_be_fenced(name: str) -> Iterator[None]:
+    """Expect the block, a write of a run that was replaced, to be refused."""
+    try:
+        yield
+    except FencedError:
+        return
+    raise AssertionError(f"{name} let a run write that had been replaced")
 
 
 def _null(_: int) -> None:
