@@ -40,6 +40,8 @@ STAGED = "staged_rows_are_seen_when_published_and_not_before"
 BESIDE = "batches_stand_beside_each_other"
 FENCED = "a_run_that_was_replaced_writes_nothing_more"
 TURNS = "a_run_that_was_replaced_leaves_the_staged_rows_of_the_next"
+UNSEQUENCED = "without_a_sequence_the_last_batch_wins"
+IDS = "rows_that_are_there_are_known_by_their_id"
 SHOWN = "the_level_that_tests_have_shown_is_the_one_promised"
 
 FAULTS = [
@@ -64,11 +66,13 @@ FAULTS = [
     ("zoo_amnesiac", "forgetting_takes_back_later_batches_alone", "lost: .*row 3"),
     ("zoo_fenceless", FENCED, "Transactional let a run write that had been replaced"),
     ("zoo_fenced_by_batch", FENCED, "Transactional let a run write that had been replaced"),
+    ("zoo_fences_ledgers_alone", FENCED, "IdentifiedWrites let a run write that had been replaced"),
+    ("zoo_fences_all_but_keys", FENCED, "KeyedWrites let a run write that had been replaced"),
     ("zoo_trampling", TURNS, "lost: .*row 0"),
     ("zoo_hollow", TURNS, "discarded by the next run before it published, and the write ended as if"),
-    ("zoo_knows_nobody", "rows_that_are_there_are_known_by_their_id", "doubled: .*row 0"),
+    ("zoo_knows_nobody", IDS, "doubled: .*row 0"),
     ("zoo_forgets_refusals", "what_a_batch_refused_is_told_again", r"Transactional: .*told again: \[\] by try 2"),
-    ("zoo_compares_batches", "without_a_sequence_the_last_batch_wins", "batch 0 of the second checkpoint: .*not 0 anew"),
+    ("zoo_compares_batches", UNSEQUENCED, "batch 0 of the second checkpoint: .*not 0 anew"),
     ("zoo_braggart", SHOWN, "shows exactly-once by microbatch, which promises at-least-once"),
 ]  # fmt: skip
 
@@ -101,6 +105,33 @@ def test_a_sink_that_nobody_can_read_may_not_promise_much(spark, tmp_path):
         getattr(suite, f"test_{BESIDE}")(spark)
     with pytest.raises(AssertionError, match="Transactional is not shown"):
         getattr(suite, f"test_{LEDGER}")(spark)
+
+
+@pytest.mark.parametrize(
+    ("deliver", "key", "made"),
+    [("zoo_keyed", ("name", "id"), "_commit_version"), ("zoo_by_id", (), "_id")],
+)
+def test_a_suite_says_how_it_writes(deliver, key, made, spark, tmp_path):
+    """Pass: rows come by the strategy and with the key that it names, batch by batch and by a document."""
+    named = {"use": deliver, "with": {"on_purpose": True}}
+    suite = suite_of("zoo_table", tmp_path, deliver=named, key=key)
+    assert suite._node().delivery_word == deliver
+    assert getattr(suite._shape, "key", ()) == key
+    getattr(suite, f"test_{BESIDE}")(spark)
+    assert {made in row for row in suite.rows("")} == {True}
+    suite._elsewhere("again")
+    getattr(suite, f"test_{AGAIN}")(spark)
+    suite._elsewhere("document")
+    pipeline = suite.pipeline()
+    pipeline.feed("1.jsonl", [suite.row(number) for number in range(3)])
+    pipeline.run()
+    suite._check(range(3), doubled=False)
+
+
+@pytest.mark.parametrize("test", [BESIDE, FENCED, KEYED, UNSEQUENCED, IDS])
+def test_a_sink_is_made_ready_for_what_is_written(test, spark, tmp_path):
+    """Pass: a sink that has `prepare` is given each frame's columns and shape before the first of them."""
+    getattr(suite_of("zoo_prepares", tmp_path), f"test_{test}")(spark)
 
 
 @pytest.mark.parametrize("word", ["zoo_changes", "zoo_message_table"])

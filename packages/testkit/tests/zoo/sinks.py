@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
+from dataclasses import replace
 
 from mainstem import MESSAGES, Accepts, Changelog, FencedError, Sink, SinkCapabilities
 from mainstem.contracts.shapes import CHANGE_TYPE
@@ -27,6 +28,37 @@ class MessageTable(Table):
     """Takes messages alone."""
 
     accepts = MESSAGES
+
+
+class Prepares(Table):
+    """Writes no columns but those that it was made ready for."""
+
+    def prepare(self, columns, shape):
+        self.ready = [(column.name, column.type) for column in columns], shape
+
+    def checked(self, frame, batch):
+        found = [(field.name, field.dataType.simpleString()) for field in frame.schema]
+        assert self.ready == (found, batch.shape)
+
+    def write(self, frame, batch):
+        self.checked(frame, batch)
+        return super().write(frame, batch)
+
+    def write_once(self, frame, batch):
+        self.checked(frame, batch)
+        return super().write_once(frame, batch)
+
+    def stage(self, frame, batch):
+        self.checked(frame, batch)
+        return super().stage(frame, batch)
+
+    def write_new(self, frame, batch):
+        self.checked(frame, batch)
+        return super().write_new(frame, batch)
+
+    def write_keyed(self, frame, batch):
+        self.checked(frame, batch)
+        return super().write_keyed(frame, batch)
 
 
 class Doubling(Table):
@@ -191,6 +223,23 @@ class FencedByBatch(Table):
         return f"{batch.query_id} {batch.id}"
 
 
+class FencesLedgersAlone(Table):
+    """Fences off a run that has been replaced where there is a ledger, and where it is compared not."""
+
+    def write_new(self, frame, batch):
+        return super().write_new(frame, replace(batch, epoch=99))
+
+    def write_keyed(self, frame, batch):
+        return super().write_keyed(frame, replace(batch, epoch=99))
+
+
+class FencesAllButKeys(Table):
+    """Fences off a run that has been replaced, but not where it writes by key."""
+
+    def write_keyed(self, frame, batch):
+        return super().write_keyed(frame, replace(batch, epoch=99))
+
+
 class Trampling(Table):
     """Lets a run that has been replaced remove what the next one has staged."""
 
@@ -245,6 +294,7 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_table": Table,
     "zoo_changes": Changes,
     "zoo_message_table": MessageTable,
+    "zoo_prepares": Prepares,
     "zoo_doubling": Doubling,
     "zoo_half": Half,
     "zoo_deaf": Deaf,
@@ -265,6 +315,8 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_amnesiac": Amnesiac,
     "zoo_fenceless": Fenceless,
     "zoo_fenced_by_batch": FencedByBatch,
+    "zoo_fences_ledgers_alone": FencesLedgersAlone,
+    "zoo_fences_all_but_keys": FencesAllButKeys,
     "zoo_trampling": Trampling,
     "zoo_hollow": Hollow,
     "zoo_knows_nobody": KnowsNobody,

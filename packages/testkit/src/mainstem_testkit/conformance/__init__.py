@@ -1,1 +1,1 @@
-"""Suites of standard tests: what every source, sink and operator must be able to show."""
+"""Suites of standard tests: what components of each kind must be able to show."""

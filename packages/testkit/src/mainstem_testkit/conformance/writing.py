@@ -58,8 +58,8 @@ class WritingSuite(Suite):
     refused: ClassVar[Row | None] = None
     #: DDL of the columns that the tests write, if those that the sink demands are not it.
     columns: ClassVar[str] = ""
-    #: The delivery strategy, if it is not to be the strongest that the sink offers.
-    deliver: ClassVar[str] = ""
+    #: The delivery strategy, as in the document, if it is not to be the strongest that the sink offers.
+    deliver: ClassVar[str | Mapping[str, Any]] = ""
     #: The key, by column, to write changes of; what happened, if there is none and the sink takes it.
     key: ClassVar[tuple[str, ...]] = ()
 

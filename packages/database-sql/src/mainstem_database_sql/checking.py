@@ -1,0 +1,158 @@
+"""A table that is there, held against what will be written: does it fit, may we?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from mainstem import OptionError
+
+from mainstem_database_sql.types import misfit
+
+if TYPE_CHECKING:
+    from mainstem_database_sql.target import Target
+
+
+def check(target: Target, connection: sa.Connection, inspector: sa.Inspector, *, add: bool) -> None:
+    """Hold the table that is there against the target's columns.
+
+    Args:
+        target: what will be written.
+        connection: in a transaction.
+        inspector: of the connection.
+        add: whether columns that the table lacks are added, if all else fits.
+
+    Raises:
+        OptionError: it differs; names every difference.
+    """
+    listed = inspector.get_columns(target.name, schema=target.namespace)
+    found = {_fold(column["name"], target): column for column in listed}
+    missing = [column for column in target.columns if _fold(column.name, target) not in found]
+    added = [column for column in missing if add and column.name not in target.unique]
+    problems = [f"no column {column.name}" for column in missing if column not in added]
+    problems += _misfits(target, found)
+    written = {_fold(name, target) for name in target.names}
+    for name, there in found.items():
+        if name not in written and not _filled(there, target):
+            problems.append(f"column {name} is NOT NULL without a default, and nothing is written")
+    unique = {_fold(name, target) for name in target.unique}
+    if unique and unique <= found.keys() and unique not in _unique_keys(target, inspector):
+        problems.append(f"no unique index on just {', '.join(target.unique)}")
+    if engine := _engine(target, connection):
+        problems.append(f"its engine, {engine}, has no transactions")
+    if problems:
+        raise OptionError(
+            f"the table {target.name!r} that is there does not fit: " + "; ".join(problems),
+            option="table",
+            hint="`add_columns: true` adds columns that are missing."
+            if missing and not add
+            else "",
+        )
+    for column in added:
+        kind = target.made(column).type.compile(target.dialect)
+        new = f"ADD COLUMN {target.quoted(column.name)} {kind}"
+        connection.execute(sa.text(f"ALTER TABLE {target.path(target.name)} {new}"))
+
+
+def _fold(name: str | None, target: Target) -> str:
+    """Return a name as it is compared; names of PostgreSQL that are quoted count as they are."""
+    name = name or ""
+    if target.dialect.name == "mysql":  # SQLAlchemy leaves marks in names doubled, as in SQL
+        name = name.replace("``", "`")
+    return name if target.dialect.name == "postgresql" else name.casefold()
+
+
+def _misfits(target: Target, found: Mapping[str, Any]) -> Iterator[str]:
+    for column in target.columns:
+        there = found.get(_fold(column.name, target))
+        assert column.type is not None  # noqa: S101
+        if there is None:
+            continue
+        if there.get("computed") or (there.get("identity") or {}).get("always"):
+            yield f"column {column.name} is made by the database, and can't be written"
+        elif misfit(column.type, there["type"], target.dialect):
+            yield (
+                f"column {column.name} is {_word(there['type'], target)}, "
+                f"which can't hold {column.type}"
+            )
+
+
+def _word(kind: Any, target: Target) -> str:
+    try:
+        return str(kind.compile(target.dialect))
+    except sa.exc.CompileError:
+        return "of a type of its own"
+
+
+def _filled(there: Mapping[str, Any], target: Target) -> bool:
+    """Whether a column that is not written has a value all the same."""
+    by_itself = there.get("autoincrement") is True or there.get("identity") or there.get("computed")
+    rowid = (
+        target.dialect.name == "sqlite"
+        and there.get("primary_key")
+        and isinstance(there["type"], sa.INTEGER)
+    )
+    return bool(there["nullable"] or there.get("default") is not None or by_itself or rowid)
+
+
+def _unique_keys(target: Target, inspector: sa.Inspector) -> list[set[str]]:
+    at: dict[str, Any] = {"schema": target.namespace}
+    # SQLite alone has a primary key without an index that tells.
+    keys: list[Sequence[str | None]] = [
+        inspector.get_pk_constraint(target.name, **at)["constrained_columns"]
+    ]
+    if target.dialect.name != "mysql":  # whose constraints are its indexes, and say less
+        keys += [c["column_names"] for c in inspector.get_unique_constraints(target.name, **at)]
+    for index in inspector.get_indexes(target.name, **at):
+        how = index.get("dialect_options", {})
+        part = any("where" in name or "length" in name for name in how)  # of rows, of values
+        if index["unique"] and not part:
+            keys.append(index["column_names"])
+    return [{_fold(name, target) for name in names} for names in keys]
+
+
+def _engine(target: Target, connection: sa.Connection) -> str:
+    """Return the engine of MySQL's that has no transactions, if the table is kept by one."""
+    if target.dialect.name != "mysql":
+        return ""
+    wanted = (
+        "SELECT t.engine FROM information_schema.tables AS t JOIN information_schema.engines AS e "
+        "ON e.engine = t.engine WHERE t.table_schema = COALESCE(:schema, DATABASE()) "
+        "AND t.table_name = :name AND e.transactions <> 'YES'"
+    )
+    at = {"schema": target.namespace, "name": target.name}
+    return str(connection.execute(sa.text(wanted), at).scalar() or "")
+
+
+# -- permissions ------------------------------------------------------------------------------
+
+
+def probe(target: Target, connection: sa.Connection) -> None:
+    """Let the database refuse what its user may not do, by statements that change nothing.
+
+    Raises:
+        Exception: the driver's, which says what is forbidden.
+    """
+    if target.dialect.name == "sqlite":
+        return
+    # PostgreSQL would run triggers of statements, MySQL needs more rights to explain.
+    explain = "EXPLAIN " if target.dialect.name == "postgresql" else ""
+    for statement in _statements(target):
+        connection.execute(sa.text(explain + statement))
+
+
+def _statements(target: Target) -> Iterator[str]:
+    dual = " FROM DUAL" if target.dialect.name == "mysql" else ""
+    for table in (*target.metadata.tables.values(), target.ledger):
+        ledger = table is target.ledger
+        path, columns = target.path(table.name), tuple(table.columns.keys())
+        nulls = ", ".join(["NULL"] * len(columns))
+        yield f"INSERT INTO {path} ({target.listed(columns)}) SELECT {nulls}{dual} WHERE 1 = 0"
+        if ledger or target.unique:
+            yield f"SELECT {target.listed(columns)} FROM {path} WHERE 1 = 0"
+        if ledger or target.key:
+            sets = ", ".join(f"{target.quoted(n)} = {target.quoted(n)}" for n in columns)
+            yield f"UPDATE {path} SET {sets} WHERE 1 = 0"
+        if target.key and not ledger:
+            yield f"DELETE FROM {path} WHERE 1 = 0"

@@ -1,0 +1,162 @@
+"""Rows from Arrow into a table, as fast as each product takes them."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+from pyarrow import csv
+
+from mainstem_database_sql.connecting import Unheld
+from mainstem_database_sql.target import CHANGE, ID, quoted
+
+
+def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Table) -> None:
+    """Put rows into a table.
+
+    Args:
+        connection: in a transaction.
+        path: the table, quoted for the database (see `Target.path`).
+        names: the columns, as they are named in both.
+        rows: in Arrow; other columns are left out.
+
+    Raises:
+        Exception: the driver's; for what it means see `connecting.meaning`.
+    """
+    if not rows.num_rows:
+        return
+    product = connection.dialect.name
+    columns = ", ".join(quoted(name, product) for name in names)
+    into = f"{path.replace(chr(92) + ':', ':')} ({columns})"
+    wanted = rows.select(list(names))
+    driver: Any = connection.connection.driver_connection
+    if product == "postgresql" and rows.num_rows > _FEW:
+        _copy(driver, f"COPY {into} FROM STDIN (FORMAT csv)", wanted)
+        return
+    mark = "?" if product == "sqlite" else "%s"
+    if mark == "%s":
+        into = into.replace("%", "%%")
+    insert = f"INSERT INTO {into} VALUES ({', '.join([mark] * len(names))})"
+    lists = [_plain(wanted.column(name), name, product) for name in names]
+    with closing(driver.cursor()) as cursor:
+        cursor.executemany(insert, zip(*lists, strict=True))
+
+
+# -- PostgreSQL -------------------------------------------------------------------------------
+
+#: Up to so many rows, INSERT is quicker than COPY.
+_FEW = 8
+
+
+def _copy(driver: Any, statement: str, rows: pa.Table) -> None:
+    options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
+    with driver.cursor() as cursor, cursor.copy(statement) as copy:
+        for part in rows.to_batches(max_chunksize=65_536):
+            text = io.BytesIO()
+            columns = [_text(column) for column in part.columns]
+            csv.write_csv(pa.table(columns, names=rows.column_names), text, options)
+            copy.write(text.getbuffer())
+
+
+def _text(column: Any) -> Any:
+    """Return a column as PostgreSQL reads it from CSV, if pyarrow writes it otherwise."""
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.array(
+            [None if value is None else rf"\x{value.hex()}" for value in column.to_pylist()],
+            pa.string(),
+        )
+    if pa.types.is_timestamp(kind):
+        return _in_utc(column, "postgresql")
+    return pc.cast(column, pa.string()) if pa.types.is_decimal(kind) else column
+
+
+def _in_utc(column: Any, product: str) -> Any:
+    """Return times as text, in UTC: Arrow writes offsets, such as those of 1800, in whole minutes."""
+    text = pc.cast(pc.cast(column, pa.timestamp("us")), pa.string())
+    if product != "postgresql" or column.type.tz is None:
+        return text
+    return pc.binary_join_element_wise(text, pa.scalar("+00"), pa.scalar(""))
+
+
+# -- MySQL and SQLite -------------------------------------------------------------------------
+
+
+def _plain(column: Any, name: str, product: str) -> list[Any]:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        column = _in_utc(column, product)
+    elif pa.types.is_decimal(kind) or pa.types.is_date(kind):
+        column = pc.cast(column, pa.string())
+    elif pa.types.is_floating(kind) and product == "sqlite" and pc.any(pc.is_nan(column)).as_py():
+        raise Unheld(f"column {name}: SQLite holds no NaN")  # it would make a null of it
+    return list(column.to_pylist())
+
+
+# -- rows by themselves -----------------------------------------------------------------------
+
+
+def refused(rows: pa.Table, number: int, reason: str) -> dict[str, Any]:
+    """Return what is told of a row that the database refuses."""
+    (row,) = rows.slice(number, 1).to_pylist()
+    return {"_id": row.get(ID), "reason": reason, "payload": payload(row)}
+
+
+def payload(row: Mapping[str, Any]) -> bytes:
+    """Return a row as JSON, for those who read what was refused."""
+    plain = {name: _in_json(value) for name, value in row.items()}
+    return json.dumps(plain, default=_shown, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _in_json(value: Any) -> Any:
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _shown(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def known(rows: pa.Table, names: Sequence[str]) -> None:
+    """Make sure that rows can be compared with others: a null is neither equal nor older.
+
+    Raises:
+        Unheld: one of the columns has a null.
+    """
+    for name in names:
+        if rows.column(name).null_count:
+            raise Unheld(f"column {name}, by which rows are compared, is null")
+
+
+def changes(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the rows that set something, and those that delete; pre-images are neither."""
+    rows = after(rows)
+    gone = pc.is_in(rows.column(CHANGE), value_set=pa.array(["delete"]))
+    return rows.filter(pc.invert(gone)), rows.filter(gone)
+
+
+def after(rows: pa.Table) -> pa.Table:
+    """Return changes without those that only say what was before."""
+    before = pc.is_in(rows.column(CHANGE), value_set=pa.array(["update_preimage"]))
+    return rows.filter(pc.invert(before))
+
+
+def newest(rows: pa.Table, key: Sequence[str], sequence: str | None) -> pa.Table:
+    """Return the last row of each key: that with the highest sequence, the later one of equals."""
+    place = "__place"
+    rows = rows.append_column(place, pa.array(range(rows.num_rows), pa.int64()))
+    order = [*key, *([sequence] if sequence else []), place]
+    rows = rows.sort_by([(name, "ascending") for name in order])
+    last = pa.array([False] * (rows.num_rows - 1) + [True] * (rows.num_rows > 0), pa.bool_())
+    for name in key:
+        column: Any = rows.column(name).combine_chunks()
+        differs = pc.fill_null(pc.not_equal(column[:-1], column[1:]), pa.scalar(True))
+        last = pc.or_(last, pa.concat_arrays([differs, last[-1:]]))
+    rows = rows.filter(last)
+    return rows.drop_columns([place])

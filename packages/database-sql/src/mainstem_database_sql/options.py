@@ -1,0 +1,192 @@
+"""The options that sink and source share: which database, and how it is reached."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
+
+from mainstem import Duration, LocalPath, Options, Secret, option
+from pydantic import ValidationInfo, WithJsonSchema, field_validator, model_validator
+from pydantic_core import core_schema
+
+#: The product behind each scheme of a URL.
+PRODUCTS = {
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
+
+
+class _Validated:
+    """Reads a URL and complains without showing it.
+
+    Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
+    the text becomes a `Secret` in a first step, and the second is given that.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        steps: list[core_schema.CoreSchema] = [
+            core_schema.no_info_plain_validator_function(self._hide),
+            core_schema.with_info_plain_validator_function(self._check),
+        ]
+        return core_schema.chain_schema(steps)
+
+    @staticmethod
+    def _hide(value: Any) -> Secret:
+        if isinstance(value, Secret | str):
+            return value if isinstance(value, Secret) else Secret(value)
+        raise ValueError(_EXPECTED)
+
+    @staticmethod
+    def _check(value: Secret, info: ValidationInfo) -> Secret:
+        text = value.get_secret_value().strip()
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError:
+            raise ValueError(_ENCODE) from None
+        product = PRODUCTS.get(parts.scheme)
+        if product is None:
+            raise ValueError(_EXPECTED)
+        if parts.fragment:
+            raise ValueError("the URL has something after `#`: in a password write %23")
+        if product != "sqlite":
+            # What the one reads as a host may be another's password, which errors would then show.
+            if "@" in parts.path or parts.netloc.count("@") > 1 or not text.isprintable():
+                raise ValueError(_ENCODE)
+            if not parts.hostname or port == 0:
+                raise ValueError("the URL has no host, or port 0")
+            if not parts.path.strip("/"):
+                raise ValueError("the URL names no database: .../DATABASE")
+            return Secret(text)
+        if parts.query:
+            raise ValueError("a URL of SQLite takes nothing after `?`: in a file's name write %3F")
+        path = unquote(text.removeprefix("sqlite:///"))
+        if not text.startswith("sqlite:///") or not path or path == ":memory:":
+            raise ValueError("expected sqlite:///FILE")
+        folder = (info.context or {}).get("folder")
+        return Secret(f"sqlite:///{Path(folder, path) if folder else Path(path)}")
+
+
+_ENCODE = "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F)?"
+_EXPECTED = (
+    "expected a URL: postgresql://USER:PASSWORD@HOST/DATABASE, mysql://..., mariadb://... or "
+    "sqlite:///FILE"
+)
+
+#: The URL of a database; it is never printed.
+DatabaseURL = Annotated[
+    Secret,
+    _Validated(),
+    WithJsonSchema({"type": "string", "writeOnly": True, "format": "password"}),
+]
+
+
+class TLSOptions(Options):
+    """Options of `tls`."""
+
+    ca: LocalPath | None = option(
+        None,
+        description="Certificates (PEM) that the server's must be signed by; the system's when left out.",
+        example="ca.pem",
+    )
+    certificate: LocalPath | None = option(
+        None,
+        description="This client's certificate (PEM), for a server that asks for one.",
+        example="client.pem",
+    )
+    key: LocalPath | None = option(
+        None, description="The key (PEM) of `certificate`.", example="client.key"
+    )
+    verify_host: bool = option(
+        True, description="Whether the server's certificate must carry the name connected to."
+    )
+
+    @model_validator(mode="after")
+    def _certificate_has_key(self) -> TLSOptions:
+        if (self.key is None) != (self.certificate is None):
+            raise ValueError("certificate and key go together")
+        return self
+
+
+class DatabaseOptions(Options):
+    """Options of a connection to a database."""
+
+    url: DatabaseURL = option(
+        description="The database: `postgresql://user:password@host:port/database`, `mysql://...` "
+        "(MariaDB too), or `sqlite:///file`, relative to the document.",
+        example="${env:DATABASE_URL}",
+    )
+    table: str = option(
+        min_length=1, description="The table, as it is named in the database.", example="orders"
+    )
+    namespace: str | None = option(
+        None,
+        alias="schema",
+        min_length=1,
+        description="The table's schema (MySQL: its database); the connection's own when left out.",
+    )
+    tls: TLSOptions | None = option(
+        None,
+        description="Demand an encrypted connection to a server whose certificate is signed as this "
+        "says.",
+    )
+    connect_timeout: Duration = option(
+        timedelta(seconds=10), advanced=True, description="How long connecting may take."
+    )
+    statement_timeout: Duration | None = option(
+        None,
+        advanced=True,
+        description="How long one statement may take before the server ends it (not on SQLite).",
+    )
+    patience: Duration = option(
+        timedelta(minutes=1),
+        description="For how long a lost connection, a deadlock, a failed serialization or a lock is "
+        "tried again before the batch fails.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_verified(self) -> DatabaseOptions:
+        if self.tls and self.product == "sqlite":
+            raise ValueError("tls: SQLite is a file, and has no connection to encrypt")
+        if self.tls and not self.tls.verify_host and not self.tls.ca:
+            # Anybody has a certificate of some authority; PostgreSQL's client refuses it too.
+            raise ValueError("tls: `verify_host: false` needs `ca`")
+        return self
+
+    @field_validator("table", "namespace")
+    @classmethod
+    def _can_be_a_name(cls, value: str | None) -> str | None:
+        if value is not None and ("\x00" in value or value != value.strip()):
+            raise ValueError("expected a name without a NUL, or blanks around it")
+        return value
+
+    @field_validator("connect_timeout", "statement_timeout")
+    @classmethod
+    def _positive(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and value <= timedelta(0):
+            raise ValueError("expected more than 0 seconds")
+        return value
+
+    @property
+    def product(self) -> str:
+        """`postgresql`, `mysql` (MariaDB too) or `sqlite`."""
+        return PRODUCTS[urlsplit(self.url.get_secret_value()).scheme]
+
+    @property
+    def place(self) -> str:
+        """The database as `product host:port/database`, without user and password."""
+        if self.product == "sqlite":
+            return f"sqlite {self.file}"
+        parts = urlsplit(self.url.get_secret_value())
+        port = f":{parts.port}" if parts.port else ""
+        return f"{self.product} {parts.hostname}{port}{parts.path}"
+
+    @property
+    def file(self) -> str:
+        """The path of an SQLite database."""
+        return self.url.get_secret_value().removeprefix("sqlite:///")

@@ -1,0 +1,165 @@
+"""Sink `sql`: a table in PostgreSQL, MySQL, MariaDB or SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    Batch,
+    Changelog,
+    Column,
+    Duration,
+    Level,
+    OptionError,
+    Shape,
+    Shown,
+    Sink,
+    SinkCapabilities,
+    option,
+)
+from pydantic import field_validator
+
+from mainstem_database_sql.options import DatabaseOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem_database_sql.staging import Staged
+    from mainstem_database_sql.writing import Writer
+
+
+class SQLSinkOptions(DatabaseOptions):
+    """Options of the sink `sql`."""
+
+    create: bool = option(
+        True, description="Whether a table that is not there is made, from the stream's columns."
+    )
+    add_columns: bool = option(
+        False, description="Whether columns that the table lacks are added to it."
+    )
+    deletes_within: Duration = option(
+        timedelta(days=7),
+        description="For how long a deleted key is remembered, so that an older change that comes late "
+        "does not bring it back.",
+    )
+    ledger: str = option(
+        "mainstem_ledger",
+        min_length=1,
+        advanced=True,
+        description="The table, beside the sink's, that says which batches are in.",
+    )
+
+    @field_validator("deletes_within")
+    @classmethod
+    def _some_time(cls, value: timedelta) -> timedelta:
+        if value <= timedelta(0):
+            raise ValueError("expected more than 0 seconds")
+        return value
+
+
+class SQLSink(Sink):
+    """Writes events as rows of a table, and keeps a table in step with changes.
+
+    Events are appended. Changes (a changelog; operator `changelog` makes one of events) are set by
+    their key: inserts and updates set a row, deletes remove it.
+    """
+
+    options: SQLSinkOptions
+    capabilities = SinkCapabilities(
+        shown={
+            word: Shown(level, "packages/database-sql/tests/test_sql_conformance.py")
+            for word, level in (
+                ("transactional", Level.EXACTLY_ONCE),
+                ("staged", Level.EXACTLY_ONCE),
+                ("idempotent", Level.EXACTLY_ONCE),
+                ("microbatch", Level.AT_LEAST_ONCE),
+            )
+        }
+    )
+
+    @cached_property
+    def _writer(self) -> Writer:
+        from mainstem_database_sql.writing import Writer
+
+        return Writer(self.options)
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse columns that the database has no type for."""
+        self._check(columns, None)
+
+    def _check(self, columns: Sequence[Column], shape: Shape | None) -> None:
+        from mainstem_database_sql.target import refusal
+
+        refused = refusal(columns, shape, self.options.product)
+        if refused:
+            raise OptionError(refused)
+
+    def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Make the table, or hold the one that is there against the columns."""
+        self._check(columns, shape)
+        self._writer.prepare(tuple(columns), shape)
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        return self._writer.put(frame, batch, "append", ledger=False)
+
+    # -- Transactional ----------------------------------------------------------------------
+
+    def committed(self, batch: Batch) -> bool:
+        """Whether the ledger has a batch, or a later one of its checkpoint."""
+        return self._writer.has(batch)
+
+    def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write rows and ledger entry in one transaction, unless the batch is in."""
+        return self._writer.put(frame, batch, "append", ledger=True, once=True)
+
+    # -- Swappable --------------------------------------------------------------------------
+
+    def beside(self, suffix: str) -> SQLSink:
+        """Return a sink into a table whose name has a suffix."""
+        return SQLSink(self.options.model_copy(update={"table": f"{self.options.table}{suffix}"}))
+
+    def clear(self) -> None:
+        """Remove the table."""
+        from mainstem_database_sql import swapping
+
+        swapping.clear(self._writer)
+
+    def swap(self, built: SQLSink) -> None:
+        """Put another table in the place of this one, by name, in one transaction."""
+        from mainstem_database_sql import swapping
+
+        swapping.swap(self._writer, built._writer)
+
+    # -- Staged -----------------------------------------------------------------------------
+
+    def stage(self, frame: DataFrame, batch: Batch) -> Staged:
+        """Let the executors write a batch into tables of its own."""
+        from mainstem_database_sql import staging
+
+        return staging.stage(self._writer, frame, batch)
+
+    def publish(self, staged: Staged, batch: Batch) -> DataFrame | None:
+        """Move a staged batch into the table, with the ledger entry, unless the batch is in."""
+        from mainstem_database_sql import publishing
+
+        return self._writer.told(publishing.publish(self._writer, staged, batch), batch)
+
+    def discard(self, batch: Batch) -> None:
+        """Remove the tables that earlier tries, and runs that were replaced, have left."""
+        from mainstem_database_sql import staging
+
+        staging.discard(self._writer, batch)
+
+    # -- IdentifiedWrites, KeyedWrites ------------------------------------------------------
+
+    def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write the rows whose `_id` is not in the table yet."""
+        return self._writer.put(frame, batch, "new", ledger=True)
+
+    def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Set rows by their key, an older change never over a newer one."""
+        assert isinstance(batch.shape, Changelog)  # noqa: S101
+        return self._writer.put(frame, batch, "keyed", ledger=True)

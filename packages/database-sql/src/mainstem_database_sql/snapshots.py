@@ -1,0 +1,198 @@
+"""Mode `snapshot`: the table once, as it is when the checkpoint begins.
+
+A table that lives can't be read twice with the same result, and Spark must be able to read every
+range again. So it is read into a file in the node's durable folder, in one transaction, and from then
+on the file is the source. An offset is `{"rows": how many were read, "snapshot": the file's name}`.
+
+All queries of a pipeline read the newest file, so they see one state of the table. A query that has
+begun with that one before, and now begins anew, takes a new one: `begun/` says who began with which.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mainstem import PipelineError, failpoint
+
+from mainstem_database_sql import storing
+from mainstem_database_sql.storing import SUFFIX
+
+if TYPE_CHECKING:
+    from mainstem_database_sql.selecting import Database
+
+_NAME, _APART = "snapshot-", "apart-"
+#: For how long a file is kept that a preview, or a replay, took before there was a run, in seconds.
+_APART_KEPT = 7 * 24 * 3600.0
+
+Offset = dict[str, Any]
+
+
+class Rows(NamedTuple):
+    """Rows of a file, from one number up to another."""
+
+    file: Path
+    first: int
+    end: int
+
+
+class Snapshots:
+    """Plans the batches of one reading of a table's snapshot.
+
+    Args:
+        database: where the table is.
+        folder: the node's durable folder.
+        key: names this reading, the same in every run.
+        follows: whether this is a run of the pipeline, and no preview or replay.
+        max_rows: the most rows of a batch.
+    """
+
+    def __init__(
+        self, database: Database, folder: Path, key: str, *, follows: bool, max_rows: int
+    ) -> None:
+        self._database = database
+        self._folder = folder
+        self._key = key
+        self._follows = follows
+        self._max_rows = max_rows
+        self._counts: dict[str, int] = {}
+        self._marked = ""
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    def initial(self) -> Offset:
+        """Return the offset before the first batch."""
+        return {"rows": 0, "snapshot": ""}
+
+    def prepare(self) -> None:
+        """Nothing is to be found out for a bounded run: a snapshot has an end."""
+
+    def latest(self, start: Offset) -> Offset:
+        """Return the end of the next batch; takes the snapshot if there is none yet."""
+        if "rows" not in start:
+            raise PipelineError(_OTHER_MODE)
+        name = start["snapshot"] or self._begin()
+        rows = min(self._count(name), start["rows"] + self._max_rows)
+        return {"rows": rows, "snapshot": name}
+
+    def ranges(self, start: Offset, end: Offset) -> list[Rows]:
+        """Return what a batch reads. Called when its offsets are in the checkpoint."""
+        name = end["snapshot"]
+        self._count(name)  # looks at the file
+        self._mark(name)
+        return [Rows(self._file(name), start["rows"], end["rows"])]
+
+    def committed(self, end: Offset) -> None:
+        """Nothing goes: what was read can be read again, also by others."""
+
+    def close(self) -> None:
+        """End the connections."""
+        self._database.close()
+
+    # -- files --------------------------------------------------------------------------------
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"{name}{SUFFIX}"
+
+    def _count(self, name: str) -> int:
+        if name not in self._counts:
+            file = self._file(name)
+            differs = storing.misfit(file, self._database.columns, self._database.name)
+            if differs:
+                raise PipelineError(
+                    f"the snapshot {file} {differs}. Begin anew with `--fresh`, or change the "
+                    "options back."
+                )
+            self._counts[name] = storing.count(file)
+        return self._counts[name]
+
+    def _begin(self) -> str:
+        """Return the snapshot to begin with; take one where there is none to share."""
+        with storing.locked(self._folder):
+            newest = self._fitting(newest_of(self._folder))
+            if not self._follows:
+                return newest or self._take(f"{_APART}{uuid.uuid4().hex}")
+            if newest and newest != self._begun().get(self._key):
+                return newest
+            number = int((newest_of(self._folder) or f"{_NAME}0").removeprefix(_NAME)) + 1
+            return self._take(f"{_NAME}{number:06d}")
+
+    def _fitting(self, name: str) -> str:
+        """Return a snapshot's name if it has the rows that are wanted now."""
+        columns, table = self._database.columns, self._database.name
+        return name if name and not storing.misfit(self._file(name), columns, table) else ""
+
+    def _take(self, name: str) -> str:
+        storing.remove_unfinished(self._folder)
+        database, file = self._database, self._file(name)
+        database.read(
+            lambda table: storing.write(
+                file, database.columns, database.name, table.parts(), "sql.snapshot"
+            )
+        )
+        database.close()  # it is not needed any more
+        return name
+
+    # -- who began with which -----------------------------------------------------------------
+
+    def _mark(self, name: str) -> None:
+        """Keep which snapshot this reading has begun with, and remove those that nobody reads."""
+        if self._marked == name:
+            return
+        with storing.locked(self._folder):
+            if self._begun().get(self._key) != name:
+                storing.put(self._folder / "begun" / self._key, name)
+                failpoint("sql.snapshot-after-mark")
+            if self._follows:
+                self._sweep()
+        self._marked = name
+
+    def _begun(self) -> Mapping[str, str]:
+        return {
+            file.name: file.read_text()
+            for file in (self._folder / "begun").glob("*")
+            if not file.suffix
+        }
+
+    def _sweep(self) -> None:
+        kept = {*self._begun().values(), newest_of(self._folder)}
+        for file in self._folder.glob(f"*{SUFFIX}"):
+            apart = file.name.startswith(_APART)
+            old = not apart or time.time() - file.stat().st_mtime > _APART_KEPT
+            if file.stem not in kept and old:
+                file.unlink()
+
+
+def newest_of(folder: Path) -> str:
+    """Return the name of the newest snapshot that a run took; empty if there is none."""
+    return max((file.stem for file in folder.glob(f"{_NAME}*{SUFFIX}")), default="")
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """Return where a snapshot is."""
+    return folder / f"{name}{SUFFIX}"
+
+
+def has_begun(folder: Path, key: str) -> bool:
+    """Whether a reading has begun with a snapshot, so that it does without the database."""
+    return (folder / "begun" / key).exists()
+
+
+def split(rows: Sequence[Rows], tasks: int, least: int) -> list[Rows]:
+    """Cut ranges of rows for tasks; each gets some of them, `least` at least."""
+    found = []
+    for each in rows:
+        size = each.end - each.first
+        parts = max(1, min(tasks, size // least))
+        cuts = [each.first + size * part // parts for part in range(parts + 1)]
+        found += [Rows(each.file, a, b) for a, b in pairwise(cuts) if b > a]
+    return found
+
+
+_OTHER_MODE = (
+    "the checkpoint was begun with `mode: poll`; begin anew with `--fresh`, or change the mode back"
+)

@@ -1,0 +1,349 @@
+"""Source `sql`: a small table of PostgreSQL, MySQL, MariaDB or SQLite."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import (
+    Column,
+    Duration,
+    Events,
+    Lag,
+    Needs,
+    OptionError,
+    Reached,
+    Schema,
+    Shape,
+    Source,
+    SourceCapabilities,
+    SourceContext,
+    option,
+    write_duration,
+)
+from pydantic import field_validator
+
+from mainstem_database_sql.options import DatabaseOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem_database_sql.selecting import Database
+
+_READ = {
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
+    "timestamp", "timestamp_ntz",
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+#: Types of a column that can be polled.
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+class SQLSourceOptions(DatabaseOptions):
+    """Options of the source `sql`."""
+
+    columns: Schema = option(
+        description="The columns that are read, with the types that they get; each must have every "
+        "value of the table's column.",
+        example="id BIGINT, name STRING",
+    )
+    mode: Literal["snapshot", "poll"] = option(
+        "snapshot",
+        description="`snapshot`: the table as it is when the checkpoint begins, once. `poll`: rows "
+        "whose `column` has grown, again and again.",
+    )
+    key: tuple[str, ...] = option(
+        (),
+        description="The columns that tell a row of the table from every other, for sinks that need "
+        "that. When polled, `column` is added to them.",
+        example=["id"],
+    )
+    column: str | None = option(
+        None,
+        description="With `mode: poll`, the column that grows whenever a row is written: a whole "
+        "number, a DECIMAL, a TIMESTAMP or a TIMESTAMP_NTZ (in UTC).",
+        example="updated_at",
+    )
+    settle: Duration | None = option(
+        None,
+        description="With `mode: poll`, how late a row may be committed after it got its `column`: "
+        "one that comes later is never read. Rows come so much later, too.",
+        example="10 seconds",
+    )
+    every: Duration = option(
+        timedelta(seconds=1), description="With `mode: poll`, the shortest time between two looks."
+    )
+    max_rows: int = option(
+        100_000,
+        gt=0,
+        description="The most rows of a batch. Rows with one value of `column` are not parted.",
+    )
+
+    @field_validator("settle", "every")
+    @classmethod
+    def _some_time(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and value <= timedelta(0):
+            raise ValueError("expected more than 0 seconds")
+        return value
+
+    @property
+    def polled(self) -> Column:
+        """The column of `column`; `SQLSource` has found it among `columns`."""
+        return next(column for column in self.columns if column.name == self.column)
+
+
+class SQLSource(Source):
+    """Reads a small table: once, as it is, or again and again the rows that were written.
+
+    Polling can't see deletes, nor updates that leave `column` as it is, nor what is committed later
+    than `settle`. Where changes must be followed, capture them from the database's log instead.
+    """
+
+    options: SQLSourceOptions
+
+    def __init__(self, options: SQLSourceOptions) -> None:
+        super().__init__(options)
+        self._follows = True
+        self._since: datetime | None = None
+        self._checked = False
+        _check_columns(options)
+        _check_mode(options)
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
+        """What can be said of a table that others write."""
+        o = self.options
+        unique = (f"no two rows of {o.table} have the same {', '.join(o.key)}",) if o.key else ()
+        if o.mode == "snapshot":
+            once = (
+                f"{o.table} as it is when the checkpoint begins is enough: it is read once, and no "
+                "later change of it comes"
+            )
+            return SourceCapabilities(assumptions=(once, *unique))
+        assert o.settle is not None  # noqa: S101
+        settle = write_duration(o.settle)
+        if o.polled.type in _TIMES:
+            late = f"within {settle} of the time in {o.column}, by the database's clock"
+        else:
+            late = f"within {settle} of when an equal or higher {o.column} was first seen"
+        return SourceCapabilities(
+            may_duplicate=True,
+            why=f"a row whose {o.column} moves on comes again",
+            assumptions=(
+                f"each row of {o.table} is committed {late}: a later one is never read",
+                "deletes need not be seen: they are not",
+                f"whoever changes a row moves its {o.column} on: other updates are not seen",
+                "of several updates of a row between two polls the last is enough",
+                *unique,
+            ),
+        )
+
+    def shape(self) -> Shape:
+        o = self.options
+        identity = o.key
+        if o.key and o.mode == "poll" and o.polled.name not in o.key:
+            identity = (*o.key, o.polled.name)
+        return Events(o.columns, identity=identity)
+
+    def needs(self) -> Needs:
+        # Rows come from Python's workers by a socket of the file system: faster than by TCP.
+        return Needs({"spark.python.unix.domain.socket.enabled": "true"})
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        from mainstem_database_sql.planning import Given
+        from mainstem_database_sql.reading import register
+
+        folder = ctx.folder().absolute()
+        given = Given(
+            self.options,
+            folder,
+            self._key(ctx.reading),
+            self._follows,
+            self._since,
+            ctx.spark.sparkContext.defaultParallelism,
+        )
+        self._check(folder, given.key)
+        return ctx.reader().format(register(ctx.spark, given)).load()
+
+    def _key(self, reading: str) -> str:
+        """Return what names a reading in the node's folder."""
+        where = "" if self._follows else f" from {self._since}"
+        return hashlib.sha256(f"{reading}{where}".encode()).hexdigest()[:24]
+
+    def _check(self, folder: Path, key: str) -> None:
+        """Find before the first batch what is wrong with the table, once for each run.
+
+        Raises:
+            OptionError: it is not as the options say.
+            PipelineError: the database does not answer, or says no.
+        """
+        from mainstem_database_sql.polling import Bounds
+        from mainstem_database_sql.snapshots import has_begun
+
+        o = self.options
+        if self._checked or (o.mode == "snapshot" and has_begun(folder, key)):
+            return
+        database = self._database()
+        try:
+            if o.mode == "poll":
+                database.read(Bounds(o.polled, o.product).check)
+            else:
+                database.read(lambda _table: None)
+        finally:
+            database.close()
+        self._checked = True
+
+    def _database(self) -> Database:
+        from mainstem_database_sql.selecting import Database
+
+        return Database(self.options, self.options.columns)
+
+    # -- measuring and going back -------------------------------------------------------------
+
+    def end(self, home: Path) -> Mapping[str, str]:
+        """Return how many rows the snapshot has, or the highest value that is polled."""
+        if self.options.mode == "snapshot":
+            from mainstem_database_sql import snapshots, storing
+
+            name = snapshots.newest_of(home)
+            rows = storing.count(snapshots.file_of(home, name)) if name else ""
+            return {"0": str(rows)}
+        from mainstem_database_sql.polling import Bounds
+
+        bounds = Bounds(self.options.polled, self.options.product)
+        database = self._database()
+        try:
+            newest = database.read(bounds.newest, patiently=False)
+        finally:
+            database.close()
+        return {"0": bounds.text(newest) or ""}
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return the rows that are not read, those too that have not settled, and their age.
+
+        Of a snapshot that was not begun nothing is known; of numbers, no age.
+        """
+        if self.options.mode == "snapshot":
+            return [self._snapshot_lag(reached)]
+        import sqlalchemy as sa
+
+        from mainstem_database_sql.polling import Bounds
+        from mainstem_database_sql.selecting import Table
+
+        bounds = Bounds(self.options.polled, self.options.product)
+        low = bounds.read(reached.offset["to"]) if reached.offset else None
+
+        def look(table: Table) -> Lag:
+            unread = bounds.between(low, None)
+            count = sa.func.count(type_=sa.types.NullType())
+            oldest = sa.func.min(bounds.expression, type_=sa.types.NullType())
+            rows, first = table.one(count, oldest, where=unread)
+            if not rows:
+                return Lag("0", 0, 0.0)
+            if not bounds.timed:
+                return Lag("0", rows, None)
+            age = bounds.now(table) - bounds.value(first)
+            return Lag("0", rows, max(0.0, age.total_seconds()))
+
+        database = self._database()
+        try:
+            return [database.read(look, patiently=False)]
+        finally:
+            database.close()
+
+    def _snapshot_lag(self, reached: Reached) -> Lag:
+        import time
+
+        from mainstem_database_sql import snapshots, storing
+
+        if not reached.offset:
+            return Lag("0", None, None)
+        file = snapshots.file_of(reached.home, reached.offset["snapshot"])
+        rows = storing.count(file) - reached.offset["rows"]
+        return Lag("0", rows, max(0.0, time.time() - file.stat().st_mtime) if rows else 0.0)
+
+    def starting_at(self, point: datetime | str) -> SQLSource:
+        """Return this source from its beginning, or polling from a time.
+
+        From a snapshot the same rows come again. Polled are the rows as they are now.
+        """
+        o = self.options
+        timed = o.mode == "poll" and o.polled.type in _TIMES
+        if not isinstance(point, datetime) and point != "earliest":
+            raise OptionError(f"a table starts at `earliest`, not at {point!r}")
+        if isinstance(point, datetime) and not timed:
+            what = "a snapshot" if o.mode == "snapshot" else f"what is polled by {o.column}"
+            raise OptionError(f"{what} starts at `earliest`, and knows no times")
+        other = copy.copy(self)
+        other._follows = False
+        other._since = None
+        if isinstance(point, datetime):
+            other._since = point.astimezone(UTC).replace(tzinfo=None)
+        return other
+
+    def gone(self, since: Reached) -> str:
+        """Return what can't be read again as it was: what was polled, and of a snapshot nothing.
+
+        What begins anew reads the table that there is, so nothing of it is gone.
+        """
+        if since.offset is None:
+            return ""
+        if self.options.mode == "poll":
+            return "rows as they were polled: the table may have changed since"
+        from mainstem_database_sql.snapshots import file_of
+
+        name = since.offset["snapshot"]
+        return "" if file_of(since.home, name).exists() else f"the snapshot {name}"
+
+
+def _check_columns(options: SQLSourceOptions) -> None:
+    for column in options.columns:
+        kind = column.type or ""
+        if kind not in _READ and not _DECIMAL.fullmatch(kind):
+            hint = "Read it as STRING." if not kind.startswith("interval") else ""
+            raise OptionError(
+                f"column {column.name}: {kind} is not read from a table",
+                option="columns",
+                hint=hint,
+            )
+        if column.name.startswith("_"):
+            message = f"column {column.name}: names that begin with `_` are Mainstem's own"
+            raise OptionError(message, option="columns", hint="Read a view with another name.")
+    names = [column.name for column in options.columns]
+    for name in options.key:
+        if name not in names:
+            message = f"the key's column {name!r} is not among `columns`"
+            raise OptionError(message, option="key")
+        if options.key.count(name) > 1:
+            raise OptionError(f"the key has {name!r} twice", option="key")
+
+
+def _check_mode(options: SQLSourceOptions) -> None:
+    if options.mode == "snapshot":
+        for name in ("column", "settle"):
+            if getattr(options, name) is not None:
+                raise OptionError(f"`{name}` is for `mode: poll`", option=name)
+        return
+    if options.column is None:
+        raise OptionError("`mode: poll` needs a `column` that grows", option="mode")
+    if options.settle is None:
+        raise OptionError("`mode: poll` needs `settle`: how late a row may commit", option="mode")
+    names = [column.name for column in options.columns]
+    if options.column not in names:
+        message = f"the column {options.column!r} is not among `columns`"
+        raise OptionError(message, option="column")
+    kind = options.polled.type or ""
+    exact = _DECIMAL.fullmatch(kind) and options.product != "sqlite"
+    if kind not in (*_WHOLE, *_TIMES) and not exact:
+        # Days come too seldom, and SQLite keeps a DECIMAL as it likes.
+        raise OptionError(
+            f"the column {options.column!r} is {kind.upper()}, and polled are whole numbers, times and "
+            "(not in SQLite) a DECIMAL",
+            option="column",
+        )

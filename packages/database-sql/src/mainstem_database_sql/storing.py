@@ -1,0 +1,166 @@
+"""Files of rows that were read: whole and safe on disk, or not there at all.
+
+A file is Parquet. It comes under its name only after it is safe, and is never changed, so what is
+read from it is the same for ever. It is written and read in parts, so that memory stays flat.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from mainstem import Column, PipelineError, failpoint
+
+from mainstem_database_sql.values import schema_of
+
+SUFFIX = ".parquet"
+_NEW = ".new"
+_TABLE = b"mainstem.table"
+#: The most rows in a batch on its way to Spark.
+_ROWS = 4_000
+
+
+def write(
+    file: Path, columns: Sequence[Column], table: str, parts: Iterable[pa.RecordBatch], points: str
+) -> int:
+    """Write rows into a file; it is there for good when this returns. Returns how many there were.
+
+    Args:
+        file: in a folder that is there; what is there under the name is replaced.
+        columns: of the rows.
+        table: where they are from, kept for `check`.
+        parts: taken one by one, and each let go before the next.
+        points: what the names of the crash points begin with.
+
+    Raises:
+        PipelineError: it could not be written; nothing is left of it.
+    """
+    new = file.with_suffix(_NEW)
+    schema = schema_of(columns).with_metadata({_TABLE: table.encode()})
+    failpoint(f"{points}-before-write")
+    rows = 0
+    try:
+        with new.open("wb") as written:
+            with pq.ParquetWriter(written, schema, compression="zstd") as writer:
+                for part in parts:
+                    writer.write_batch(part, row_group_size=max(1, part.num_rows))
+                    rows += part.num_rows
+                    failpoint(f"{points}-in-write")
+            failpoint(f"{points}-after-write")
+            written.flush()
+            os.fsync(written.fileno())
+        failpoint(f"{points}-after-fsync")
+        new.rename(file)
+        failpoint(f"{points}-after-rename")
+        sync(file.parent)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise PipelineError(f"{file} can't be written: {error.strerror or error}") from None
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    failpoint(f"{points}-after-folder-fsync")
+    return rows
+
+
+def put(file: Path, text: str) -> None:
+    """Write a small file whole, or leave it as it was; it is on disk afterwards."""
+    make(file.parent)
+    new = file.with_suffix(_NEW)
+    with new.open("w") as written:
+        written.write(text)
+        written.flush()
+        os.fsync(written.fileno())
+    new.rename(file)
+    sync(file.parent)
+
+
+def make(folder: Path) -> None:
+    """Make a folder if it is not there, safe on disk; the one above must be there."""
+    if not folder.exists():
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def sync(folder: Path) -> None:
+    """Make the names in a folder safe on disk."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a crash left of files that were never finished."""
+    for file in folder.glob(f"*{_NEW}"):
+        file.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against other processes; it is free again when this one ends in any way."""
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def count(file: Path) -> int:
+    """Return how many rows a file has.
+
+    Raises:
+        PipelineError: it is gone, or damaged.
+    """
+    with _opened(file) as opened:
+        return int(opened.metadata.num_rows)
+
+
+def misfit(file: Path, columns: Sequence[Column], table: str) -> str:
+    """Return how a file differs from what is to be read, in words; empty if it does not."""
+    with _opened(file) as opened:
+        schema = opened.schema_arrow
+    there = (schema.metadata or {}).get(_TABLE, b"").decode()
+    if there != table:
+        return f"has rows of the table {there}"
+    if not schema.equals(schema_of(columns)):
+        return "has other columns: " + ", ".join(f"{f.name} {f.type}" for f in schema)
+    return ""
+
+
+def read(file: Path, first: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file from one number up to another, as batches of a schema.
+
+    Raises:
+        PipelineError: it is gone, or damaged.
+    """
+    with _opened(file) as opened:
+        before = 0
+        for number in range(opened.num_row_groups):
+            rows = int(opened.metadata.row_group(number).num_rows)
+            low, high = max(first - before, 0), min(end - before, rows)
+            if low < high:
+                group = opened.read_row_group(number).slice(low, high - low)
+                yield from group.cast(schema).to_batches(max_chunksize=_ROWS)
+            before += rows
+            if before >= end:
+                return
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(file) as opened:
+            yield opened
+    except FileNotFoundError:
+        raise PipelineError(f"{file} is gone, and its rows are still to be read") from None
+    except (pa.ArrowException, OSError) as error:
+        raise PipelineError(f"{file} can't be read: {error}") from None

@@ -1,0 +1,104 @@
+"""Work in one transaction, tried again while that may help; and parts of it that a bad row undoes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import sqlalchemy as sa
+from mainstem import MainstemError, OptionError, failpoint
+
+from mainstem_database_sql import connecting
+from mainstem_database_sql.connecting import Meaning
+from mainstem_database_sql.options import DatabaseOptions
+
+T = TypeVar("T")
+
+
+class Transaction:
+    """One transaction, in which ranges of rows are put.
+
+    A database undoes all of a transaction, or of a statement, when it refuses one row of many. So the
+    first try goes without savepoints, and if a row is refused the next goes with them: whole ranges
+    where that goes well, else halves of them, down to the row.
+    """
+
+    def __init__(self, connection: sa.Connection, *, careful: bool) -> None:
+        self.connection = connection
+        self._careful = careful
+
+    def put(
+        self, rows: int, put: Callable[[int, int], None], refuse: Callable[[int, str], None]
+    ) -> None:
+        """Put all rows that the database takes.
+
+        Args:
+            rows: how many there are.
+            put: puts the rows from one number up to another.
+            refuse: is told of a row that can't be put even by itself, and why.
+        """
+        waiting = [(0, rows)] if rows else []
+        while waiting:
+            start, end = waiting.pop()
+            reason = self._try(put, start, end)
+            if reason and end - start == 1:
+                refuse(start, reason)
+            elif reason:
+                middle = (start + end) // 2
+                waiting += [(middle, end), (start, middle)]
+
+    def _try(self, put: Callable[[int, int], None], start: int, end: int) -> str:
+        """Put a range; return why a row of it is refused, with nothing of it put, or nothing."""
+        if not self._careful:
+            put(start, end)
+            return ""
+        savepoint = self.connection.begin_nested()
+        try:
+            put(start, end)
+        except Exception as error:
+            if connecting.meaning(error) is not Meaning.ROW:
+                raise  # the transaction is lost
+            savepoint.rollback()
+            return connecting.words(error)
+        savepoint.commit()
+        return ""
+
+
+def patiently(engine: sa.Engine, options: DatabaseOptions, work: Callable[[Transaction], T]) -> T:
+    """Do work in one transaction, and all of it again while it may go well, for `patience`.
+
+    Args:
+        engine: where.
+        options: how long, and what errors call the place.
+        work: is given the transaction. When the answer to a commit is lost it is done again, though it
+            may have gone well: it must ask first, or bear that.
+
+    Raises:
+        PipelineError: what the database said last, without credentials.
+    """
+    until = time.monotonic() + options.patience.total_seconds()
+    pause, careful = 0.02, False
+    while True:
+        try:
+            with engine.begin() as connection:
+                done = work(Transaction(connection, careful=careful))
+            failpoint("sql.answered")
+            return done
+        except (MainstemError, OptionError):
+            raise
+        except Exception as error:
+            means = connecting.meaning(error)
+            if means is Meaning.ROW and not careful:
+                careful = True
+                continue
+            if means is not Meaning.PASSING or time.monotonic() + pause > until:
+                if connecting.of_a_database(error):
+                    raise connecting.failure(error, options) from None
+                raise
+            with suppress(Exception):
+                engine.dispose()  # a connection that is lost may not be the only one
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
+            pause = min(pause * 2, 2.0)

@@ -1,0 +1,159 @@
+"""Types: Spark's as columns of each product, and which columns that are there can hold them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.types import TypeEngine
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+#: Text and bytes in a key of MySQL's need a length: that many characters, or bytes.
+KEY_LENGTH = 255
+_INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+
+
+def holdable(kind: str, product: str) -> str:
+    """Return why no column of a product can hold a Spark type, with the way out; empty if one can."""
+    if kind.startswith(("array<", "map<", "struct<", "variant")):
+        return "make text of it: to_json(x)"
+    if kind.startswith("interval") or kind == "void":
+        return "make a number or text of it"
+    found = _DECIMAL.fullmatch(kind)
+    if found and product == "mysql" and int(found[2]) > 30:
+        return "MySQL has 30 digits after the point at most: CAST(x AS DECIMAL(38,30))"
+    if found or kind in _PLAIN or kind.startswith(("char(", "varchar(")):
+        return ""
+    return "its type is not known here"
+
+
+def column_type(kind: str, dialect: sa.Dialect, *, key: bool = False) -> TypeEngine[Any]:
+    """Return the type of a new column for a Spark type that is `holdable`.
+
+    Args:
+        key: whether the column is part of a key.
+    """
+    name = dialect.name
+    decimal = _DECIMAL.fullmatch(kind)
+    if decimal:
+        # SQLite would make a binary float of it.
+        return sa.Text() if name == "sqlite" else sa.Numeric(int(decimal[1]), int(decimal[2]))
+    if kind.startswith(("char(", "varchar(")):
+        kind = "string"
+    if name == "mysql":
+        return _mysql(kind, dialect, key=key)
+    if name == "sqlite" and kind in ("date", "timestamp", "timestamp_ntz"):
+        return sa.Text()
+    return _PLAIN[kind]
+
+
+_PLAIN: dict[str, TypeEngine[Any]] = {
+    "boolean": sa.Boolean(),
+    "tinyint": sa.SmallInteger(),
+    "smallint": sa.SmallInteger(),
+    "int": sa.Integer(),
+    "bigint": sa.BigInteger(),
+    "float": sa.Float(24).with_variant(sa.Double(), "sqlite"),
+    "double": sa.Double(),
+    "string": sa.Text(),
+    "binary": sa.LargeBinary(),
+    "date": sa.Date(),
+    "timestamp": sa.DateTime(timezone=True),
+    "timestamp_ntz": sa.DateTime(),
+}
+
+
+def _mysql(kind: str, dialect: sa.Dialect, *, key: bool) -> TypeEngine[Any]:
+    if kind == "string":
+        # Keys compare as they are: case, accents and blanks at the end count.
+        exact = "utf8mb4_nopad_bin" if getattr(dialect, "is_mariadb", False) else "utf8mb4_0900_bin"
+        if key:
+            return mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation=exact)
+        return mysql.LONGTEXT(charset="utf8mb4")
+    if kind == "binary":
+        return sa.VARBINARY(KEY_LENGTH) if key else mysql.LONGBLOB()
+    if kind in ("timestamp", "timestamp_ntz"):
+        return mysql.DATETIME(fsp=6)  # of `timestamp`: UTC
+    if kind == "float":
+        return sa.Double()  # FLOAT is shown with six digits
+    if kind == "tinyint":
+        return mysql.TINYINT()
+    return _PLAIN[kind]
+
+
+def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
+    """Whether a column that is there can't hold a Spark type, or would change its values.
+
+    What a database checks by itself, row by row (lengths, ranges, formats of text), does not count.
+    """
+    if isinstance(there, postgresql.DOMAIN):
+        there = there.data_type
+    decimal = _DECIMAL.fullmatch(kind)
+    text = isinstance(there, sa.String)
+    if dialect.name == "sqlite":
+        return _sqlite_misfit(kind, there)
+    if isinstance(there, sa.types.NullType):  # a type of the database's own, such as an extension's
+        return kind != "string"
+    if kind in _INTEGERS:
+        return not _holds_integers(there, _INTEGERS[kind])
+    if kind in ("float", "double"):
+        wide = isinstance(there, sa.Double | postgresql.DOUBLE_PRECISION | mysql.DOUBLE)
+        return not (wide or (kind == "float" and isinstance(there, sa.Float)))
+    if decimal:
+        return not _holds_decimals(there, int(decimal[1]), int(decimal[2]))
+    if kind == "binary":
+        return not isinstance(there, sa.LargeBinary | sa.types._Binary)
+    if kind == "boolean":
+        return not isinstance(there, sa.Boolean | mysql.TINYINT)
+    if kind == "date":
+        return not isinstance(there, sa.Date)
+    if kind in ("timestamp", "timestamp_ntz"):
+        zoned = kind == "timestamp" and dialect.name == "postgresql"
+        there_zoned = isinstance(there, sa.DateTime) and bool(there.timezone)
+        return not _holds_times(there, dialect) or (zoned and not there_zoned)
+    # Text goes into whatever reads text: JSON, UUID, enums, addresses; not into numbers and bytes.
+    numeric = isinstance(there, _NUMBERS | sa.types._Binary)
+    return not text and numeric
+
+
+#: In SQLAlchemy 2.1 a Float is no Numeric any more.
+_NUMBERS: Any = sa.Numeric | sa.Float | sa.Integer | sa.Boolean
+
+
+def _holds_times(there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
+    """Whether a column has six digits of a second; others round, without a word."""
+    if dialect.name == "mysql":
+        return isinstance(there, mysql.DATETIME | mysql.TIMESTAMP) and there.fsp == 6
+    return isinstance(there, sa.DateTime) and getattr(there, "precision", None) in (None, 6)
+
+
+def _sqlite_misfit(kind: str, there: TypeEngine[Any]) -> bool:
+    """SQLite keeps what it is given, but for text in a column that makes numbers of it."""
+    if kind in ("date", "timestamp", "timestamp_ntz"):
+        return isinstance(there, _NUMBERS)
+    if kind == "string" or _DECIMAL.fullmatch(kind):
+        return isinstance(there, _NUMBERS | sa.Date | sa.DateTime | sa.Time)
+    return kind not in ("binary",) and isinstance(there, sa.String)
+
+
+def _holds_integers(there: TypeEngine[Any], bits: int) -> bool:
+    if isinstance(there, sa.Numeric) and not isinstance(there, sa.Float):
+        return _holds_decimals(there, len(str(2 ** (bits - 1))), 0)
+    if isinstance(there, sa.BigInteger):
+        return True
+    if isinstance(there, mysql.TINYINT):
+        return bits <= 8
+    if isinstance(there, sa.SmallInteger):
+        return bits <= 16
+    return isinstance(there, sa.Integer) and bits <= 32
+
+
+def _holds_decimals(there: TypeEngine[Any], precision: int, scale: int) -> bool:
+    if not isinstance(there, sa.Numeric) or isinstance(there, sa.Float):
+        return False
+    if there.precision is None:
+        return True
+    has = there.scale or 0
+    return has >= scale and there.precision - has >= precision - scale

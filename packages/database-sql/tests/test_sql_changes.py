@@ -1,0 +1,157 @@
+"""The sink `sql` keeps a table in step with changes: newest wins, deletes are remembered."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from mainstem import Changelog
+from sql_writing import changes
+
+DDL = "id BIGINT, name STRING, v BIGINT"
+SHAPE = changes(DDL, ["id"])
+UNORDERED = changes(DDL, ["id"], None)
+HOWS = ("microbatch", "transactional", "idempotent", "staged")
+
+
+def put(number, version, name=None):
+    return {"id": number, "name": name or f"v{version}", "v": version}
+
+
+def delete(number, version):
+    return {**put(number, version), "_change_type": "delete"}
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_changes_of_a_key_in_one_batch_and_in_others_leave_the_newest(place, how):
+    """Pass: a put, a newer one, a delete and what comes after it leave the newest, in whichever order
+    they come, all in one batch, or one batch each for the strategies that differ by batch."""
+    steps = [put(0, 1), put(0, 2), delete(0, 3), put(0, 4)]
+    orders = list(itertools.permutations(range(4)))
+    rows = [{**steps[step], "id": key} for key, order in enumerate(orders) for step in order]
+    place.write(rows, SHAPE, how, parts=2)
+    newest = [(key, "v4") for key in range(len(orders))]
+    assert place.rows() == newest
+    for batch, place_of in enumerate(range(4), 1):
+        later = [{**steps[order[place_of]], "id": 100 + key} for key, order in enumerate(orders)]
+        place.write(later, SHAPE, how, number=batch)
+    assert place.rows() == newest + [(100 + key, "v4") for key, _ in newest]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_late_older_change_does_not_bring_a_deleted_key_back(place, how):
+    """Pass: not even for a key that was never there; a newer change does."""
+    place.write([put(1, 1), put(2, 1)], SHAPE, how, number=0)
+    place.write([delete(1, 5), delete(3, 5)], SHAPE, how, number=1)
+    place.write([put(1, 4), put(3, 5), delete(2, 1)], SHAPE, how, number=2)
+    assert place.rows() == [(2, "v1")]
+    place.write([put(1, 6)], SHAPE, how, number=3)
+    assert place.rows() == [(1, "v6"), (2, "v1")]
+
+
+@pytest.mark.parametrize("how", ["idempotent", "staged"])
+def test_a_delete_is_forgotten_when_its_time_is_over(place, how):
+    """Pass: remembered within `deletes_within`, and gone from beside the table after it, when a later
+    batch has come; an older change then is a new row."""
+    place.write([put(1, 1), delete(1, 5), delete(2, 5)], SHAPE, how)
+    beside = place.mark(f"{place.name}__deleted")
+    place.write([], SHAPE, how, number=1, sink=place.sink(deletes_within="1 hour"))
+    assert place.ask(f"SELECT id, _commit_version FROM {beside} ORDER BY 1") == [(1, 5), (2, 5)]
+    place.ask(f"UPDATE {beside} SET _deleted_at = _deleted_at - 3700 WHERE id = 1")
+    place.write([put(9, 1)], SHAPE, how, number=2, sink=place.sink(deletes_within="1 hour"))
+    assert [number for (number,) in place.ask(f"SELECT id FROM {beside}")] == [2]
+    place.write([put(1, 4), put(2, 4)], SHAPE, how, number=3)
+    assert place.rows() == [(1, "v4"), (9, "v1")]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_without_a_sequence_the_last_change_wins(place, how):
+    """Pass: of a batch the last row of a key, be it a put or a delete, and of batches the last; there
+    is neither a column for versions nor a table of deletes."""
+    rows = [put(1, 9), delete(1, 9), delete(2, 9), put(2, 9), put(3, 9, "a"), put(3, 1, "b")]
+    place.write(rows, UNORDERED, how, parts=2)
+    assert place.rows() == [(2, "v9"), (3, "b")]
+    place.write([put(1, 0), delete(2, 0)], UNORDERED, how, number=1)
+    assert place.rows() == [(1, "v0"), (3, "b")]
+    assert f"{place.name}__deleted" not in place.tables()
+    assert place.read(DDL)[0] == (1, "v0", 0)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_columns_that_the_stream_has_not_keep_their_values(place, how):
+    """Pass: a new row gets the table's defaults, an update leaves what others have written there."""
+    place.ask(
+        "CREATE TABLE {t} (note VARCHAR(20) NOT NULL DEFAULT 'none', id BIGINT PRIMARY KEY, "
+        "name VARCHAR(20), v BIGINT, _commit_version BIGINT, seen INT DEFAULT 7)"
+    )
+    place.ask("INSERT INTO {t} (id, name, v, note, seen) VALUES (1, 'old', 0, 'mine', 8)")
+    place.write([put(1, 1), put(2, 1)], SHAPE, how)
+    rows = place.rows("id, name, note, seen, _commit_version")
+    assert rows == [(1, "v1", "mine", 8, 1), (2, "v1", "none", 7, 1)]
+
+
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_rows_from_before_the_column_of_versions_are_older_than_any_change(place, how):
+    """Pass: `add_columns` adds it to a table that has rows, null for them; an update sets one and a
+    delete removes another, whatever their versions."""
+    place.ask("CREATE TABLE {t} (id BIGINT PRIMARY KEY, name VARCHAR(20), v BIGINT)")
+    place.ask("INSERT INTO {t} VALUES (1, 'old', 100), (2, 'old', 100), (3, 'old', 100)")
+    rows = [put(1, 1), delete(2, 1)]
+    place.write(rows, SHAPE, how, sink=place.sink(add_columns=True))
+    assert place.rows("id, name, _commit_version") == [(1, "v1", 1), (3, "old", None)]
+
+
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_preimages_are_left_out(place, how):
+    """Pass: the row as it was before neither sets nor deletes anything, nor is it the newest."""
+    before = {**put(1, 2, "before"), "_change_type": "update_preimage"}
+    after = {**put(1, 2, "after"), "_change_type": "update_postimage"}
+    other = {**put(2, 1, "other"), "_change_type": "update_preimage"}
+    assert place.write([after, before, other], SHAPE, how) is None
+    assert place.rows() == [(1, "after")]
+
+
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_a_key_of_many_columns(place, how):
+    """Pass: keys of two columns are one, and a table of nothing but its key can be written."""
+    ddl = "a BIGINT, id BIGINT, b STRING"
+    shape = changes(ddl, ["a", "b"], "id")
+    rows = [{"a": 1, "b": "x", "id": 1}, {"a": 1, "b": "y", "id": 1}, {"a": 1, "b": "x", "id": 2}]
+    rows += [{"a": 2, "b": "x", "id": 3}, {"a": 2, "b": "x", "id": 4, "_change_type": "delete"}]
+    place.write(rows, shape, how)
+    assert place.rows("a, b, id", "1, 2") == [(1, "x", 2), (1, "y", 1)]
+    only = Changelog("a BIGINT, b STRING", ["a", "b"])
+    place.name, place.ledger = f"{place.name} keys", f"{place.ledger} keys"
+    rows = [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 1, "b": "y", "_change_type": "delete"}]
+    place.write(rows, only, how)
+    place.write(rows, only, how, number=1)
+    assert place.rows("a, b") == [(1, "x")]
+
+
+def test_a_key_may_be_written_otherwise_than_its_column(place):
+    """Pass: names count as Spark's do, so `ID` is the column `id`."""
+    shape = changes(DDL, ["ID"])
+    place.write([put(1, 1)], shape)
+    place.write([put(1, 2)], shape, number=1)
+    assert place.rows() == [(1, "v2")]
+
+
+def test_keys_that_differ_in_case_accents_or_blanks_are_different(place):
+    """Pass: each is a row of its own, and found again, in a table that the sink made."""
+    ddl = "name STRING, id BIGINT"
+    keys = ["a", "A", "ä", "a ", " a", "", " ", "a\t", "ß", "ss", "SS", "é", "e\u0301"]
+    rows = [{"name": key, "id": n} for n, key in enumerate(keys)]
+    for number in range(2):
+        assert place.write(rows, changes(ddl, ["name"], "id"), number=number) is None
+    assert [name for name, _ in place.rows("name, id", "id")] == keys
+
+
+def test_a_key_that_is_too_long_for_an_index_comes_back(place_in):
+    """Pass: MySQL's text keys end at 255 characters; PostgreSQL's at what an index holds."""
+    long = {"mariadb": "x" * 256, "postgres": "".join(chr(0x4E00 + n) for n in range(9000))}
+    for product, key in long.items():
+        place = place_in(product)
+        rows = [{"name": "x" * 255, "id": 1}, {"name": key, "id": 2}]
+        (row,) = place.write(rows, changes("name STRING, id BIGINT", ["name"], "id")).collect()
+        assert "too long" in row["reason"] or "index row" in row["reason"]
+        assert place.ids() == [1]

@@ -1,0 +1,73 @@
+"""The sink `sql` passes the standard tests, on each database and by each delivery strategy."""
+
+from __future__ import annotations
+
+import pytest
+from sql_databases import DatabaseSuite
+
+
+class Sqlite(DatabaseSuite):
+    @property
+    def url(self):
+        return f"sqlite:///{self.place}/table.db"
+
+
+class Postgres(DatabaseSuite):
+    server_fixture = "postgres"
+
+
+class MariaDB(DatabaseSuite):
+    server_fixture = "mariadb"
+
+
+class TestSqlite(Sqlite):
+    deliver = "transactional"
+
+
+class TestPostgres(Postgres):
+    deliver = "transactional"
+
+
+class TestMariaDB(MariaDB):
+    deliver = "transactional"
+
+
+class TestPostgresStaged(Postgres):
+    deliver = "staged"
+
+
+class TestMariaDBIdempotent(MariaDB):
+    deliver = "idempotent"
+    key = ("id",)
+
+
+@pytest.mark.slow
+class TestPostgresIdempotent(Postgres):
+    deliver = "idempotent"
+
+
+@pytest.mark.slow
+class TestPostgresChanges(Postgres):
+    deliver = "transactional"
+    key = ("id",)
+
+
+@pytest.mark.slow
+class TestPostgresStagedChanges(Postgres):
+    deliver = "staged"
+    key = ("id",)
+
+
+@pytest.mark.slow
+class TestSqliteIdempotent(Sqlite):
+    deliver = "idempotent"
+
+
+@pytest.mark.slow
+class TestSqliteStaged(Sqlite):
+    deliver = "staged"
+
+
+@pytest.mark.slow
+class TestMariaDBStaged(MariaDB):
+    deliver = "staged"

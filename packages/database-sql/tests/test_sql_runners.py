@@ -1,0 +1,153 @@
+"""The sink `sql` with more than one runner: other checkpoints, and runs that have been replaced."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import sqlalchemy as sa
+from mainstem import Events, FencedError
+from mainstem_testkit.pipelines import wait_for
+from sql_writing import CHECKPOINT, EXACT, OTHER, changes
+from test_sql_locks import waiting
+
+DDL = "id BIGINT, name STRING"
+
+
+def numbers(*ids):
+    return [{"id": n, "name": "x"} for n in ids]
+
+
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_two_checkpoints_write_their_own_rows(place, how):
+    """Pass: batch 0 and 1 of two checkpoints are in, each once, though both are written twice; the
+    ledger has an entry for each checkpoint."""
+    for _ in range(2):
+        for number in range(2):
+            for query_id, first in ((CHECKPOINT, 0), (OTHER, 10)):
+                rows = numbers(first + number)
+                place.write(rows, DDL, how, number=number, query_id=query_id)
+    assert place.ids() == [0, 1, 10, 11]
+    ledger = place.ask(f"SELECT query_id, batch FROM {place.mark(place.ledger)} ORDER BY 1")
+    assert list(ledger) == [(CHECKPOINT, 1), (OTHER, 1)]
+
+
+def test_pipelines_and_sinks_have_entries_of_their_own(place):
+    """Pass: the same checkpoint id in another pipeline, or at another sink, is another one."""
+    for number, batch in enumerate(({}, {"pipeline": "other"}, {"node": "other"})):
+        assert place.write(numbers(number), DDL, **batch) is None
+    assert place.ids() == [0, 1, 2]
+
+
+def test_the_ledger_says_which_batches_are_in(place):
+    """Pass: before the table is there nothing is; then the batch and those before it, of its own
+    checkpoint alone."""
+    shape = Events(DDL)
+    assert not place.sink().committed(place.batch(shape, 0))
+    place.write(numbers(1), DDL, number=4)
+    found = [place.sink().committed(place.batch(shape, number)) for number in (3, 4, 5)]
+    assert found == [True, True, False]
+    assert not place.sink().committed(place.batch(shape, 4, OTHER))
+
+
+@pytest.mark.parametrize("how", EXACT)
+def test_a_run_that_was_replaced_is_fenced_off(place, how):
+    """Pass: once a later run has written, the earlier one gets an error that says so, and writes
+    nothing; the later one goes on."""
+    place.write(numbers(1), DDL, how, number=0, epoch=2)
+    with pytest.raises(FencedError, match="out: the ledger has seen run 2 .* this is run 1"):
+        place.write(numbers(2), DDL, how, number=1, epoch=1)
+    place.write(numbers(3), DDL, how, number=1, epoch=2)
+    assert place.ids() == [1, 3]
+
+
+@pytest.mark.parametrize("how", EXACT)
+def test_a_run_that_waits_for_the_ledger_when_it_is_replaced_is_fenced_off(place, how):
+    """Pass: the earlier run's batch waits for the later one's commit, and then gets the error; only the
+    later one's rows are there."""
+    shape = changes("id BIGINT, name STRING, v BIGINT", ["id"]) if how == "idempotent" else DDL
+    rows = [{"id": 1, "name": "new", "v": 2}]
+    old, new = place.sink(), place.sink()
+    place.write([], shape, how, sink=old, number=0, epoch=1)
+    place.write([], shape, how, sink=new, number=0, epoch=1)
+    ended = []
+
+    def replaced():
+        try:
+            late = [{"id": 2, "name": "old", "v": 3}]
+            ended.append(place.write(late, shape, how, sink=old, number=1, epoch=1))
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=replaced)
+
+    def before_commit(connection):
+        if entered(place, connection) and not thread.ident:
+            thread.start()
+            if place.server:
+                wait_for(lambda: ended or waiting(place))
+            else:
+                thread.join(1)  # nobody tells who waits for a file
+            assert not ended
+
+    sa.event.listen(new._writer.engine, "commit", before_commit)
+    assert place.write(rows, shape, how, sink=new, number=1, epoch=2) is None
+    thread.join(60)
+    (error,) = ended
+    assert isinstance(error, FencedError)
+    assert place.rows() == [(1, "new")]
+
+
+def entered(place, connection):
+    """Whether a transaction has set the ledger for run 2."""
+    found = connection.execute(sa.text(f"SELECT epoch FROM {place.mark(place.ledger)}"))
+    return found.scalar() == 2
+
+
+def test_what_a_replaced_run_has_staged_never_gets_in(place):
+    """Pass: its rows, staged before the later run came, are gone with their tables; it is fenced off
+    when it publishes, and its clearing up leaves the later run's tables alone."""
+    shape = Events(DDL)
+    old, new = place.sink(), place.sink()
+    first, second = place.batch(shape, 0, epoch=1), place.batch(shape, 0, epoch=2)
+    before = old.stage(place.frame(numbers(1), shape), first)
+    new.discard(second)
+    assert place.staging() == []
+    after = new.stage(place.frame(numbers(2), shape), second)
+    there = place.staging()
+    old.discard(first)
+    assert place.staging() == there != []
+    assert new.publish(after, second) is None
+    with pytest.raises(FencedError):
+        old.publish(before, first)
+    assert place.ids() == [2]
+    assert place.staging() == []
+
+
+def test_staging_of_others_is_left_alone(place):
+    """Pass: discarding removes neither the tables of another checkpoint nor of another sink."""
+    shape = Events(DDL)
+    mine, others = (
+        place.batch(shape),
+        [place.batch(shape, query_id=OTHER), place.batch(shape, node="b")],
+    )
+    sink = place.sink()
+    for batch in (mine, *others):
+        sink.stage(place.frame(numbers(1), shape), batch)
+    assert len(place.staging()) == 3
+    sink.discard(mine)
+    assert len(place.staging()) == 2
+
+
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_what_a_batch_refused_is_told_again_when_the_batch_comes_again(place, how):
+    """Pass: to a new run, and to the same one; a later batch is told nothing of it."""
+    place.ask("CREATE TABLE {t} (id BIGINT NOT NULL, name VARCHAR(100))")
+    rows = [*numbers(1), {"id": None, "name": "bad"}]
+    sink = place.sink()
+    for given in (sink, sink, place.sink()):
+        (row,) = place.write(rows, DDL, how, sink=given).collect()
+        assert b'"name": "bad"' in row["payload"]
+        assert "null" in row["reason"].lower()
+    assert place.write(numbers(2), DDL, how, number=1) is None
+    assert place.ids() == [1, 2]

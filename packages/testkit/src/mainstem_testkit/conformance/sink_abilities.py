@@ -1,0 +1,281 @@
+"""The standard tests of what a sink can do beyond `write`: its abilities, one by one.
+
+Each is tried by itself, whatever strategy the plan has chosen: what the contracts say of it must hold
+for every strategy that makes use of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mainstem import (
+    Batch,
+    Changelog,
+    FencedError,
+    Forgetful,
+    IdentifiedWrites,
+    KeyedWrites,
+    Staged,
+    Transactional,
+)
+from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
+
+from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
+from mainstem_testkit.conformance.values import few
+from mainstem_testkit.conformance.writing import (
+    CHECKPOINT,
+    OTHER,
+    Row,
+    WritingSuite,
+    cut,
+    must_be_fenced,
+    must_raise,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What batches do to a table without a sequence: the value that each key gets, None where it goes.
+_BATCHES: tuple[tuple[str, int, Mapping[str, str | None]], ...] = (
+    (CHECKPOINT, 0, {"kept": "0", "gone": "0", "back": "0", "anew": "0", "anew and gone": "0"}),
+    (CHECKPOINT, 1, {"kept": "1", "gone": None, "back": None, "new": "1"}),
+    (CHECKPOINT, 2, {"gone": None, "back": "2", "anew": None, "new": "2"}),
+    (CHECKPOINT, 3, {"kept": "3", "anew": None, "never": None}),
+    (OTHER, 0, {"anew": "0 anew", "anew and gone": "0 anew", "new": "0 anew"}),
+    (OTHER, 1, {"anew": "1 anew", "anew and gone": None}),
+)
+
+
+class AbilitiesSuite(WritingSuite):
+    """The standard tests of abilities; `SinkSuite` has them."""
+
+    # -- claims -----------------------------------------------------------------------------
+
+    @proves("shown")
+    def test_the_level_that_tests_have_shown_is_the_one_promised(self) -> None:
+        """What `capabilities.shown` says of the strategy in use is what the strategy promises."""
+        node = self._node()
+        shown = node.sink.capabilities.shown.get(node.delivery_word)
+        if shown is None:
+            not_claimed(f"a level shown for {node.delivery_word}")
+        assert node.delivery is not None
+        promised = node.delivery.promise(node.sink, self._shape).level
+        assert shown.level == promised, (
+            f"says that {shown.by} shows {shown.level} by {node.delivery_word}, which promises "
+            f"{promised}"
+        )
+        assert shown.by, "does not say which tests have shown its level"
+
+    # -- keys -------------------------------------------------------------------------------
+
+    @proves("KeyedWrites")
+    def test_changes_in_any_order_leave_the_newest_of_each_key(self, spark: SparkSession) -> None:
+        """Upserts and deletes of keys come in every order and cut: the highest sequence wins."""
+        self.can(KeyedWrites)
+        self._elsewhere("keyed", "k STRING, v STRING, at BIGINT")
+        newest: dict[str, str] = {}
+        batches: list[list[Row]] = [[], [], [], []]
+        for last in (3, 4):  # histories that end with a delete, and with an insert after it
+            kinds = ("insert", "update_postimage", "delete", "insert")[:last]
+            for order in itertools.permutations(range(last)):
+                for size in (1, 2, 4):  # changes of a key in one batch: each key has its own story
+                    key = f"{''.join(map(str, order))} by {size}"
+                    if kinds[-1] != "delete":
+                        newest[key] = f"v{last - 1}"
+                    for place, at in enumerate(order):
+                        row = {"k": key, "v": f"v{at}", "at": at, CHANGE_TYPE: kinds[at]}
+                        batches[place // size].append(row)
+        shape = Changelog(self.schema, ["k"], sequence="at")
+        sink = self._able(KeyedWrites, shape)
+        frames = [self._frame(spark, rows, shape=shape) for rows in batches]
+        for number in (0, 1, 1, 2, 3, 0):  # a retry, and an old batch at the end
+            batch = replace(self._batch(spark, number), shape=shape)
+            sink.write_keyed(frames[number], batch)
+        self._check_table(newest, "after the order of their changes")
+
+    @proves("KeyedWrites")
+    def test_without_a_sequence_the_last_batch_wins(self, spark: SparkSession) -> None:
+        """Batches in order, each twice, and those of a checkpoint begun anew: the last change counts."""
+        self.can(KeyedWrites)
+        self._elsewhere("unsequenced", "k STRING, v STRING")
+        shape = Changelog(self.schema, ["k"])
+        sink = self._able(KeyedWrites, shape)
+        table: dict[str, str | None] = {}
+        for query_id, number, changes in _BATCHES:
+            batch = replace(self._batch(spark, number, query_id), shape=shape)
+            rows = [
+                {"k": k, "v": v, CHANGE_TYPE: "delete" if v is None else "update_postimage"}
+                for k, v in changes.items()
+            ]
+            made = [{**row, COMMIT_VERSION: number} for row in rows]
+            for parts in (2, 1):
+                sink.write_keyed(self._frame(spark, made, parts=parts, shape=shape), batch)
+            table |= changes
+            left = {k: v for k, v in table.items() if v is not None}
+            self._check_table(left, f"in batch {number} of the {_which(batch)} checkpoint")
+
+    def _check_table(self, wanted: Mapping[str, str], named: str) -> None:
+        """Hold the table's rows, by key, against what they should be."""
+        found = [(row["k"], row["v"]) for row in self._read() or ()]
+        twice = sorted(k for k, count in Counter(k for k, _ in found).items() if count > 1)
+        assert not twice, f"keys are there twice: {few(twice)}"
+        table = dict(found)
+        undead = sorted(table.keys() - wanted.keys())
+        wrong = [f"{k}: {table.get(k)}, not {v}" for k, v in wanted.items() if table.get(k) != v]
+        assert not undead + wrong, (
+            f"keys, named {named}: deleted and there again: {few(undead)}; "
+            f"not the newest: {few(wrong)}"
+        )
+
+    @proves("IdentifiedWrites")
+    def test_rows_that_are_there_are_known_by_their_id(self, spark: SparkSession) -> None:
+        """Rows come again in other batches, cut otherwise, and from another checkpoint: once each."""
+        sink = self._able(IdentifiedWrites, ids=True)
+        for number, numbers in enumerate((range(4), range(2, 8), reversed(range(9)))):
+            rows = list(map(self.row, numbers))
+            for parts in (2, 1):
+                frame = self._frame(spark, rows, parts=parts, ids=True)
+                sink.write_new(frame, self._batch(spark, number))
+        sink.write_new(self._some(spark, [3], ids=True), self._batch(spark, 0, OTHER))
+        self._check(range(9), doubled=False)
+
+    # -- batches taken back -----------------------------------------------------------------
+
+    @proves("Forgetful")
+    def test_forgetting_takes_back_later_batches_alone(self, spark: SparkSession) -> None:
+        """Rows of a checkpoint's later batches go, others stay; twice is as once; writing goes on."""
+        sink = self._able(Forgetful)
+        for number in range(3):
+            self._write(self._some(spark, [number]), number)
+        self._write(self._some(spark, [3]), 2, OTHER)
+        for _ in range(2):
+            sink.forget(CHECKPOINT, 0)
+            self._check([0, 3])
+        self._write(self._some(spark, [4]), 1)
+        self._check([0, 3, 4])
+
+    # -- the ledger -------------------------------------------------------------------------
+
+    @proves("Transactional")
+    def test_the_ledger_says_what_is_in(self, spark: SparkSession) -> None:
+        """`committed` is true from the batch's commit on and not before; a cut batch leaves nothing."""
+        sink = self._able(Transactional)
+        batch = self._batch(spark)
+        assert not sink.committed(batch), "says that a batch is in before it was written"
+        armed = self._armed()
+        with must_raise("a task failed"):
+            sink.write_once(
+                self._some(spark, range(8), through=partial(cut, armed=str(armed))), batch
+            )
+        self._disarm(armed)
+        assert not sink.committed(batch), "says that a batch is in whose write failed"
+        self._check([])
+        for parts in (2, 1):
+            sink.write_once(self._some(spark, range(8), parts=parts), batch)
+            assert sink.committed(batch), "says that a batch is not in which was written"
+            self._check(range(8), doubled=False)
+        for other in (self._batch(spark, 1), self._batch(spark, 0, OTHER)):
+            assert not sink.committed(other), f"says that {other.id} of {other.query_id} is in"
+
+    @proves("ledger")
+    def test_what_a_batch_refused_is_told_again(self, spark: SparkSession) -> None:
+        """A batch that is in comes again, by its own run and by the next: the same rows are refused."""
+        able = [each for each in (Transactional, Staged) if isinstance(self.component, each)]
+        if not able:
+            not_claimed("a ledger")
+        if self.refused is None:
+            not_given("refused")
+        rows = [self.row(0), self.refused, self.row(1)]
+        for ability in able:
+            self._elsewhere(f"refused-{ability.__name__.lower()}")
+            told = []
+            for parts, epoch in ((2, 1), (1, 1), (2, 2)):
+                batch = self._batch(spark, epoch=epoch)
+                back = self._write_by(ability, rows, batch, parts=parts)
+                told.append(sorted(map(str, back.collect())) if back is not None else [])
+            first, *again = told
+            assert len(first) == 1, f"{ability.__name__}: {len(first)} rows were refused, not 1"
+            for tries, later in enumerate(again, 2):
+                assert later == first, (
+                    f"{ability.__name__}: the batch was in and came again, and what it refused was "
+                    f"not told again: {later} by try {tries}, {first} by the first"
+                )
+            self._check(range(2), doubled=False)
+
+    @proves("fencing")
+    def test_a_run_that_was_replaced_writes_nothing_more(self, spark: SparkSession) -> None:
+        """Once a run of a higher epoch has written, one of a lower epoch is refused; it alone."""
+        writes = self._fenced_writes()
+        if not writes:
+            not_claimed("a ledger")
+        for number, (name, write) in enumerate(writes.items()):
+            self._elsewhere(f"fenced-{number}")
+            write([0], self._batch(spark, 0, epoch=1))
+            write([1], self._batch(spark, 1, epoch=2))
+            for late in (1, 2):
+                with must_be_fenced(name):
+                    write([1 if late == 1 else 2], self._batch(spark, late, epoch=1))
+            write([3], self._batch(spark, 0, OTHER, epoch=1))
+            write([4], self._batch(spark, 2, epoch=2))
+            self._check([0, 1, 3, 4], doubled=False)
+
+    # -- staging ----------------------------------------------------------------------------
+
+    @proves("Staged")
+    def test_staged_rows_are_seen_when_published_and_not_before(self, spark: SparkSession) -> None:
+        """Nothing of a staged or discarded batch is seen; published it is whole, twice as once."""
+        sink, batch = self._able(Staged), self._batch(spark)
+        sink.discard(batch)
+        sink.stage(self._some(spark, range(8)), batch)
+        self._check_nothing("a staged batch")
+        sink.discard(batch)
+        self._check_nothing("a discarded batch")
+        armed = self._armed()
+        with must_raise("a task failed"):
+            sink.stage(self._some(spark, range(8), through=partial(cut, armed=str(armed))), batch)
+        self._disarm(armed)
+        sink.discard(batch)
+        staged = sink.stage(self._some(spark, range(8), parts=3), batch)
+        self._check_nothing("a staged batch")
+        for _ in range(2):
+            sink.publish(staged, batch)
+            self._check(range(8), doubled=False)
+
+    @proves("Staged")
+    def test_a_run_that_was_replaced_leaves_the_staged_rows_of_the_next(
+        self, spark: SparkSession
+    ) -> None:
+        """Two runs stage one batch in turns: what the newer publishes is its own, whole and alone."""
+        sink = self._able(Staged)
+        old, new = (self._batch(spark, epoch=epoch) for epoch in (1, 2))
+
+        def rows() -> Any:
+            return self._some(spark, range(4))
+
+        sink.discard(old)
+        of_old = sink.stage(rows(), old)
+        sink.discard(new)
+        with must_raise("what a run had staged was discarded by the next run before it published"):
+            sink.publish(of_old, old)
+        self._check_nothing("a batch that was discarded")
+        of_new = sink.stage(rows(), new)
+        with suppress(FencedError):
+            sink.discard(old)
+        with suppress(FencedError):
+            sink.stage(rows(), old)
+        sink.publish(of_new, new)
+        self._check(range(4), doubled=False)
+
+    def _check_nothing(self, of: str) -> None:
+        seen = self.rows(self.schema) or ()
+        assert not seen, f"{len(seen)} rows of {of} are seen"
+
+
+def _which(batch: Batch) -> str:
+    return "first" if batch.query_id == CHECKPOINT else "second"

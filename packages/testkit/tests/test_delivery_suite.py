@@ -1,0 +1,169 @@
+"""The suite of strategies: sound ones pass, and each fault is caught by the test that is there for it."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from mainstem_testkit import DeliverySuite
+from mainstem_testkit.conformance.exploring import explore, played
+from mainstem_testkit.conformance.report import Unshown
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+class TestMicrobatch(DeliverySuite):
+    use = "microbatch"
+
+
+class ZooDelivery(DeliverySuite):
+    def options(self):
+        return {"on_purpose": True}
+
+
+class TestWithMemory(ZooDelivery):
+    """Two calls for a batch, tries of its own, and something to remember: sound all the same."""
+
+    use = "zoo_patient"
+    depth = 6  # what it remembers makes states of its own
+
+
+class TestChangesAlone(ZooDelivery):
+    use = "zoo_keyed"
+
+
+class TestEventsAlone(ZooDelivery):
+    use = "zoo_by_id"
+
+
+LOST, DOUBLED = "test_nothing_is_lost", "test_nothing_is_doubled"
+REFUSED = "test_what_the_sink_refused_is_told_with_its_batch"
+ACCEPTED = "test_each_sink_that_is_accepted_is_written_to"
+LACKING = "test_a_sink_that_lacks_what_is_needed_is_refused_by_its_name"
+PROMISE = "test_a_promise_is_made_of_what_the_sink_is"
+LONG = "test_long_courses_end_as_promised"
+
+FAULTS = [
+    ("zoo_boasts", DOUBLED, "^doubled: more than once there: 0a"),
+    ("zoo_asks_then_writes", DOUBLED, "^doubled: more than once there: 0a"),
+    ("zoo_writes_then_asks", DOUBLED, "^doubled: more than once there: 0a"),
+    ("zoo_never_discards", DOUBLED, "^doubled: more than once there: 0a"),
+    ("zoo_never_discards", "test_nothing_is_left_at_the_staging_place", "^staging: rows of batch 0 are left"),
+    ("zoo_tidies_up_after_errors", DOUBLED, r"^doubled: (.*\n)*.*stage of batch 0: the process was killed"),
+    ("zoo_swallows_errors", LOST, "^lost: not there: 0a"),
+    ("zoo_tries_once", LOST, "^lost: not there: 0a"),
+    ("zoo_swallows_refused", REFUSED, r"^refused: batch 0 went in, .* \(0x\) was told: none"),
+    ("zoo_skips_what_is_in", REFUSED, r"^refused: batch 0 went in, .* \(0x\) was told: none"),
+    ("zoo_takes_anything", ACCEPTED, "appends, events, 3 batches: raised AttributeError: .*'write_once'"),
+    ("zoo_needs_no_id", ACCEPTED, "raised ValueError: rows without `_id`"),
+    ("zoo_asks_to_promise", PROMISE, "to promise something for Staged, it called discard"),
+    ("zoo_changes_its_mind", PROMISE, "then Promise"),
+    ("zoo_tells_no_ability", LACKING, "only appends is refused without a word .* not this one"),
+    ("zoo_raises_anything", LACKING, "only appends is refused by AttributeError"),
+    ("zoo_counts_rows", "test_frames_are_handed_on_as_they_are", "a frame was asked for 'count'"),
+    ("zoo_hides_its_run", "test_a_run_that_was_replaced_has_no_effect", "^fencing: run 1 had been replaced"),
+    ("zoo_drops_the_sequence", "test_the_newest_change_of_each_key_stands", "^table: the table is "),
+    ("zoo_waits", "test_it_fails_when_the_far_side_does_and_then_alone", "does not come to an end"),
+    ("zoo_turns", LOST, "does not do the same when the same happens again"),
+    ("zoo_knows_rows", DOUBLED, r"^doubled: (.*\n)*.*another checkpoint begins"),
+    ("zoo_boasts", LONG, r"^(doubled: more than once there: \da|fencing: run \d)"),
+    ("zoo_tries_once", LONG, r"^(lost: not there: \da|refused: batch \d went)"),
+    ("zoo_hides_its_run", LONG, r"^fencing: run \d had been replaced"),
+]  # fmt: skip
+
+
+def suite_of(word, place, **more):
+    kind = ZooDelivery if word.startswith("zoo_") else DeliverySuite
+    suite = type("Suite", (kind,), {"use": word, "depth": 4, **more})()
+    suite._move(place / "place")
+    return suite
+
+
+@pytest.mark.parametrize(("word", "test", "words"), FAULTS)
+def test_each_fault_is_caught(word, test, words, tmp_path):
+    """Pass: the standard test fails, in words that tell the fault."""
+    with pytest.raises((AssertionError, Unshown), match=words):
+        getattr(suite_of(word, tmp_path), test)()
+
+
+@pytest.mark.parametrize(
+    ("word", "test", "why"),
+    [
+        ("microbatch", LACKING, "an ability of sinks"),
+        ("zoo_once", "test_nothing_is_left_at_the_staging_place", "Staged"),
+        ("zoo_once", "test_the_newest_change_of_each_key_stands", "KeyedWrites"),
+    ],
+)
+def test_what_is_not_claimed_is_not_asked_for(word, test, why, tmp_path):
+    """Pass: the test ends as not claimed, and says what."""
+    with pytest.raises(Unshown, match=f"not claimed: {why}"):
+        getattr(suite_of(word, tmp_path, depth=2), test)()
+
+
+def test_a_course_that_fails_is_told_so_that_it_can_be_tried_again(tmp_path, capsys):
+    """Pass: as the docs print it; what it says to call fails again, in the same words; sound, it passes."""
+    suite = suite_of("zoo_tidies_up_after_errors", tmp_path)
+    with pytest.raises(AssertionError) as told:
+        getattr(suite, DOUBLED)()
+    first = "\n".join(str(told.value).splitlines()[:6])
+    assert f"```\n{first}\n  ...\n```" in (DOCS / "testing-a-plugin.md").read_text()
+    again = re.search(r"self\.replay\('(?P<setting>.*)', '(?P<course>.*)'\)", str(told.value))
+    with pytest.raises(AssertionError, match="more than once there: 0a"):
+        suite.replay(**again.groupdict())
+    assert "stage of batch 0: the process was killed" in capsys.readouterr().out
+    suite_of("zoo_stages", tmp_path / "sound").replay(**again.groupdict())
+    with pytest.raises(ValueError, match="'1 sleeps' is no decision"):
+        suite.replay(again["setting"], "1 done, 1 sleeps")
+    with pytest.raises(AssertionError, match="serves none such: nowhere; but: Staged, events"):
+        suite.replay("nowhere", "1 done")
+
+
+def every_course(setting, depth, course=()):
+    """Yield each course of at most so many decisions, and what it shows, as simply as can be."""
+    world = played(setting, course, end=False)
+    choices = [] if len(course) == depth or world.faults else world.choices()
+    world.close()
+    for decision in choices:
+        longer = (*course, decision)
+        yield longer, played(setting, longer).faults
+        yield from every_course(setting, depth, longer)
+
+
+@pytest.mark.parametrize(
+    "word", ["zoo_stages", "zoo_tidies_up_after_errors", "zoo_asks_then_writes", "zoo_patient"]
+)
+def test_merged_states_hide_nothing(word, tmp_path):
+    """Pass: exploring finds what trying each course by itself finds, and as many of them."""
+    suite = suite_of(word, tmp_path)
+    for setting in islice(suite._settings(), 4):  # the rest is treated as one of these
+        found = explore(setting, 4)
+        simple = list(every_course(setting, 4))
+        kinds = {kind for _, faults in simple for kind in faults}
+        assert found.findings.keys() == kinds
+        if not kinds:
+            assert found.courses == len(simple)
+            assert found.states < found.courses / 4
+
+
+def test_a_model_sink_has_its_abilities_and_no_others(tmp_path):
+    """Pass: `isinstance` tells the abilities of a model's sinks as of any."""
+    from mainstem import IdentifiedWrites, KeyedWrites, Staged, Transactional
+    from mainstem_testkit.conformance.far_side import EVERY, FarSide, sink_class
+
+    assert len({(kind.abilities, kind.replaces) for kind in EVERY}) == 32
+    for kind in EVERY:
+        sink = sink_class(kind.abilities)(kind, FarSide(), None, None)
+        able = {
+            each.__name__
+            for each in (IdentifiedWrites, KeyedWrites, Staged, Transactional)
+            if isinstance(sink, each)
+        }
+        assert able == kind.abilities
+        assert {*kind.lacking} == {
+            "Transactional",
+            "Staged",
+            "KeyedWrites",
+            "IdentifiedWrites",
+        } - able | (set() if kind.replaces else {"replaces_batch"})
