@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mainstem_testkit.plugin import serve
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -48,3 +49,34 @@ def tripwire():
     yield make
     for proxy in made:
         proxy.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_tls(request, tmp_path_factory):
+    from sql_secured import SecuredPostgres
+
+    yield from _with_users(SecuredPostgres, request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mariadb_tls(request, tmp_path_factory):
+    from sql_secured import SecuredMariaDB
+
+    yield from _with_users(SecuredMariaDB, request, tmp_path_factory)
+
+
+def _with_users(kind, request, factory):
+    for server in serve(kind, request, factory):
+        server.users()
+        yield server
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def secured(request, spark):
+    """A table of a test's own in a server with TLS; see `sql_secured`."""
+    from sql_writing import Place
+
+    server = request.getfixturevalue(f"{request.param}_tls")
+    place = Place(request.param, server.url, spark, server)
+    yield place
+    place.close()

@@ -1,4 +1,7 @@
-"""The sink `sql` passes the standard tests, on each database and by each delivery strategy."""
+"""The sink `sql` passes the standard tests, on each database and by each delivery strategy.
+
+Each database and each strategy is in every run; the rest of the combinations are with the slow tests.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ class Sqlite(DatabaseSuite):
 
 class Postgres(DatabaseSuite):
     server_fixture = "postgres"
+    refused = {"id": 99, "name": "a NUL: \x00"}
 
 
 class MariaDB(DatabaseSuite):
@@ -24,14 +28,6 @@ class TestSqlite(Sqlite):
     deliver = "transactional"
 
 
-class TestPostgres(Postgres):
-    deliver = "transactional"
-
-
-class TestMariaDB(MariaDB):
-    deliver = "transactional"
-
-
 class TestPostgresStaged(Postgres):
     deliver = "staged"
 
@@ -39,6 +35,12 @@ class TestPostgresStaged(Postgres):
 class TestMariaDBIdempotent(MariaDB):
     deliver = "idempotent"
     key = ("id",)
+    refused = {"id": None, "name": "a key of null"}
+
+
+@pytest.mark.slow
+class TestPostgres(Postgres):
+    deliver = "transactional"
 
 
 @pytest.mark.slow
@@ -50,12 +52,19 @@ class TestPostgresIdempotent(Postgres):
 class TestPostgresChanges(Postgres):
     deliver = "transactional"
     key = ("id",)
+    refused = {"id": None, "name": "a key of null"}
 
 
 @pytest.mark.slow
 class TestPostgresStagedChanges(Postgres):
     deliver = "staged"
     key = ("id",)
+    refused = {"id": None, "name": "a key of null"}
+
+
+@pytest.mark.slow
+class TestPostgresMicrobatch(Postgres):
+    deliver = "microbatch"
 
 
 @pytest.mark.slow
@@ -66,6 +75,11 @@ class TestSqliteIdempotent(Sqlite):
 @pytest.mark.slow
 class TestSqliteStaged(Sqlite):
     deliver = "staged"
+
+
+@pytest.mark.slow
+class TestMariaDB(MariaDB):
+    deliver = "transactional"
 
 
 @pytest.mark.slow

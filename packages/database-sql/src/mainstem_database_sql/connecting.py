@@ -96,6 +96,8 @@ def _mysql(options: DatabaseOptions) -> dict[str, Any]:
     if unknown:
         names = ", ".join(sorted(unknown))
         raise OptionError(f"the URL has parameters that nobody knows: {names}", option="url")
+    # PyMySQL's `connect_timeout` ends when somebody takes the connection, who may then be silent.
+    made["read_timeout"] = int(query.get("read_timeout", [made["connect_timeout"]])[0])
     if options.tls is not None:
         made["ssl"] = _context(options.tls)
     return made
@@ -143,12 +145,16 @@ def _set_sqlite(engine: sa.Engine, _options: DatabaseOptions) -> None:
 
 
 def _set_mysql(engine: sa.Engine, options: DatabaseOptions) -> None:
-    if options.statement_timeout is None:
-        return
-    seconds = options.statement_timeout.total_seconds()
+    limit = options.statement_timeout
+    seconds = limit.total_seconds() if limit else 0.0
+    own_timeout = "read_timeout" in engine.url.query
 
     @sa.event.listens_for(engine, "connect")
     def settings(connection: Any, _record: Any) -> None:
+        if not own_timeout:
+            connection._read_timeout = None  # it was for connecting
+        if not seconds:
+            return
         with connection.cursor() as cursor:
             if "MariaDB" in connection.get_server_info():
                 cursor.execute("SET max_statement_time = %s", (seconds,))

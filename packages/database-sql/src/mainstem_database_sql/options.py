@@ -37,9 +37,9 @@ class _Validated:
 
     @staticmethod
     def _hide(value: Any) -> Secret:
-        if isinstance(value, Secret | str):
-            return value if isinstance(value, Secret) else Secret(value)
-        raise ValueError(_EXPECTED)
+        if isinstance(value, Secret):
+            return value
+        return Secret(value if isinstance(value, str) else "")  # refused then, and not shown either
 
     @staticmethod
     def _check(value: Secret, info: ValidationInfo) -> Secret:
@@ -72,7 +72,9 @@ class _Validated:
         return Secret(f"sqlite:///{Path(folder, path) if folder else Path(path)}")
 
 
-_ENCODE = "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F)?"
+_ENCODE = (
+    "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F, `#` as %23)?"
+)
 _EXPECTED = (
     "expected a URL: postgresql://USER:PASSWORD@HOST/DATABASE, mysql://..., mariadb://... or "
     "sqlite:///FILE"

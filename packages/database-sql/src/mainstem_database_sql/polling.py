@@ -319,7 +319,7 @@ class Polls:
             if chain == end["chain"]:
                 gone = int(number) <= end["segment"]
             else:  # of a checkpoint that is no more; or of another preview or replay
-                gone = self._follows or time.time() - file.stat().st_mtime > _LEFT_KEPT
+                gone = time.time() - file.stat().st_mtime > _LEFT_KEPT
             if gone:
                 file.unlink(missing_ok=True)
                 failpoint("sql.poll-after-remove")

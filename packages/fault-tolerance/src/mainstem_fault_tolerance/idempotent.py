@@ -58,7 +58,8 @@ class Idempotent(Delivery):
             )
         if shape.sequence is None:
             ground = "a batch that is written again sets each key to the same row"
-            return Promise(grounds=(ground,), assumptions=sink.capabilities.assumptions)
+            alone = "no run of another checkpoint writes the same keys"
+            return Promise(grounds=(ground,), assumptions=(alone, *sink.capabilities.assumptions))
         return Promise(
             grounds=(f"a change is set only over an older one, by {shape.sequence!r}",),
             assumptions=(

@@ -217,7 +217,11 @@ class Transactional(Protocol):
     """A sink whose far side commits a batch's rows and a ledger entry in one transaction."""
 
     def committed(self, batch: Batch) -> bool:
-        """Whether the far side's ledger says that this batch is in."""
+        """Whether the far side's ledger says that this batch is in.
+
+        What the batch refused is told by `write_once` alone: who skips a batch because it is in loses
+        that.
+        """
 
     def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write rows and ledger entry in one transaction; arguments and result as `Sink.write`.
@@ -232,7 +236,11 @@ class Transactional(Protocol):
 
 @runtime_checkable
 class Staged(Protocol):
-    """A sink that executors can fill in parallel at a place nobody reads, published all at once."""
+    """A sink that executors can fill in parallel at a place nobody reads, published all at once.
+
+    A run that was replaced can neither remove what a newer run has staged nor add to it, and what was
+    staged and is gone is never published as if it had been empty: `publish` then raises, or stages anew.
+    """
 
     def stage(self, frame: DataFrame, batch: Batch) -> Any:
         """Write the batch where nobody reads it and return what `publish` needs to find it."""

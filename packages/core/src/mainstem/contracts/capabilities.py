@@ -55,7 +55,8 @@ class OperatorCapabilities:
 class SinkCapabilities:
     """Facts about a sink."""
 
-    #: Writing a batch again replaces what the first try wrote.
+    #: Writing a batch again replaces what the first try wrote, at once: readers, and who is killed
+    #: on the way, leave the one or the other.
     replaces_batch: bool = False
     #: The sink uses the column `_id`.
     needs_id: bool = False
