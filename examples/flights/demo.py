@@ -97,6 +97,11 @@ def start(document: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=log)
 
 
+def batches() -> int:
+    """Return how many batches are done, of both queries."""
+    return len(list(OUTPUT.glob("checkpoints/flights/queries/*/commits/[0-9]*")))
+
+
 def finish(process: subprocess.Popen[bytes]) -> None:
     """Wait for a run to end; end the demo if it failed."""
     if process.wait() != 0:
@@ -188,15 +193,19 @@ def main() -> int:
     feeder = threading.Thread(target=feed, args=(text, OUTPUT / "incoming", stop))
     process = start(document)
     feeder.start()
-    began, kills = time.monotonic(), list(KILLS)
+    began, kills, done, since = time.monotonic(), list(KILLS), 0, time.monotonic()
+    works = False
     try:
-        while feeder.is_alive() and process.poll() is None:
+        while (feeder.is_alive() or kills or not works) and process.poll() is None:
             time.sleep(0.2)
-            if kills and time.monotonic() - began > kills[0] * SECONDS:
-                console.print(f"[bold]kill -9[/bold] after {kills.pop(0):.0%} of the year; again:")
+            # In the middle of its work: it has finished a batch, if there is one to be finished.
+            works = batches() > done or (not feeder.is_alive() and time.monotonic() - since > 20)
+            if kills and works and time.monotonic() - began > kills[0] * SECONDS:
+                kills.pop(0)
+                console.print(f"[bold]kill -9[/bold], after {batches()} batches; again:")
                 process.kill()
                 process.wait()
-                process = start(document)
+                process, done, since, works = start(document), batches(), time.monotonic(), False
         if process.poll() is not None:
             finish(process)
         console.print("All files are there. Interrupting the run, as Ctrl-C would:")

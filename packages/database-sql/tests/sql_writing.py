@@ -7,6 +7,7 @@ import hashlib
 import uuid
 from contextlib import closing
 
+import pytest
 from mainstem import Batch, Changelog, Events, read_columns
 from mainstem.builtin.microbatch import Microbatch, MicrobatchOptions
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -28,6 +29,11 @@ STRATEGIES = {
 EXACT = ("transactional", "idempotent", "staged")
 SERVERS = ("postgres", "mariadb")
 PRODUCTS = (*SERVERS, "sqlite")
+
+
+def slow(*values):
+    """Return a case that is left to the slow tests."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def options_of(url, **changes):

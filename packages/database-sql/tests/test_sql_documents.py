@@ -6,6 +6,7 @@ import pytest
 from mainstem import DocumentError, PipelineError, crashpoints
 from mainstem.contracts.guarantee import Level
 from mainstem.plan.rendering import as_text
+from sql_writing import slow
 
 FILES, EACH = 4, 50
 SOURCE = {
@@ -46,14 +47,7 @@ def killed(pipeline, where):
     trace.unlink()
 
 
-PRODUCTS = [
-    "postgres",
-    pytest.param("mariadb", marks=pytest.mark.slow),
-    pytest.param("sqlite", marks=pytest.mark.slow),
-]
-
-
-@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("product", ["postgres", slow("mariadb"), slow("sqlite")])
 def test_exactly_once_over_two_kills(product, place_in, pipeline):
     """Pass: `require: exactly-once` is met by `transactional`, which nobody asked for by name; killed
     before one commit and after another, and started again, the table has each row once."""

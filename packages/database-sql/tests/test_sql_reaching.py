@@ -11,7 +11,7 @@ from mainstem import DocumentError, Events, OptionError, PipelineError
 from mainstem_testkit.servers.server import free_port
 from pydantic import ValidationError
 from sql_secured import CERTIFIED, ENCODED, PASSWORD, USER
-from sql_writing import options_of
+from sql_writing import options_of, slow
 
 DDL = "id BIGINT"
 SECRET = "S3CRET"
@@ -206,6 +206,7 @@ def test_a_file_in_no_folder_fails_at_once(place_in):
     assert str(error) == f"sqlite {url[10:]}: unable to open database file"
 
 
+@pytest.mark.parametrize("secured", ["postgres", slow("mariadb")], indirect=True)
 def test_the_command_shows_no_password(secured, pipeline):
     """Pass: exit code 1 with the database's words, and the password in neither output, also with
     `--debug`."""

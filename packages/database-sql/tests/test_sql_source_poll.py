@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from mainstem import OptionError, PipelineError, Reached
-from mainstem_database_sql import polling
+from mainstem_database_sql import polling, selecting
 from mainstem_database_sql.source import SQLSource
 from test_sql_source_driver import PRODUCTS, Checkpoint, Place, options, place_of
 
@@ -176,6 +176,21 @@ def test_a_bounded_run_waits_until_what_is_there_has_settled(place, tmp_path):
         assert numbers(settled.read()) == [5]
 
 
+def test_a_poll_looks_at_the_table_after_it_looked_at_the_clock(server, tmp_path, monkeypatch):
+    """Else a row that is committed in between would be below the bound and out of sight."""
+    make_timed(server)
+    put(server, 1, 7200)
+    checked = selecting.Database._checked
+
+    def late(self, connection):
+        found = checked(self, connection)
+        put(server, 2, 8000)
+        return found
+
+    monkeypatch.setattr(selecting.Database, "_checked", late)
+    assert came(Checkpoint(tmp_path / "checkpoint", timed(server))) == [1, 2]
+
+
 # -- numbers ----------------------------------------------------------------------------------
 
 
@@ -278,6 +293,26 @@ def test_a_limit_is_used_as_far_as_it_goes(file, tmp_path, clock):
     file.rows(1, 11)
     reading = Checkpoint(tmp_path / "checkpoint", file.polling(max_rows=4))
     assert [len(rows) for rows in reading.batches()] == [4, 4, 2]
+
+
+def test_between_two_looks_is_some_time_unless_there_is_more(file, tmp_path, clock, monkeypatch):
+    looks = []
+    poll = polling.Polls._poll
+    monkeypatch.setattr(
+        polling.Polls, "_poll", lambda *given: looks.append(clock.now) or poll(*given)
+    )
+    given = file.polling(max_rows=4, every="10 seconds", settle="1 second")
+    reading = Checkpoint(tmp_path / "checkpoint", given)
+    file.rows(1, 11)
+    assert came(reading) == []
+    for _ in range(12):
+        clock.now += 1
+        rows = came(reading)
+    assert len(looks) == 2 + 2
+    assert looks[1] - looks[0] >= 10
+    assert looks[1:] == [looks[1]] * 3
+    assert rows == []
+    assert len(reading.out()) == 10
 
 
 # -- what polling sees of changes -------------------------------------------------------------
@@ -399,6 +434,15 @@ def test_rows_that_polling_would_never_see_are_an_error(place, tmp_path, clock):
         PipelineError, match=f"table {place.table}: column n has no value in some row"
     ):
         Checkpoint(tmp_path / "checkpoint", given).read()
+
+
+def test_a_row_without_a_value_is_an_error_whenever_it_comes(place, tmp_path, clock):
+    place.ask("CREATE TABLE {t} (id INT, n INT)")
+    reading = Checkpoint(tmp_path / "checkpoint", place.polling("id INT, n INT", column="n"))
+    assert came(reading) == []
+    place.ask("INSERT INTO {t} VALUES (2, NULL)")
+    with pytest.raises(PipelineError, match="column n has no value in some row"):
+        came(reading, clock)
 
 
 @pytest.mark.parametrize("value", ["'yesterday'", "1711848600"])

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sql_writing import changes
+from sql_writing import changes, slow
 
 EDGES = [
     datetime(2024, 3, 31, 1, 30, tzinfo=UTC),  # the hour that the clocks of Europe skip
@@ -24,9 +24,7 @@ ROWS = [
 ]
 
 
-FAR = [
-    pytest.param(zone, marks=pytest.mark.slow) for zone in ("Pacific/Auckland", "America/St_Johns")
-]
+FAR = [slow("Pacific/Auckland"), slow("America/St_Johns")]
 
 
 @pytest.fixture(params=["Europe/Berlin", *FAR])

@@ -252,8 +252,8 @@ class Polls:
                 time.sleep(min(left, _STEP))
         elif time.monotonic() - self._asked < self._every:
             return start
-        self._asked = time.monotonic()
-        end = self._database.read(lambda table: self._poll(table, start, self._asked))
+        self._asked = began = time.monotonic()
+        end = self._database.read(lambda table: self._poll(table, start, began))
         if end != start:
             self._planned = start, end
         return end
@@ -265,6 +265,8 @@ class Polls:
         if not _above(high, low):
             return start
         to = bounds.cut(table, low, high, self._max_rows)
+        if to != high:
+            self._asked = -1e9  # there is more: no wait before the next look
         end = self._offset(start["chain"], start["segment"] + 1, to)
         database, file = self._database, self._file(end["chain"], end["segment"])
         storing.make(self._folder.parent)
@@ -319,7 +321,7 @@ class Polls:
             if chain == end["chain"]:
                 gone = int(number) <= end["segment"]
             else:  # of a checkpoint that is no more; or of another preview or replay
-                gone = time.time() - file.stat().st_mtime > _LEFT_KEPT
+                gone = self._follows or time.time() - file.stat().st_mtime > _LEFT_KEPT
             if gone:
                 file.unlink(missing_ok=True)
                 failpoint("sql.poll-after-remove")
