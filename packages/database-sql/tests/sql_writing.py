@@ -26,7 +26,7 @@ STRATEGIES = {
     "idempotent": Idempotent(IdempotentOptions()),
     "staged": StagedDelivery(StagedOptions()),
 }
-EXACT = ("transactional", "idempotent", "staged")
+EXACT = ("transactional", "staged", "idempotent")
 SERVERS = ("postgres", "mariadb")
 PRODUCTS = (*SERVERS, "sqlite")
 
@@ -34,6 +34,17 @@ PRODUCTS = (*SERVERS, "sqlite")
 def slow(*values):
     """Return a case that is left to the slow tests."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def strategies(*hows, products=PRODUCTS, quick=()):
+    """Give a test a place in each product, and each strategy to write by.
+
+    Quick are the first strategy everywhere, the second on PostgreSQL, and the pairs that are named.
+    """
+    cases = [(product, how) for product in products for how in hows]
+    quick = {*((product, hows[0]) for product in products), ("postgres", hows[1]), *quick}
+    given = [case if case in quick else slow(*case) for case in cases]
+    return pytest.mark.parametrize(("place", "how"), given, indirect=["place"])
 
 
 def options_of(url, **changes):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from mainstem import Changelog
-from sql_writing import changes, slow
+from sql_writing import changes, strategies
 
 DDL = "id BIGINT, name STRING, v BIGINT"
 SHAPE = changes(DDL, ["id"])
 UNORDERED = changes(DDL, ["id"], None)
 #: Only `staged` goes another way with changes than the others do.
-HOWS = ("transactional", "staged", slow("microbatch"), slow("idempotent"))
+HOWS = ("transactional", "staged", "microbatch", "idempotent")
 
 
 def put(number, version, name=None):
@@ -23,7 +22,7 @@ def delete(number, version):
     return {**put(number, version), "_change_type": "delete"}
 
 
-@pytest.mark.parametrize("how", HOWS)
+@strategies(*HOWS, quick=[("mariadb", "staged")])
 def test_changes_of_a_key_in_one_batch_and_in_others_leave_the_newest(place, how):
     """Pass: a put, a newer one, a delete and what comes after it leave the newest, in whichever order
     they come, all in one batch, or one batch each for the strategies that differ by batch."""
@@ -39,7 +38,7 @@ def test_changes_of_a_key_in_one_batch_and_in_others_leave_the_newest(place, how
     assert place.rows() == newest + [(100 + key, "v4") for key, _ in newest]
 
 
-@pytest.mark.parametrize("how", HOWS)
+@strategies(*HOWS, quick=[("mariadb", "staged")])
 def test_a_late_older_change_does_not_bring_a_deleted_key_back(place, how):
     """Pass: not even for a key that was never there; a newer change does."""
     place.write([put(1, 1), put(2, 1)], SHAPE, how, number=0)
@@ -50,7 +49,7 @@ def test_a_late_older_change_does_not_bring_a_deleted_key_back(place, how):
     assert place.rows() == [(1, "v6"), (2, "v1")]
 
 
-@pytest.mark.parametrize("how", ["idempotent", "staged"])
+@strategies("idempotent", "staged")
 def test_a_delete_is_forgotten_when_its_time_is_over(place, how):
     """Pass: remembered within `deletes_within`, and gone from beside the table after it, when a later
     batch has come; an older change then is a new row."""
@@ -65,7 +64,7 @@ def test_a_delete_is_forgotten_when_its_time_is_over(place, how):
     assert place.rows() == [(1, "v4"), (9, "v1")]
 
 
-@pytest.mark.parametrize("how", HOWS)
+@strategies(*HOWS, quick=[("mariadb", "staged")])
 def test_without_a_sequence_the_last_change_wins(place, how):
     """Pass: of a batch the last row of a key, be it a put or a delete, and of batches the last; there
     is neither a column for versions nor a table of deletes."""
@@ -78,7 +77,7 @@ def test_without_a_sequence_the_last_change_wins(place, how):
     assert place.read(DDL)[0] == (1, "v0", 0)
 
 
-@pytest.mark.parametrize("how", HOWS)
+@strategies(*HOWS, quick=[("mariadb", "staged")])
 def test_columns_that_the_stream_has_not_keep_their_values(place, how):
     """Pass: a new row gets the table's defaults, an update leaves what others have written there."""
     place.ask(
@@ -91,7 +90,7 @@ def test_columns_that_the_stream_has_not_keep_their_values(place, how):
     assert rows == [(1, "v1", "mine", 8, 1), (2, "v1", "none", 7, 1)]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged", quick=[("mariadb", "staged")])
 def test_rows_from_before_the_column_of_versions_are_older_than_any_change(place, how):
     """Pass: `add_columns` adds it to a table that has rows, null for them; an update sets one and a
     delete removes another, whatever their versions."""
@@ -102,7 +101,7 @@ def test_rows_from_before_the_column_of_versions_are_older_than_any_change(place
     assert place.rows("id, name, _commit_version") == [(1, "v1", 1), (3, "old", None)]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged", quick=[("mariadb", "staged")])
 def test_preimages_are_left_out(place, how):
     """Pass: the row as it was before neither sets nor deletes anything, nor is it the newest."""
     before = {**put(1, 2, "before"), "_change_type": "update_preimage"}
@@ -112,7 +111,7 @@ def test_preimages_are_left_out(place, how):
     assert place.rows() == [(1, "after")]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged", quick=[("mariadb", "staged")])
 def test_a_key_of_many_columns(place, how):
     """Pass: keys of two columns are one, and a table of nothing but its key can be written."""
     ddl = "a BIGINT, id BIGINT, b STRING"

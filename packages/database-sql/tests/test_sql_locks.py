@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from mainstem import PipelineError
 from mainstem_testkit.pipelines import wait_for
 from sql_databases import ask
-from sql_writing import PRODUCTS, SERVERS, changes
+from sql_writing import EXACT, SERVERS, changes, strategies
 
 DDL = "id BIGINT, name STRING, v BIGINT"
 SHAPE = changes(DDL, ["id"])
@@ -108,11 +108,9 @@ def test_a_failed_serialization_is_tried_again(place_in):
     assert place.rows() == [(1, "v2"), (2, "v2")]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
-@pytest.mark.parametrize("product", SERVERS)
-def test_a_lock_is_waited_for(product, how, place_in):
+@strategies("transactional", "staged", products=SERVERS)
+def test_a_lock_is_waited_for(place, how):
     """Pass: a row that is locked when the batch comes is written when the lock is gone."""
-    place = place_in(product)
     place.write(rows(1, 1, 2), SHAPE)
     with (
         place.holding("UPDATE {t} SET name = 'other' WHERE id = 2") as other,
@@ -123,14 +121,12 @@ def test_a_lock_is_waited_for(product, how, place_in):
     assert place.rows() == [(1, "v2"), (2, "v2")]
 
 
-@pytest.mark.parametrize("how", ["transactional", "idempotent", "staged"])
-@pytest.mark.parametrize("product", PRODUCTS)
-def test_a_lock_that_stays_ends_patience(product, how, place_in):
+@strategies(*EXACT)
+def test_a_lock_that_stays_ends_patience(place, how):
     """Pass: an error that names the place and what the database says, and no password; nothing is
     written, and the next try goes well."""
-    place = place_in(product)
     place.write(rows(1, 1), SHAPE)
-    url = place.url if product == "sqlite" else place.user("S3CRET", superuser=True)
+    url = place.user("S3CRET", superuser=True) if place.server else place.url
     sink = place.sink(url=url, patience="1 second")
     place.write([], SHAPE, sink=sink, number=1)
     with (
@@ -139,7 +135,7 @@ def test_a_lock_that_stays_ends_patience(product, how, place_in):
     ):
         place.write(rows(2, 1), SHAPE, how, sink=sink, number=2)
     where = {"postgres": "postgresql 127.0.0.1:", "mariadb": "mysql 127.0.0.1:"}
-    assert str(error.value).startswith(where.get(product, f"sqlite {place.url[10:]}: "))
+    assert str(error.value).startswith(where.get(place.product, f"sqlite {place.url[10:]}: "))
     assert "lock" in str(error.value).lower()
     assert "S3CRET" not in "".join(traceback.format_exception(error.value))
     assert place.rows() == [(1, "v1")]

@@ -6,18 +6,18 @@ import pytest
 from mainstem import OptionError
 from mainstem_testkit.conformance.values import TYPES
 from sql_databases import there
-from sql_writing import changes, slow
+from sql_writing import changes, slow, strategies
 
 #: Marks of SQL, of drivers' parameters, of SQLAlchemy's and of Spark's own.
 MARKS = """a"b`c'd;e--f%g%%h%s:i::j\\k\\:l.m n/*o*/$1?@{}[]()|~"""
 INJECTED = "x; DROP TABLE canary; --"
 QUOTED = ['x"; DROP TABLE canary; --', "x`; DROP TABLE canary; --", "x'; DROP TABLE canary; --"]
 OTHERS = [INJECTED, *QUOTED, "SELECT", "UPPER lower", "Ærø 漢字", "%(id)s", "n" * 50, "😀"]
-HOWS = ("transactional", "staged", slow("microbatch"), slow("idempotent"))
+HOWS = ("transactional", "staged", "microbatch", "idempotent")
 
 
 @pytest.mark.parametrize("name", [MARKS, *map(slow, OTHERS)])
-@pytest.mark.parametrize("how", HOWS)
+@strategies(*HOWS)
 def test_hostile_names_are_names(place, name, how):
     """Pass: as the name of table, column, key, ledger, pipeline and sink: changes are written, one is
     deleted, and all comes back; a table that the names would drop stays."""
@@ -45,7 +45,7 @@ def quoted(name):
     return f"`{name.replace('`', '``')}`"
 
 
-@pytest.mark.parametrize("how", ["idempotent", "staged"])
+@strategies("staged", "idempotent")
 def test_hostile_names_of_schemas(place, how):
     """Pass: the tables are made, filled and cleared up in the schema, and nowhere else."""
     if place.product == "sqlite":
@@ -120,7 +120,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("how", HOWS)
+@strategies(*HOWS)
 def test_hostile_texts_and_bytes_come_back(place, how):
     """Pass: SQL, marks of drivers and of CSV, control characters and a megabyte, as text and as bytes."""
     rows = [{"id": n, "s": text, "y": text.encode()} for n, text in enumerate(HOSTILE)]
@@ -129,7 +129,7 @@ def test_hostile_texts_and_bytes_come_back(place, how):
     assert place.read("id BIGINT, s STRING, y BINARY") == [(r["id"], r["s"], r["y"]) for r in rows]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 @pytest.mark.parametrize("kind", ["string", "binary"])
 def test_hostile_keys_are_found_again(place, kind, how):
     """Pass: each, up to 255 characters or bytes, is updated and deleted by its key."""

@@ -9,7 +9,7 @@ import math
 import pytest
 import sqlalchemy as sa
 from mainstem import Events, PipelineError
-from sql_writing import EXACT, PRODUCTS, changes, slow
+from sql_writing import EXACT, PRODUCTS, changes, slow, strategies
 
 DDL = "id BIGINT, name STRING, n INT, mail STRING, parent BIGINT, x DOUBLE, free STRING"
 #: What the tests make: rules for `name` (length, not null), `n`, `mail` (unique), `parent`.
@@ -119,7 +119,7 @@ def test_exactly_the_bad_rows_come_back(product, how, keyed, place_in):
     assert place.ids() == [n for n in range(30) if n not in wrong] + [1000]
 
 
-@pytest.mark.parametrize("how", EXACT)
+@strategies(*EXACT)
 def test_the_second_of_two_rows_that_exclude_each_other_comes_back(place, how):
     """Pass: two rows of a batch with one value in a unique column: the earlier one is written."""
     make(place, how, False)
@@ -128,7 +128,7 @@ def test_the_second_of_two_rows_that_exclude_each_other_comes_back(place, how):
     assert place.ids() == [1, 3, 1000]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 @pytest.mark.parametrize("column", ["id", "_commit_version", "_change_type"])
 def test_changes_that_can_not_be_compared_come_back(place, column, how):
     """Pass: with a null in the key, the sequence or the kind of change, put or delete, into a table
@@ -157,7 +157,7 @@ def test_a_row_without_an_id_comes_back(place):
     assert place.ids() == [1]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 def test_an_older_change_is_put_when_the_newest_of_its_key_is_refused(place, how):
     """Pass: as if the two had come in batches of their own; so also with a delete between others."""
     make(place, how, True)
@@ -169,7 +169,7 @@ def test_an_older_change_is_put_when_the_newest_of_its_key_is_refused(place, how
     assert place.ids() == [1, 3, 1000]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 def test_a_delete_that_the_database_refuses_comes_back(place, how):
     """Pass: a row that another table needs stays, its delete comes back with the key; others are done."""
     shape = changes("id BIGINT, v BIGINT", ["id"])
@@ -263,7 +263,7 @@ def test_a_row_that_a_trigger_refuses_comes_back(place):
     assert place.ids() == [1, 3]
 
 
-@pytest.mark.parametrize("how", EXACT)
+@strategies(*EXACT)
 def test_a_few_bad_rows_of_many_cost_few_statements(place, how):
     """Pass: 5 of 10,000 are found with at most two savepoints for each halving of the batch."""
     known = TYPES[place.product]["id"] if how == "idempotent" else ""

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from mainstem import Events, FencedError
 from mainstem_testkit.pipelines import wait_for
-from sql_writing import CHECKPOINT, EXACT, OTHER, changes
+from sql_writing import CHECKPOINT, EXACT, OTHER, changes, strategies
 from test_sql_locks import waiting
 
 DDL = "id BIGINT, name STRING"
@@ -18,7 +18,7 @@ def numbers(*ids):
     return [{"id": n, "name": "x"} for n in ids]
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 def test_two_checkpoints_write_their_own_rows(place, how):
     """Pass: batch 0 and 1 of two checkpoints are in, each once, though both are written twice; the
     ledger has an entry for each checkpoint."""
@@ -50,7 +50,7 @@ def test_the_ledger_says_which_batches_are_in(place):
     assert not place.sink().committed(place.batch(shape, 4, OTHER))
 
 
-@pytest.mark.parametrize("how", EXACT)
+@strategies(*EXACT)
 def test_a_run_that_was_replaced_is_fenced_off(place, how):
     """Pass: once a later run has written, the earlier one gets an error that says so, and writes
     nothing; the later one goes on."""
@@ -61,7 +61,7 @@ def test_a_run_that_was_replaced_is_fenced_off(place, how):
     assert place.ids() == [1, 3]
 
 
-@pytest.mark.parametrize("how", EXACT)
+@strategies(*EXACT)
 def test_a_run_that_waits_for_the_ledger_when_it_is_replaced_is_fenced_off(place, how):
     """Pass: the earlier run's batch waits for the later one's commit, and then gets the error; only the
     later one's rows are there."""
@@ -139,7 +139,7 @@ def test_staging_of_others_is_left_alone(place):
     assert len(place.staging()) == 2
 
 
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 def test_what_a_batch_refused_is_told_again_when_the_batch_comes_again(place, how):
     """Pass: to a new run, and to the same one; a later batch is told nothing of it."""
     place.ask("CREATE TABLE {t} (id BIGINT NOT NULL, name VARCHAR(100))")

@@ -17,6 +17,7 @@ import uuid
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from mainstem import crashpoints, failpoint
 from mainstem_database_sql import selecting
 from mainstem_database_sql.planning import Given
@@ -70,6 +71,11 @@ class Place:
 
     def polling(self, columns="id BIGINT, name STRING", **more):
         return polling(self.url, self.table, columns, **more)
+
+
+def mostly(*products):
+    """Return the products as parameters, those that are not named marked slow."""
+    return [p if p in products else pytest.param(p, marks=pytest.mark.slow) for p in PRODUCTS]
 
 
 def place_of(request, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from mainstem import OptionError, PipelineError, Reached
 from mainstem_database_sql import polling, selecting
 from mainstem_database_sql.source import SQLSource
-from test_sql_source_driver import PRODUCTS, Checkpoint, Place, options, place_of
+from test_sql_source_driver import PRODUCTS, Checkpoint, Place, mostly, options, place_of
 
 TABLE = "CREATE TABLE {t} (id BIGINT PRIMARY KEY, name VARCHAR(400))"
 #: The type of a time with microseconds, and the database's clock plus a number of seconds.
@@ -392,6 +392,7 @@ def test_a_new_checkpoint_removes_the_files_of_the_old_one_and_a_preview_none(
 # -- while others write -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("place", mostly("postgres", "mariadb"), indirect=True)
 def test_each_row_comes_once_while_others_write(place, tmp_path):
     """Writers take their numbers, or times, at different moments than they commit, within `settle`."""
     make_timed(place)

@@ -18,6 +18,7 @@ from test_sql_source_driver import (
     Checkpoint,
     Place,
     Processes,
+    mostly,
     options,
     place_of,
     plain,
@@ -368,6 +369,7 @@ def test_rows_are_held_part_by_part(place, tmp_path, monkeypatch):
     assert max(held[2:]) <= 100, "parts do not become smaller"
 
 
+@pytest.mark.parametrize("place", mostly("postgres"), indirect=True)
 def test_memory_is_flat_over_200_000_rows(place, tmp_path):
     """Some 40 MB of text pass through a process that needs no more than for a tenth of it."""
     peaks = {}

@@ -6,7 +6,7 @@ import time
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sql_writing import changes, slow
+from sql_writing import changes, slow, strategies
 
 EDGES = [
     datetime(2024, 3, 31, 1, 30, tzinfo=UTC),  # the hour that the clocks of Europe skip
@@ -52,7 +52,7 @@ def server_in(place, zone):
 @pytest.mark.parametrize(
     "count", [2, 24], ids=["few", "many"]
 )  # which PostgreSQL takes differently
-@pytest.mark.parametrize("how", ["transactional", "staged"])
+@strategies("transactional", "staged")
 def test_instants_are_the_same_in_every_zone(place, abroad, how, count):
     """Pass: with machine, session and server abroad, what a reader in UTC sees are the same instants,
     and times without a zone and dates are as they were."""
