@@ -133,6 +133,10 @@ def postgres(url: str, spark: Any, side: Side) -> None:
         [], f"{DDL}, _change_type STRING, _commit_version BIGINT"
     ).schema
     copy = "COPY bare FROM STDIN"
+    with psycopg.connect(url, autocommit=True) as settings:
+        # The kit's server forgets in a power failure, which hides what a commit costs.
+        settings.execute("ALTER SYSTEM SET fsync = on")
+        settings.execute("SELECT pg_reload_conf()")
     with psycopg.connect(url) as bare:
         bare.execute(f"CREATE TABLE bare ({KINDS})")
         bare.execute(f"CREATE TABLE kept ({KINDS}, version BIGINT, PRIMARY KEY (id))")

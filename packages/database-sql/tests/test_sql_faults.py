@@ -110,3 +110,24 @@ def test_staged_rows_that_vanish_again_and_again_fail_the_batch(place):
     assert error.value.node == "out"
     assert place.ids() == []
     assert not sink.committed(batch)
+
+
+def test_what_sqlite_has_committed_is_on_disk(place_in):
+    """Pass: connections sync at each commit: a power failure takes back none that the checkpoint has."""
+    place = place_in("sqlite")
+    sink = place.sink()
+    place.write([], DDL, sink=sink)
+    with sink._writer.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
+def test_a_lost_connection_says_why_it_was_lost(place_in, tripwire):
+    """Pass: what the client said first, not that it could not undo what it had begun."""
+    place = place_in("mariadb")
+    proxy = tripwire(place.server.port)
+    sink = through(place, proxy, patience="10 ms")
+    place.write([], DDL, sink=sink)
+    proxy.arm(text=b"INSERT INTO `rows", then=proxy.cut)
+    with pytest.raises(PipelineError, match=r"mysql 127\.0\.0\.1:\d+/test: .*[Ll]ost connection"):
+        place.write(MANY[:10], DDL, sink=sink, number=1)

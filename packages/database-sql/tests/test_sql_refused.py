@@ -191,8 +191,11 @@ def test_a_staged_row_that_is_refused_is_found_though_a_task_wrote_twice(place):
     batch = place.batch(shape)
     staged = sink.stage(place.frame([{"id": 1}, {"id": 11}], shape), batch)
     path = place.mark(staged.staging.put)
-    copied = f"SELECT id, 'other', '{'0' * 32}', _row FROM {path}"
-    place.ask(f"INSERT INTO {path} (id, name, _task, _row) {copied}")
+    kept = place.mark(f"kept of {place.name}")
+    place.ask(f"CREATE TABLE {kept} AS SELECT * FROM {path}")
+    place.ask(f"DELETE FROM {path}")
+    place.ask(f"INSERT INTO {path} SELECT id, 'other', '{'0' * 32}', _row FROM {kept}")
+    place.ask(f"INSERT INTO {path} SELECT * FROM {kept}")
     (row,) = sink.publish(staged, batch).collect()
     assert json.loads(row["payload"]) == {"id": 11, "name": None}
     assert place.rows() == [(1, None)]

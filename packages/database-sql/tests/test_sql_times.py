@@ -67,6 +67,19 @@ def test_instants_are_the_same_in_every_zone(place, abroad, how, count):
     assert place.read(DDL) == wanted
 
 
+def test_a_column_that_counts_seconds_is_given_the_same_instants(place_in, abroad):
+    """Pass: MySQL turns what it is given for a TIMESTAMP from the session's zone, which is UTC."""
+    place = place_in("mariadb")
+    place.ask("CREATE TABLE {t} (id BIGINT, t TIMESTAMP(6) NULL)")
+    undo = server_in(place, abroad)
+    try:
+        assert place.write(ROWS[:1], "id BIGINT, t TIMESTAMP") is None
+    finally:
+        place.ask(undo)
+    (seconds,) = place.ask("SELECT UNIX_TIMESTAMP(t) FROM {t}")[0]
+    assert seconds == EDGES[0].timestamp()
+
+
 def test_versions_that_are_times_are_compared_as_instants(place, abroad):
     """Pass: of the two hours that clocks show alike, the later one is the newer."""
     shape = changes("id BIGINT, name STRING, t TIMESTAMP", ["id"], "t")

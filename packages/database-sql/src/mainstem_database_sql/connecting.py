@@ -287,13 +287,21 @@ def _of_others(error: BaseException) -> Meaning:
 
 def words(error: BaseException) -> str:
     """Return what a database says is wrong, in one line without values of rows where it can."""
-    inner = original(error)
+    told: BaseException | None = error
+    while told is not None:
+        if found := _words(original(told)):
+            return found
+        told = told.__context__  # undoing what a lost connection began says nothing of why it was lost
+    return type(original(error)).__name__
+
+
+def _words(inner: BaseException) -> str:
     diagnosis = getattr(inner, "diag", None)
     if diagnosis is not None and diagnosis.message_primary:
         return str(diagnosis.message_primary)
     if len(inner.args) > 1 and isinstance(inner.args[0], int):
         return " ".join(str(inner.args[1]).split())
-    return " ".join(str(inner).split()) or type(inner).__name__
+    return " ".join(str(inner).split())
 
 
 def of_a_database(error: BaseException) -> bool:

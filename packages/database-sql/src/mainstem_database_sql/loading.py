@@ -45,8 +45,12 @@ def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Ta
         into = into.replace("%", "%%")
     insert = f"INSERT INTO {into} VALUES ({', '.join([mark] * len(names))})"
     lists = [_plain(wanted.column(name), name, product) for name in names]
+    values = list(zip(*lists, strict=True))
     with closing(driver.cursor()) as cursor:
-        cursor.executemany(insert, zip(*lists, strict=True))
+        if len(values) == 1:
+            cursor.execute(insert, values[0])  # psycopg's executemany costs twice as much
+        else:
+            cursor.executemany(insert, values)
 
 
 # -- PostgreSQL -------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ class Writer:
 
         transaction.put(rows.num_rows, put, refuse)
         self.forget(transaction, merge)
-        return pa.Table.from_pylist(refused, REFUSED)
+        return pa.Table.from_pylist(refused, REFUSED) if refused else REFUSED.empty_table()
 
     def forget(self, transaction: Transaction, merge: Merge) -> None:
         """Forget old deletes, now and then."""
