@@ -291,7 +291,8 @@ def words(error: BaseException) -> str:
     while told is not None:
         if found := _words(original(told)):
             return found
-        told = told.__context__  # undoing what a lost connection began says nothing of why it was lost
+        # Undoing what a lost connection began says nothing of why it was lost.
+        told = told.__context__
     return type(original(error)).__name__
 
 
