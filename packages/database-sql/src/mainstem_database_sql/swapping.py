@@ -8,7 +8,8 @@ from mainstem_database_sql.target import Target
 from mainstem_database_sql.transactions import Transaction
 from mainstem_database_sql.writing import Writer
 
-_OLD = "__old"
+#: No name that a user would give.
+_OLD = "__swapped_out"
 
 
 def clear(writer: Writer) -> None:
@@ -33,23 +34,30 @@ def swap(writer: Writer, built: Writer) -> None:
             return
         names = [(here.name, other.name), (here.deleted_name, other.deleted_name)]
         old = [name for name, _ in names if name in there]
-        renamed = [(name, f"{name}{_OLD}") for name in old]
-        renamed += [(new, name) for name, new in names if new in there]
+        new = [(name, built) for name, built in names if built in there]
+        if here.dialect.name == "mysql":
+            _swap_in_one_statement(connection, here, old, new)
+            return
         for name in old:
-            _drop(connection, here, f"{name}{_OLD}")
-        for statement in _renaming(here, renamed):
-            connection.execute(sa.text(statement))
-        for name in old:
-            _drop(connection, here, f"{name}{_OLD}")
+            _drop(connection, here, name)
+        for name, built in new:
+            rename = f"ALTER TABLE {here.path(built)} RENAME TO {here.quoted(name)}"
+            connection.execute(sa.text(rename))
 
     writer.transact(work)
 
 
-def _renaming(target: Target, names: list[tuple[str, str]]) -> list[str]:
-    if target.dialect.name == "mysql":  # in one statement, or readers would see none for a moment
-        pairs = ", ".join(f"{target.path(a)} TO {target.path(b)}" for a, b in names)
-        return [f"RENAME TABLE {pairs}"]
-    return [f"ALTER TABLE {target.path(a)} RENAME TO {target.quoted(b)}" for a, b in names]
+def _swap_in_one_statement(
+    connection: sa.Connection, target: Target, old: list[str], new: list[tuple[str, str]]
+) -> None:
+    """Swap where each statement commits: one renames all, so that readers always see a table."""
+    for name in old:
+        _drop(connection, target, f"{name}{_OLD}")
+    renamed = [(name, f"{name}{_OLD}") for name in old] + [(built, name) for name, built in new]
+    pairs = ", ".join(f"{target.path(a)} TO {target.path(b)}" for a, b in renamed)
+    connection.execute(sa.text(f"RENAME TABLE {pairs}"))
+    for name in old:
+        _drop(connection, target, f"{name}{_OLD}")
 
 
 def _drop(connection: sa.Connection, target: Target, name: str) -> None:

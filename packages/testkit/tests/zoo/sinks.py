@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from contextlib import suppress
 from dataclasses import replace
 
@@ -64,7 +65,7 @@ class Prepares(Table):
 class Doubling(Table):
     """Writes a retried batch beside the first."""
 
-    def clear(self, db, table, batch):
+    def replace(self, db, table, batch):
         pass
 
 
@@ -284,6 +285,35 @@ class ComparesBatches(Table):
         return self.newer
 
 
+class InPlace(Table):
+    """Builds in the place that readers see."""
+
+    def beside(self, suffix):
+        return type(self)(self.options)
+
+    def clear(self):
+        pass
+
+    def swap(self, built):
+        pass
+
+
+class Adding(Table):
+    """Leaves what was there before a swap."""
+
+    def empty(self, db, table):
+        pass
+
+
+class Blinking(Table):
+    """Shows nothing for a moment while it swaps."""
+
+    def empty(self, db, table):
+        super().empty(db, table)
+        db.commit()
+        time.sleep(0.2)
+
+
 class Braggart(Table):
     """Says that tests have shown more than its strategy promises."""
 
@@ -322,5 +352,8 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_knows_nobody": KnowsNobody,
     "zoo_forgets_refusals": ForgetsRefusals,
     "zoo_compares_batches": ComparesBatches,
+    "zoo_in_place": InPlace,
+    "zoo_adding": Adding,
+    "zoo_blinking": Blinking,
     "zoo_braggart": Braggart,
 }

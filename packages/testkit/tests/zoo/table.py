@@ -6,6 +6,7 @@ import json
 import pickle
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from mainstem import (
@@ -108,7 +109,8 @@ class Table(Sink):
         rows = [(reason, payload.encode()) for reason, payload in refused]
         return batch.spark.createDataFrame(rows, "reason STRING, payload BINARY") if rows else None
 
-    def clear(self, db, table, batch):
+    def replace(self, db, table, batch):
+        """Remove what an earlier try of a batch has written."""
         db.execute(f"DELETE FROM {table} WHERE {_THIS}", self.name(batch))
 
     def fill(self, db, rows, batch):
@@ -119,7 +121,7 @@ class Table(Sink):
         good, refused = self.sorted_out(frame)
         failpoint("zoo.before-commit")
         with self.connect() as db:
-            self.clear(db, "written", batch)
+            self.replace(db, "written", batch)
             self.fill(db, good, batch)
             self.enter(db, batch, refused)
         failpoint("zoo.after-commit")
@@ -207,6 +209,30 @@ class Table(Sink):
         with self.connect() as db:
             self.fence(db, batch)
             db.execute("DELETE FROM staged WHERE checkpoint = ?", (batch.query_id,))
+
+    # -- built beside -----------------------------------------------------------------------
+
+    def beside(self, suffix):
+        path = self.options.path
+        beside = path.with_name(f"{path.name}{suffix}")
+        return type(self)(self.options.model_copy(update={"path": beside}))
+
+    def clear(self):
+        self.options.path.unlink(missing_ok=True)
+
+    def swap(self, built):
+        if not built.options.path.exists():
+            return
+        with closing(self.connect()) as db:
+            db.execute("ATTACH ? AS built", (str(built.options.path),))
+            with db:
+                for table in ("written", "keyed"):
+                    self.empty(db, table)
+                    db.execute(f"INSERT INTO main.{table} SELECT * FROM built.{table}")
+        built.clear()
+
+    def empty(self, db, table):
+        db.execute(f"DELETE FROM main.{table}")
 
     # -- rows that are known ----------------------------------------------------------------
 

@@ -7,9 +7,10 @@ for every strategy that makes use of it.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,11 @@ from mainstem import (
     Forgetful,
     IdentifiedWrites,
     KeyedWrites,
+    Prepared,
     Staged,
+    Swappable,
     Transactional,
+    read_columns,
 )
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
 
@@ -39,7 +43,7 @@ from mainstem_testkit.conformance.writing import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: What batches do to a table without a sequence: the value that each key gets, None where it goes.
 _BATCHES: tuple[tuple[str, int, Mapping[str, str | None]], ...] = (
@@ -159,6 +163,61 @@ class AbilitiesSuite(WritingSuite):
             self._check([0, 3])
         self._write(self._some(spark, [4]), 1)
         self._check([0, 3, 4])
+
+    # -- built beside -----------------------------------------------------------------------
+
+    @proves("Swappable")
+    def test_what_is_built_beside_is_seen_once_it_is_swapped(self, spark: SparkSession) -> None:
+        """Readers see the old rows until the swap and the new ones from it on; again it does nothing."""
+        sink = self._able(Swappable)
+        self._write(self._some(spark, range(4)))
+        sink.beside("__built").clear()  # nothing is there yet
+        self._build(sink, self._some(spark, [6, 7]), "a try that is given up")
+        sink.beside("__built").clear()
+        built = self._build(sink, self._some(spark, range(2, 6)), OTHER)
+        self._check(range(4))
+        with self._only((range(4), range(2, 6))):
+            sink.swap(built)
+        self._check(range(2, 6), doubled=False)
+        sink.swap(sink.beside("__built"))
+        self._check(range(2, 6), doubled=False)
+        self._write(self._some(spark, [8]), 1)
+        self._check([*range(2, 6), 8])
+
+    def _build(self, sink: Any, frame: DataFrame, query_id: str) -> Any:
+        """Write a replay's first batch, as the core does, into a sink made beside; return that."""
+        node, built = self._node(), sink.beside("__built")
+        assert node.delivery is not None
+        if isinstance(built, Prepared):
+            built.prepare(read_columns(self._written(None, ids=False)), self._shape)
+        batch = replace(self._batch(frame.sparkSession, query_id=query_id), sink="subject__built")
+        node.delivery.write(built, frame, batch)
+        return built
+
+    @contextmanager
+    def _only(self, allowed: Iterable[Iterable[int]]) -> Iterator[None]:
+        """Read during the block, again and again: rows must be those of one of some sets, whole."""
+        wanted = [{self._text(self.row(number)) for number in numbers} for numbers in allowed]
+        ended, wrong = threading.Event(), list[str]()
+
+        def read() -> None:
+            while not ended.is_set() and not wrong:
+                try:
+                    seen = self._seen().keys()
+                except Exception as error:
+                    wrong.append(f"a reader failed: {type(error).__name__}: {error}")
+                else:
+                    if seen not in wanted:
+                        wrong.append(f"a reader saw {few(sorted(seen))}")
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            reader.join()
+        assert not wrong, f"neither what was there before nor what is there after: {wrong[0]}"
 
     # -- the ledger -------------------------------------------------------------------------
 
