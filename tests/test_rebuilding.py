@@ -79,7 +79,10 @@ def filled(pipeline):
     return pipeline
 
 
-@pytest.mark.parametrize("point", ["rebuild.before-swap", "rebuild.after-swap", ""])
+POINTS = ["rebuild.before-swap", "rebuild.after-swap", "rebuild.forgetting:2"]
+
+
+@pytest.mark.parametrize("point", [*POINTS, ""])
 def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline, quick_java, point):
     """Pass: readers see the old table or the new one; the next command makes it good; so does the next
     run, which deletes and older changes do not confuse."""
@@ -91,10 +94,34 @@ def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline,
     done = rebuild(pipeline)
     assert done.returncode == 0, done.stderr
     assert board(pipeline) == {"a": 2, "c": 1}
-    assert not [name for name in tables(pipeline) if "rebuilt" in name or "old" in name]
+    assert not [name for name in tables(pipeline) if "rebuilt" in name or "swapped" in name]
     pipeline.feed("3.jsonl", [row("b", 7, 3), row("a", 0, 4), row("c", 3, 6)])
     pipeline.run()
     assert board(pipeline) == {"a": 2, "c": 3}, "an older change came through"
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_run_after_a_kill_finishes_the_swap_first(pipeline, quick_java, point):
+    """Pass: what the run writes is there afterwards, also when the command is given again."""
+    filled(pipeline)
+    assert rebuild(pipeline, MAINSTEM_FAILPOINT=point).returncode == -9
+    pipeline.feed("3.jsonl", [row("d", 4, 7)])
+    pipeline.run()
+    assert board(pipeline) == {"a": 2, "c": 1, "d": 4}
+    assert rebuild(pipeline).returncode == 0
+    assert board(pipeline) == {"a": 2, "c": 1, "d": 4}
+
+
+def test_what_is_not_there_any_more_is_not_taken_away(pipeline, quick_java):
+    """Pass: a source that has lost what was read, and a point that leaves some out, are refused."""
+    filled(pipeline)
+    pipeline.folder.joinpath("in", "1.jsonl").unlink()
+    refused = rebuild(pipeline)
+    assert refused.returncode == 1
+    assert "lines no longer has all that was read: 1 files, such as 1.jsonl" in refused.stderr
+    refused = rebuild(pipeline, "--from", "2026-01-01")
+    assert "what is rebuilt begins at `earliest`" in refused.stderr
+    assert board(pipeline) == {"a": -1, "c": -1, "ghost": 0}
 
 
 def test_a_running_pipeline_is_not_swapped_under(pipeline, quick_java):

@@ -167,9 +167,10 @@ class IngressSource(Source):
     def gone(self, since: Reached) -> str:
         """Return which segments after a point were removed."""
         log = self.log(since.home)
+        offset = dict.fromkeys(log.receivers(), 0) if since.offset is None else since.offset
         missing = {
             name: (number, first)
-            for name, number in (since.offset or {}).items()
+            for name, number in offset.items()
             if number < (first := log.earliest(name))
         }
         return ", ".join(

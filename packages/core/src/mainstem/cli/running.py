@@ -39,7 +39,10 @@ def replay(
         ),
     ] = None,
     from_: Annotated[
-        str, typer.Option("--from", help="earliest, or an ISO 8601 time", metavar="POINT")
+        str,
+        typer.Option(
+            "--from", help="earliest, or an ISO 8601 time for --into alone", metavar="POINT"
+        ),
     ] = "earliest",
     fresh: Annotated[bool, typer.Option(help="Begin anew; the shadow keeps what it has.")] = False,
     set_: Set = None,

@@ -123,7 +123,10 @@ class Rewindable(Protocol):
         """
 
     def gone(self, since: Reached) -> str:
-        """Return what can't be read again of the rows after a point; empty if nothing is gone."""
+        """Return what can't be read again of the rows after a point; empty if nothing is gone.
+
+        After an offset of None: of all rows there ever were, as far as anybody can tell.
+        """
 
 
 @runtime_checkable
@@ -226,11 +229,13 @@ class Transactional(Protocol):
     def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write rows and ledger entry in one transaction; arguments and result as `Sink.write`.
 
-        The ledger is asked first, in the same transaction: if the batch is in, nothing is written,
-        and what was refused then is returned again.
+        The ledger is asked in the same transaction: if the batch is in, nothing is written, and what
+        was refused then is returned again. The frame is evaluated all the same: Spark wants the state
+        of every batch stored, and the watermark to move.
 
         Raises:
-            FencedError: the ledger has seen a run of this checkpoint with a higher epoch.
+            FencedError: the ledger has seen a run of this checkpoint with a higher epoch, or a later
+                batch: what runs here is an old copy of the checkpoint.
         """
 
 

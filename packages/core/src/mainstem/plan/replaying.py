@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ REBUILT = "__rebuilt"
 
 
 def replay_plan(
-    plan: Plan, query: str, point: str, into: Mapping[str, str], rebuild: Iterable[str] = ()
+    plan: Plan, query: str, point: str, into: Mapping[str, str], rebuild: Collection[str] = ()
 ) -> Plan:
     """Return the plan that reads a query's sources anew and writes into shadow sinks.
 
@@ -29,7 +29,8 @@ def replay_plan(
         query: the name of a query of the plan.
         point: `earliest`, or a time (ISO 8601; UTC without a zone).
         into: the shadow sink by the name of the sink whose rows it gets.
-        rebuild: sinks that are built beside, to be put in place (see `run.rebuilding`).
+        rebuild: sinks that are built beside, to be put in place (see `run.rebuilding`); from the
+            `earliest` point alone.
 
     Raises:
         PipelineError: names do not fit, or a source can't start there; says which.
@@ -41,6 +42,10 @@ def replay_plan(
     sinks += [_beside(plan, found[query].sinks, name) for name in rebuild]
     into = {**into, **{name: f"{name}{REBUILT}" for name in rebuild}}
     when = _point(point)
+    if rebuild and when != "earliest":
+        raise PipelineError(
+            "what is rebuilt begins at `earliest`: else what came before is missing"
+        )
     sources: dict[str, Source] = {}
     for name in found[query].reads:
         source = plan.nodes[name].source

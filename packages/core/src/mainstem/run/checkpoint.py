@@ -6,6 +6,7 @@
 - `epoch`: how many runs there have been
 - `queries/<name>/`: Spark's own checkpoint of a query
 - `nodes/<name>/`: a durable folder for a node that asks for one
+- `swapping`: while what was rebuilt is put in place
 - `set-aside/`: what was there of queries that were begun anew; never read again
 """
 
@@ -23,10 +24,25 @@ from typing import Any
 
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
 from mainstem.plan.model import Plan
-from mainstem.run import rollback
+from mainstem.run import rollback, swapping
 from mainstem.run.history import History
+from mainstem.run.storing import put
 
 FORMAT = 1
+
+
+class AlreadyRunning(PipelineError):  # noqa: N818
+    """Another process holds a checkpoint.
+
+    Attributes:
+        path: the checkpoint.
+    """
+
+    def __init__(self, holder: str, path: Path) -> None:
+        super().__init__(
+            f"the pipeline is already running on this checkpoint (process {holder}, {path})"
+        )
+        self.path = path
 
 
 class Checkpoint:
@@ -62,13 +78,12 @@ class Checkpoint:
             self._lock.seek(0)
             holder = self._lock.read().strip() or "unknown"
             self._lock.close()
-            raise PipelineError(
-                f"the pipeline is already running on this checkpoint (process {holder}, {self.path})"
-            ) from None
+            raise AlreadyRunning(holder, self.path) from None
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
         try:
+            swapping.finish(self.plan)
             for name in self._fresh:
                 self._set_aside(name)
             for query in self.plan.queries:
@@ -130,7 +145,7 @@ class Checkpoint:
                 )
             self._refuse(before, now)
             now["queries"] = before["queries"] | now["queries"]
-        _put(file, json.dumps(now, indent=2, sort_keys=True))
+        put(file, json.dumps(now, indent=2, sort_keys=True))
 
     def _next_epoch(self) -> int:
         """Count this run; the number is on disk before anything is done under it."""
@@ -139,7 +154,7 @@ class Checkpoint:
             epoch = int(file.read_text()) + 1 if file.exists() else 1
         except (OSError, ValueError) as error:
             raise PipelineError(f"{file} can't be read: {error}") from None
-        _put(file, str(epoch))
+        put(file, str(epoch))
         return epoch
 
     def _refuse(self, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -203,20 +218,6 @@ class Checkpoint:
                     )
                     problems.append(Problem(message, "", self.plan.file, hint=hint))
         return problems
-
-
-def _put(file: Path, text: str) -> None:
-    """Write a file whole, or leave it as it was; it is on disk afterwards."""
-    whole = file.with_suffix(".new")
-    whole.write_text(text)
-    with whole.open() as written:
-        os.fsync(written.fileno())
-    whole.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def read_description(file: Path) -> dict[str, Any]:

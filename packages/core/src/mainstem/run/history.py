@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,11 @@ class History:
         """
         batch = self.last() if batch is None else batch
         end = None if batch is None else self.offsets(batch).ends.get(source)
-        return Reached(end, self.folder / "sources" / source, home)
+        return replace(self.beginning(source, home), offset=end)
+
+    def beginning(self, source: str, home: Path) -> Reached:
+        """Return the point before all that a source was read for."""
+        return Reached(None, self.folder / "sources" / source, home)
 
     def missing_state(self, batch: int) -> list[str]:
         """Return which partitions of the state after a batch can't be put together.

@@ -7,19 +7,16 @@ again what it has not written and the replay has; the sinks' delivery knows thos
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from mainstem.contracts.abilities import Swappable
-from mainstem.crashpoints import failpoint
+from mainstem.contracts.abilities import Rewindable, Swappable
+from mainstem.contracts.components import Source
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.plan.replaying import REBUILT
-from mainstem.run.checkpoint import Checkpoint
-
-#: Stands in the replay's checkpoint from when all is rebuilt until all is in place.
-_MARK = "swapping"
+from mainstem.run import swapping
+from mainstem.run.checkpoint import AlreadyRunning, Checkpoint
+from mainstem.run.history import History
 
 
 def rebuild(plan: Plan, replay: Plan, run: Callable[[], bool], *, fresh: bool) -> bool:
@@ -35,45 +32,49 @@ def rebuild(plan: Plan, replay: Plan, run: Callable[[], bool], *, fresh: bool) -
         Whether all is in place; not if the replay was interrupted.
 
     Raises:
-        PipelineError: the pipeline runs; what is rebuilt stays for the next try.
+        PipelineError: the pipeline runs, and what is rebuilt stays for the next try; or a source no
+            longer has all that was read.
     """
-    pairs = {name.removesuffix(REBUILT): name for name in replay.nodes if name.endswith(REBUILT)}
-    mark = replay.checkpoint / _MARK
-    if mark.exists():  # killed while it put things in place
-        with Checkpoint(plan, checked=False):
-            _put_in_place(plan, replay, pairs)
-        return True
-    if fresh or not replay.checkpoint.exists():
-        shutil.rmtree(replay.checkpoint, ignore_errors=True)
-        for name in pairs.values():
-            _swappable(replay, name).clear()
+    names = [name.removesuffix(REBUILT) for name in replay.nodes if name.endswith(REBUILT)]
+    if pending := swapping.pending(plan):
+        with Checkpoint(plan, checked=False):  # which finishes it
+            pass
+        if set(names) <= set(pending):
+            return True
+    _complete(plan, replay)
+    with Checkpoint(replay, checked=False):  # held, so that nobody goes on from what is removed
+        if fresh or not swapping.begun(replay.checkpoint):
+            swapping.forget(replay.checkpoint)
+            for name in names:
+                built = replay.nodes[f"{name}{REBUILT}"].component
+                assert isinstance(built, Swappable)  # noqa: S101
+                built.clear()
     if not run():
         return False
     try:
         with Checkpoint(plan, checked=False):
             if not run():  # what has come since
                 return False
-            mark.touch()
-            _put_in_place(plan, replay, pairs)
-    except PipelineError as error:
-        if "is already running" not in str(error):
+            swapping.begin(plan, names, replay.checkpoint)
+    except AlreadyRunning as error:
+        if error.path != plan.checkpoint:
             raise
         raise PipelineError(
-            f"{', '.join(pairs)}: rebuilt, and not put in place: {error}. Stop the pipeline and run "
+            f"{', '.join(names)}: rebuilt, and not put in place: {error}. Stop the pipeline and run "
             "the same command again: it goes on from here."
         ) from None
     return True
 
 
-def _put_in_place(plan: Plan, replay: Plan, pairs: Mapping[str, str]) -> None:
-    for name, built in pairs.items():
-        failpoint("rebuild.before-swap")
-        _swappable(plan, name).swap(replay.nodes[built].component)
-    failpoint("rebuild.after-swap")
-    shutil.rmtree(replay.checkpoint)
-
-
-def _swappable(plan: Plan, name: str) -> Any:
-    sink = plan.nodes[name].component
-    assert isinstance(sink, Swappable)  # noqa: S101
-    return sink
+def _complete(plan: Plan, replay: Plan) -> None:
+    """Refuse a rebuild from less than all: what is missing would be gone from the sink."""
+    for query in plan.queries:
+        for name in query.reads:
+            if name not in replay.nodes:
+                continue
+            source = plan.nodes[name].component
+            assert isinstance(source, Source)  # noqa: S101
+            assert isinstance(source, Rewindable)  # noqa: S101
+            history = History(plan.checkpoint / "queries" / query.name)
+            if gone := source.gone(history.beginning(name, plan.home(name))):
+                raise PipelineError(f"{name} no longer has all that was read: {gone}")
