@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from datetime import UTC, datetime
+from decimal import Decimal
 
-from mainstem import Changelog
-from sql_writing import changes, strategies
+import pytest
+import sqlalchemy as sa
+from mainstem import Changelog, Column, OptionError
+from mainstem_testkit import wait_for
+from sql_writing import OTHER, changes, strategies
+from test_sql_locks import waiting
 
 DDL = "id BIGINT, name STRING, v BIGINT"
 SHAPE = changes(DDL, ["id"])
@@ -155,3 +162,71 @@ def test_a_key_that_is_too_long_for_an_index_comes_back(place_in):
         (row,) = place.write(rows, changes("name STRING, id BIGINT", ["name"], "id")).collect()
         assert "too long" in row["reason"] or "index row" in row["reason"]
         assert place.ids() == [1]
+
+
+@pytest.mark.parametrize("kind", ["STRING", "DECIMAL(20,2)", "TIMESTAMP"])
+@strategies("idempotent", "staged")
+def test_sequences_of_each_type_are_compared_as_spark_compares_them(place, how, kind):
+    """Pass: across batches and within one; text by its bytes, numbers by value. SQLite, which keeps
+    decimals as text, refuses those."""
+    shape = changes(f"id BIGINT, name STRING, v {kind}", ["id"])
+    made = {
+        "STRING": ["Z", "a", "a ", "\u00e4", "\ue000", "\U0001f600"],
+        "DECIMAL(20,2)": [Decimal(text) for text in ("-1", "0", "9", "10", "10.01", "1E17")],
+        "TIMESTAMP": [
+            datetime(year, 1, 1, tzinfo=UTC) for year in (1500, 1960, 1999, 2000, 2024, 9999)
+        ],
+    }[kind]
+    if place.product == "sqlite" and kind.startswith("DECIMAL"):
+        with pytest.raises(OptionError, match=r"can't hold decimal\(20,2\) as a sequence"):
+            place.sink().prepare(
+                (*shape.columns, Column("_commit_version", "decimal(20,2)")), shape
+            )
+        return
+    batches = [[], []]
+    for pair, (older, newer) in enumerate(itertools.pairwise(made)):
+        old = {"id": 10 * pair, "name": "older", "v": older}
+        new = {"id": 10 * pair, "name": "newer", "v": newer}
+        gone = {**new, "_change_type": "delete"}
+        for way, (first, then) in enumerate(
+            (([old, new], []), ([new, old], []), ([old], [new]), ([new], [old]), ([gone], [old]))
+        ):
+            for batch, rows in zip(batches, (first, then), strict=True):
+                batch += [{**row, "id": row["id"] + way} for row in rows]
+    for number, rows in enumerate(batches):
+        place.write(rows, shape, how, number=number)
+    wanted = [(10 * pair + way, "newer") for pair in range(len(made) - 1) for way in range(4)]
+    assert place.rows() == wanted
+
+
+@strategies("idempotent", "staged", products=["postgres", "mariadb"])
+def test_two_checkpoints_that_write_a_key_at_once_leave_the_newest(place, how):
+    """Pass: a change that waits for another's commit does not take it for what was there before."""
+    place.write([put(1, 3), put(2, 3)], SHAPE, how)
+    waits = threading.Event()
+    sink, ended = place.sink(), []
+    place.write([], SHAPE, how, sink=sink, number=0, query_id=OTHER)
+    first = place.sink()
+    place.write([], SHAPE, how, sink=first, number=1)
+
+    def late():
+        try:
+            place.write([delete(1, 5), put(2, 5)], SHAPE, how, sink=sink, number=1, query_id=OTHER)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=late)
+
+    def before_commit(connection):
+        found = connection.execute(sa.text(f"SELECT COUNT(*) FROM {place.quoted} WHERE v = 10"))
+        if found.scalar() and not thread.ident:
+            thread.start()
+            wait_for(lambda: ended or waiting(place))
+            waits.set()
+
+    sa.event.listen(first._writer.engine, "commit", before_commit)
+    place.write([put(1, 10), delete(2, 10)], SHAPE, how, sink=first, number=2)
+    thread.join(60)
+    assert waits.is_set()
+    assert not ended
+    assert place.rows() == [(1, "v10")]

@@ -186,16 +186,28 @@ def test_a_server_that_comes_back_is_waited_for(place_in):
 
 
 def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
-    """Pass: one that the driver has is used; one that nobody has is told, and SQLite has none."""
+    """Pass: one that the driver has is used; one that nobody has is told, or that would undo what the
+    sink counts on."""
     place = place_in("postgres")
-    sink = place.sink(url=f"{place.url}?application_name=me&connect_timeout=3")
-    place.write([], DDL, sink=sink)
+    place.ask("CREATE SCHEMA apart")
+    given = "application_name=me&connect_timeout=3&options=-csearch_path%3Dapart"
+    sink = place.sink(url=f"{place.url}?{given}")
+    place.write([{"id": 1}], DDL, sink=sink)
+    assert place.ask(f"SELECT id FROM apart.{place.quoted}") == [(1,)]
+    with sink._writer.engine.connect() as connection:
+        shown = [
+            connection.exec_driver_sql(f"SHOW {x}").scalar()
+            for x in ("application_name", "timezone")
+        ]
+    assert shown == ["me", "UTC"]
     assert "nonsense" in str(failing(place, f"{place.url}?nonsense=1", patience="1 hour"))
     place = place_in("mariadb")
     place.write([], DDL, sink=place.sink(url=f"{place.url}?read_timeout=30"))
     error = failing(place, f"{place.url}?nonsense=1&read_timeout=30", patience="1 hour")
     assert isinstance(error, OptionError)
-    assert error.message == "the URL has parameters that nobody knows: nonsense"
+    assert error.message.endswith("that would change what is written: nonsense")
+    error = failing(place, f"{place.url}?autocommit=1&init_command=x", patience="1 hour")
+    assert error.message.endswith("that would change what is written: autocommit, init_command")
 
 
 def test_a_file_in_no_folder_fails_at_once(place_in):

@@ -247,6 +247,42 @@ def test_an_index_of_a_part_of_the_rows_or_values_is_none(place):
         place.write([], changes("name STRING, v BIGINT", ["name"]))
 
 
+INEXACT = {
+    "postgres": 'name TEXT COLLATE "any case" PRIMARY KEY',
+    "mariadb": "name VARCHAR(99) COLLATE utf8mb4_general_ci PRIMARY KEY",
+    "sqlite": "name TEXT COLLATE NOCASE PRIMARY KEY",
+}
+
+
+def test_a_key_that_takes_two_texts_for_one_is_none(place):
+    """Pass: a table whose key does not tell capitals is refused; nothing of `A` would become of `a`."""
+    if place.product == "postgres":
+        place.ask(
+            'CREATE COLLATION IF NOT EXISTS "any case" '
+            "(provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+    place.ask(f"CREATE TABLE {{t}} ({INEXACT[place.product]}, v BIGINT, _commit_version BIGINT)")
+    with pytest.raises(
+        OptionError, match="column name compares text by .* takes some keys for equal"
+    ):
+        place.write([], changes("name STRING, v BIGINT", ["name"]))
+
+
+FIXED = {"postgres": ("CHAR(5)", "STRING"), "mariadb": ("BINARY(20)", "BINARY")}
+
+
+@pytest.mark.parametrize("product", FIXED)
+def test_a_column_that_fills_up_what_it_is_given_is_refused(place_in, product):
+    """Pass: blanks or zeros at the end would be there that nobody wrote."""
+    place = place_in(product)
+    there, kind = FIXED[product]
+    place.ask(f"CREATE TABLE {{t}} (id BIGINT, a {there})")
+    with pytest.raises(
+        OptionError, match=rf"column a is {there.replace('(', '.')[:-1]}.*, which can't hold"
+    ):
+        place.write([], f"id BIGINT, a {kind}")
+
+
 def test_a_table_without_transactions_is_refused(place_in):
     """Pass: of MyISAM, which would keep the rows of a batch that is undone."""
     place = place_in("mariadb")

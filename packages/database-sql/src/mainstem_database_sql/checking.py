@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from mainstem import OptionError
+from mainstem import Column, OptionError
 
 from mainstem_database_sql.types import misfit
 
 if TYPE_CHECKING:
     from mainstem_database_sql.target import Target
+
+#: The column of a row's identity, and how many bytes each has.
+ID, ID_LENGTH = "_id", 16
 
 
 def check(target: Target, connection: sa.Connection, inspector: sa.Inspector, *, add: bool) -> None:
@@ -39,6 +42,7 @@ def check(target: Target, connection: sa.Connection, inspector: sa.Inspector, *,
     unique = {_fold(name, target) for name in target.unique}
     if unique and unique <= found.keys() and unique not in _unique_keys(target, inspector):
         problems.append(f"no unique index on just {', '.join(target.unique)}")
+    problems += _inexact(target, connection)
     if engine := _engine(target, connection):
         problems.append(f"its engine, {engine}, has no transactions")
     if problems:
@@ -71,11 +75,49 @@ def _misfits(target: Target, found: Mapping[str, Any]) -> Iterator[str]:
             continue
         if there.get("computed") or (there.get("identity") or {}).get("always"):
             yield f"column {column.name} is made by the database, and can't be written"
-        elif misfit(column.type, there["type"], target.dialect):
+        elif misfit(column.type, there["type"], target.dialect) and not _is_id(column, there):
             yield (
                 f"column {column.name} is {_word(there['type'], target)}, "
                 f"which can't hold {column.type}"
             )
+
+
+def _is_id(column: Column, there: Mapping[str, Any]) -> bool:
+    """Whether a column has a fixed length, which is that of each `_id`."""
+    return column.name == ID and getattr(there["type"], "length", None) == ID_LENGTH
+
+
+def _inexact(target: Target, connection: sa.Connection) -> Iterator[str]:
+    """Yield the text columns of the key that take different texts for one key."""
+    wanted = _COLLATIONS[target.dialect.name]
+    path = target.path(target.name).replace(r"\:", ":")  # a value here, no part of the statement
+    at = {"schema": target.namespace, "name": target.name, "path": path}
+    given = {name: value for name, value in at.items() if f":{name}" in wanted}
+    found = {
+        _fold(name, target): collation
+        for name, collation in connection.execute(sa.text(wanted), given)
+    }
+    for name in target.unique:
+        if collation := found.get(_fold(name, target)):
+            yield (
+                f"column {name} compares text by {collation}, which takes some keys for equal that "
+                "are not"
+            )
+
+
+#: The text columns of a table that compare otherwise than exactly, and by what.
+_COLLATIONS = {
+    "mysql": "SELECT column_name, collation_name FROM information_schema.columns "
+    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name "
+    "AND collation_name IS NOT NULL AND NOT (collation_name LIKE '%nopad\\_bin' "
+    "OR collation_name LIKE '%0900\\_bin' OR collation_name = 'binary')",
+    "postgresql": "SELECT a.attname, COALESCE(c.collname, t.typname) FROM pg_attribute AS a "
+    "JOIN pg_type AS t ON t.oid = a.atttypid LEFT JOIN pg_collation AS c ON c.oid = a.attcollation "
+    "WHERE a.attrelid = CAST(:path AS regclass) AND a.attnum > 0 "
+    "AND (NOT c.collisdeterministic OR t.typname = 'citext')",
+    "sqlite": "SELECT x.name, x.coll FROM pragma_index_list(:name) AS l "
+    "JOIN pragma_index_xinfo(l.name) AS x WHERE l.\"unique\" AND x.coll <> 'BINARY'",
+}
 
 
 def _word(kind: Any, target: Target) -> str:

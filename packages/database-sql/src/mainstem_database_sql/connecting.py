@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+import re
 from enum import Enum
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -66,7 +66,12 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
     settings |= {f"tcp_{name}": str(seconds) for name, seconds in _KEEPALIVES.items()}
     if options.statement_timeout is not None:
         settings["statement_timeout"] = str(round(options.statement_timeout.total_seconds() * 1000))
-    made["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    query = parse_qs(urlsplit(options.url.get_secret_value()).query)
+    ours = [f"-c {name}={value}" for name, value in settings.items()]
+    made["options"] = " ".join([*query.get("options", []), *ours])
+    for name in ("application_name", "connect_timeout"):
+        if name in query:
+            made[name] = query[name][-1]
     if tls := options.tls:
         _check_files(tls)
         made["sslmode"] = "verify-full" if tls.verify_host else "verify-ca"
@@ -79,23 +84,36 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
 _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
 
+#: Parameters of PyMySQL's that a URL may have.
+_OF_MYSQL = {
+    "bind_address", "program_name", "read_timeout", "server_public_key", "ssl_ca", "ssl_cert",
+    "ssl_disabled", "ssl_key", "ssl_key_password", "ssl_verify_cert", "ssl_verify_identity",
+    "unix_socket", "write_timeout",
+}  # fmt: skip
+#: After so many seconds without a statement MySQL ends a session, and what it has begun.
+_IDLE = 600
+
+
 def _mysql(options: DatabaseOptions) -> dict[str, Any]:
     patience = max(1, math.ceil(options.patience.total_seconds()))
     settings = {"time_zone": "'+00:00'", "sql_mode": "'TRADITIONAL'"}
     settings |= {"innodb_lock_wait_timeout": f"{patience}", "lock_wait_timeout": f"{patience}"}
+    # A runner that has vanished must not hold its locks for hours.
+    settings["wait_timeout"] = f"{_IDLE}"
     made: dict[str, Any] = {
         "connect_timeout": max(1, math.ceil(options.connect_timeout.total_seconds())),
         "charset": "utf8mb4",
         "init_command": "SET " + ", ".join(f"{name} = {v}" for name, v in settings.items()),
         "max_allowed_packet": 1 << 30,
     }
-    from pymysql.connections import Connection
-
     query = parse_qs(urlsplit(options.url.get_secret_value()).query)
-    unknown = query.keys() - inspect.signature(Connection).parameters.keys()
-    if unknown:
+    if unknown := query.keys() - _OF_MYSQL:
         names = ", ".join(sorted(unknown))
-        raise OptionError(f"the URL has parameters that nobody knows: {names}", option="url")
+        raise OptionError(
+            f"the URL has parameters that nobody knows, or that would change what is written: {names}",
+            option="url",
+            hint=f"There are: {', '.join(sorted(_OF_MYSQL))}.",
+        )
     # PyMySQL's `connect_timeout` ends when somebody takes the connection, who may then be silent.
     made["read_timeout"] = int(query.get("read_timeout", [made["connect_timeout"]])[0])
     if options.tls is not None:
@@ -195,7 +213,7 @@ class Meaning(Enum):
 
 
 _POSTGRESQL_PASSING = (
-    "08", "40", "42P07", "53300", "55P03", "57P01", "57P02", "57P03", "57P05", "25006",
+    "08", "40", "42P07", "53300", "55P03", "57P01", "57P02", "57P03", "57P05", "25006", "25P03", "25P04",
 )  # fmt: skip
 #: 22 and 23: the row's values; and what triggers and views say.
 _POSTGRESQL_ROW = ("22", "23", "54000", "P0001", "44000")
@@ -296,12 +314,16 @@ def words(error: BaseException) -> str:
     return type(original(error)).__name__
 
 
+#: Where MySQL quotes a row's value.
+_VALUE = re.compile(r"\b((?:entry|value):?) '.*'(?= for |$)")
+
+
 def _words(inner: BaseException) -> str:
     diagnosis = getattr(inner, "diag", None)
     if diagnosis is not None and diagnosis.message_primary:
         return str(diagnosis.message_primary)
     if len(inner.args) > 1 and isinstance(inner.args[0], int):
-        return " ".join(str(inner.args[1]).split())
+        return _VALUE.sub(r"\1 '...'", " ".join(str(inner.args[1]).split()))
     return " ".join(str(inner).split())
 
 

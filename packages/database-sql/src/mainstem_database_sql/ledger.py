@@ -69,7 +69,7 @@ class Ledger:
             once: whether a batch that is in is not to be written again.
 
         Raises:
-            FencedError: a run with a higher epoch has been here.
+            FencedError: a run with a higher epoch has been here; or, with `once`, a later batch.
         """
         statement = self._enter_once if once else self._enter
         numbers = {"of_batch": batch.id, "of_epoch": batch.epoch}
@@ -90,6 +90,13 @@ class Ledger:
                 f"{batch.sink}: the ledger has seen run {entry.epoch} of this checkpoint, and this is "
                 f"run {batch.epoch}: another runner has taken over, or the checkpoint is an old copy. "
                 "Begin anew with `--fresh` if the copy is what you want.",
+                node=batch.sink,
+            )
+        if once and entry.batch > batch.id:
+            raise FencedError(
+                f"{batch.sink}: the ledger has batch {entry.batch} of this checkpoint, and this is batch "
+                f"{batch.id}: the checkpoint is an old copy, and what it would write need not be what is "
+                "there. Go on from the newest copy, or begin anew with `--fresh`.",
                 node=batch.sink,
             )
         return entry

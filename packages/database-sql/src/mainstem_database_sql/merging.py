@@ -28,6 +28,17 @@ class Merge:
         self._deleted = target.path(target.deleted_name)
         self._key = target.unique
 
+    def begin(self, connection: sa.Connection) -> None:
+        """Wait until no other run compares changes with what is there; lasts as long as the transaction.
+
+        PostgreSQL alone needs it: what it compares with may be older than what it then locks.
+        """
+        t = self.target
+        if t.sequenced and t.dialect.name == "postgresql":
+            name = "COALESCE(:schema, current_schema()) || '.' || :table"
+            lock = sa.text(f"SELECT pg_advisory_xact_lock(hashtextextended({name}, 0))")
+            connection.execute(lock, {"schema": t.namespace, "table": t.name})
+
     def put(self, connection: sa.Connection, rows: str) -> None:
         """Put the rows of a relation into the table.
 
@@ -106,7 +117,7 @@ class Merge:
         into = f"INSERT INTO {self._deleted}"
         wanted = f"({t.listed(names)}, {at}) SELECT {t.listed(names, 's')}, :now FROM {rows} AS s"
         if self._mysql:  # the key is the only thing that is unique here
-            newer = f"{self._deleted}.{version} < VALUES({version})"
+            newer = f"{t.ordered(self._deleted)} < {t.in_order(f'VALUES({version})')}"
             return (
                 f"{into} {wanted} ON DUPLICATE KEY UPDATE "
                 f"{at} = IF({newer}, VALUES({at}), {self._deleted}.{at}), "
@@ -115,7 +126,7 @@ class Merge:
         return (
             f"{into} AS d {wanted} WHERE 1 = 1 ON CONFLICT ({t.listed(self._key)}) DO UPDATE SET "
             f"{version} = excluded.{version}, {at} = excluded.{at} "
-            f"WHERE d.{version} < excluded.{version}"
+            f"WHERE {t.ordered('d')} < {t.ordered('excluded')}"
         )
 
     def _same(self, one: str, other: str) -> str:
@@ -131,13 +142,14 @@ class Merge:
     def _newer(self, there: str, here: str) -> str:
         if not self.target.sequenced:
             return "1 = 1"
-        version = self.target.quoted(VERSION)
+        t = self.target
         # Null: the row was there before the column.
-        return f"({there}.{version} IS NULL OR {there}.{version} < {here}.{version})"
+        null = f"{there}.{t.quoted(VERSION)} IS NULL"
+        return f"({null} OR {t.ordered(there)} < {t.ordered(here)})"
 
     def _is_deleted(self) -> str:
-        version = self.target.quoted(VERSION)
+        t = self.target
         return (
             f"EXISTS (SELECT 1 FROM {self._deleted} AS d WHERE {self._same('d', 's')} "
-            f"AND d.{version} >= s.{version})"
+            f"AND {t.ordered('d')} >= {t.ordered('s')})"
         )

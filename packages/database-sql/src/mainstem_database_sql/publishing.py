@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from mainstem import Batch, PipelineError, failpoint
 from mainstem_database_sql import loading
 from mainstem_database_sql.ledger import REFUSED, Entry
 from mainstem_database_sql.merging import APPEND, KEYED, Merge
-from mainstem_database_sql.staging import Staged
+from mainstem_database_sql.staging import StagedBatch
 from mainstem_database_sql.transactions import Transaction
 
 if TYPE_CHECKING:
@@ -24,14 +25,19 @@ class Vanished(PipelineError):  # noqa: N818
     """Rows that were staged are not there any more."""
 
 
-def publish(writer: Writer, staged: Staged, batch: Batch) -> pa.Table | Entry:
+def publish(writer: Writer, staged: StagedBatch, batch: Batch) -> pa.Table | Entry:
     """Put the staged rows into the table with the ledger entry, unless the batch is in."""
+
+    def put() -> pa.Table | Entry:
+        work = partial(_put, writer=writer, staged=staged, batch=batch)
+        return writer.transact(work, staged.staging.index)
+
     try:
-        found = writer.transact(lambda transaction: _put(transaction, writer, staged, batch))
+        found = put()
     except Vanished:
         # PostgreSQL empties such tables when it starts after a crash, and has none at a replica.
         staged = staged.again()
-        found = writer.transact(lambda transaction: _put(transaction, writer, staged, batch))
+        found = put()
     failpoint("sql.after-commit")
     # Not before: MySQL would end the transaction by it.
     writer.transact(lambda transaction: staged.staging.drop(transaction.connection))
@@ -39,7 +45,7 @@ def publish(writer: Writer, staged: Staged, batch: Batch) -> pa.Table | Entry:
 
 
 def _put(
-    transaction: Transaction, writer: Writer, staged: Staged, batch: Batch
+    transaction: Transaction, writer: Writer, staged: StagedBatch, batch: Batch
 ) -> pa.Table | Entry:
     staging, connection, target = staged.staging, transaction.connection, staged.staging.target
     known = writer.ledger.enter(connection, batch, once=True)
@@ -55,6 +61,7 @@ def _put(
             node=batch.sink,
         )
     merge = Merge(target, KEYED if target.key else APPEND)
+    merge.begin(connection)
     numbers = _Numbers(staged)
     refused: list[dict[str, Any]] = []
     now = int(time.time())
@@ -81,7 +88,7 @@ def _put(
 class _Numbers:
     """The numbers of staged rows by their place in the batch: each task's begin far from the others'."""
 
-    def __init__(self, staged: Staged) -> None:
+    def __init__(self, staged: StagedBatch) -> None:
         self._firsts = [first for first, _ in staged.spans]
         self._starts = list(accumulate((rows for _, rows in staged.spans), initial=0))
 

@@ -27,7 +27,7 @@ from mainstem_database_sql.options import DatabaseOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.staging import Staged
+    from mainstem_database_sql.staging import StagedBatch
     from mainstem_database_sql.writing import Writer
 
 
@@ -118,8 +118,9 @@ class SQLSink(Sink):
     # -- Swappable --------------------------------------------------------------------------
 
     def beside(self, suffix: str) -> SQLSink:
-        """Return a sink into a table whose name has a suffix."""
-        return SQLSink(self.options.model_copy(update={"table": f"{self.options.table}{suffix}"}))
+        """Return a sink into a table whose name has a suffix, and which is made."""
+        changed = {"table": f"{self.options.table}{suffix}", "create": True}
+        return SQLSink(self.options.model_copy(update=changed))
 
     def clear(self) -> None:
         """Remove the table."""
@@ -135,13 +136,13 @@ class SQLSink(Sink):
 
     # -- Staged -----------------------------------------------------------------------------
 
-    def stage(self, frame: DataFrame, batch: Batch) -> Staged:
+    def stage(self, frame: DataFrame, batch: Batch) -> StagedBatch:
         """Let the executors write a batch into tables of its own."""
         from mainstem_database_sql import staging
 
         return staging.stage(self._writer, frame, batch)
 
-    def publish(self, staged: Staged, batch: Batch) -> DataFrame | None:
+    def publish(self, staged: StagedBatch, batch: Batch) -> DataFrame | None:
         """Move a staged batch into the table, with the ledger entry, unless the batch is in."""
         from mainstem_database_sql import publishing
 

@@ -72,6 +72,15 @@ class Staging:
                 added = f"ADD COLUMN {self.target.quoted(column)} {kind}"
                 connection.execute(sa.text(f"ALTER TABLE {path} {added}"))
 
+    def index(self, connection: sa.Connection) -> None:
+        """Let rows be found by their numbers; for a batch of which some are refused."""
+        for name, _ in self._tables():
+            if sa.inspect(connection).get_indexes(name, schema=self.target.namespace):
+                continue  # an earlier try has made it
+            index, path = self.target.quoted(f"{name}_i"), self.target.path(name)
+            number = self.target.quoted(ROW)
+            connection.execute(sa.text(f"CREATE INDEX {index} ON {path} ({number})"))
+
     def drop(self, connection: sa.Connection) -> None:
         """Remove the tables."""
         for name, _ in self._tables():
@@ -92,7 +101,7 @@ class Staging:
         chosen = f"FROM {self._of(name, tasks)} AND {number} >= {start} AND {number} < {end}"
         if not t.key:
             return f"(SELECT * {chosen})"
-        order = [f"{t.quoted(VERSION)} DESC"] if t.sequenced else []
+        order = [f"{t.in_order(t.quoted(VERSION))} DESC"] if t.sequenced else []
         window = (
             f"ROW_NUMBER() OVER (PARTITION BY {t.listed(t.key)} "
             f"ORDER BY {', '.join([*order, f'{number} DESC'])})"
@@ -210,7 +219,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedBatch:
     """A staged batch.
 
     Attributes:
@@ -229,10 +238,10 @@ class Staged:
     put: int
     gone: int
     refused: pa.Table
-    again: Callable[[], Staged]
+    again: Callable[[], StagedBatch]
 
 
-def stage(writer: Writer, frame: DataFrame, batch: Batch) -> Staged:
+def stage(writer: Writer, frame: DataFrame, batch: Batch) -> StagedBatch:
     """Let the executors write a frame's rows into staging tables.
 
     A task that is run twice writes twice, under two names, of which one comes back.
@@ -257,7 +266,7 @@ def stage(writer: Writer, frame: DataFrame, batch: Batch) -> Staged:
     named = pc.is_valid(told.column("task"))
     tasks = sorted(told.filter(named).to_pylist(), key=lambda each: int(each["first"]))
     refused = told.filter(pc.invert(named)).drop_columns(list(_TOLD)).cast(REFUSED)
-    return Staged(
+    return StagedBatch(
         staging,
         tuple(str(each["task"]) for each in tasks),
         tuple((each["first"], each["rows"]) for each in tasks),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from mainstem import PipelineError
 
 from mainstem_database_sql.target import Target
 from mainstem_database_sql.transactions import Transaction
@@ -34,10 +35,15 @@ def swap(writer: Writer, built: Writer) -> None:
             return
         names = [(here.name, other.name), (here.deleted_name, other.deleted_name)]
         old = [name for name, _ in names if name in there]
+        _refuse_referred(connection, here, old)
         new = [(name, built) for name, built in names if built in there]
         if here.dialect.name == "mysql":
             _swap_in_one_statement(connection, here, old, new)
             return
+        if (
+            here.dialect.name == "sqlite"
+        ):  # else a view of the old table could not be there meanwhile
+            connection.exec_driver_sql("PRAGMA legacy_alter_table = ON")
         for name in old:
             _drop(connection, here, name)
         for name, built in new:
@@ -58,6 +64,17 @@ def _swap_in_one_statement(
     connection.execute(sa.text(f"RENAME TABLE {pairs}"))
     for name in old:
         _drop(connection, target, f"{name}{_OLD}")
+
+
+def _refuse_referred(connection: sa.Connection, target: Target, names: list[str]) -> None:
+    """Refuse to remove tables that foreign keys refer to: their rows would go, or be left alone."""
+    inspector = sa.inspect(connection)
+    for (_, table), keys in inspector.get_multi_foreign_keys(schema=target.namespace).items():
+        for key in keys:
+            if key["referred_table"] in names and table not in names:
+                raise PipelineError(
+                    f"{target.name!r} can't be swapped: a foreign key of {table!r} refers to it"
+                )
 
 
 def _drop(connection: sa.Connection, target: Target, name: str) -> None:

@@ -12,10 +12,11 @@ from mainstem import Changelog, Column, OptionError, Shape
 from sqlalchemy.dialects import mysql
 
 from mainstem_database_sql import checking
+from mainstem_database_sql.checking import ID as ID
 from mainstem_database_sql.types import column_type, holdable
 
 #: Columns that tell rows apart; all other reserved columns stay out of the table.
-ID, VERSION = "_id", "_commit_version"
+VERSION = "_commit_version"
 CHANGE = "_change_type"
 _DELETED_AT = "_deleted_at"
 #: A server may make tables without transactions, if it is not told.
@@ -119,6 +120,19 @@ class Target:
     def listed(self, names: Sequence[str], of: str = "") -> str:
         """Return names as a list, each behind `of.`."""
         return ", ".join(f"{of}.{self.quoted(n)}" if of else self.quoted(n) for n in names)
+
+    def ordered(self, of: str) -> str:
+        """Return the sequence of a relation, as what it is compared by."""
+        return self.in_order(f"{of}.{self.quoted(VERSION)}")
+
+    def in_order(self, sequence: str) -> str:
+        """Return an expression of the sequence's type as what it is compared by: text by its bytes."""
+        if not any(c.name == VERSION and c.type == "string" for c in self.columns):
+            return sequence
+        if self.dialect.name == "mysql":
+            return f"CAST({sequence} AS BINARY)"
+        collation = '"C"' if self.dialect.name == "postgresql" else "BINARY"
+        return f"{sequence} COLLATE {collation}"
 
     def path(self, name: str) -> str:
         """Return the name of a table in the target's schema."""
@@ -225,6 +239,8 @@ def refusal(columns: Sequence[Column], shape: Shape | None, product: str) -> str
             found.append(f"column {column.name}, of type {column.type} ({why})")
         elif column.name in key and column.type in ("float", "double"):
             found.append(f"column {column.name}, of type {column.type}, as a key")
+        elif column.name == VERSION and product == "sqlite" and "decimal" in (column.type or ""):
+            found.append(f"{column.type} as a sequence (it is kept as text: CAST(x AS BIGINT))")
     if not found:
         return ""
     return f"{product} can't hold " + ", nor ".join(found)

@@ -67,7 +67,12 @@ class Transaction:
         return ""
 
 
-def patiently(engine: sa.Engine, options: DatabaseOptions, work: Callable[[Transaction], T]) -> T:
+def patiently(
+    engine: sa.Engine,
+    options: DatabaseOptions,
+    work: Callable[[Transaction], T],
+    before_care: Callable[[sa.Connection], None] | None = None,
+) -> T:
     """Do work in one transaction, and all of it again while it may go well, for `patience`.
 
     Args:
@@ -75,6 +80,8 @@ def patiently(engine: sa.Engine, options: DatabaseOptions, work: Callable[[Trans
         options: how long, and what errors call the place.
         work: is given the transaction. When the answer to a commit is lost it is done again, though it
             may have gone well: it must ask first, or bear that.
+        before_care: is done, in a transaction of its own, before work that looks for rows that are
+            refused.
 
     Raises:
         PipelineError: what the database said last, without credentials.
@@ -93,6 +100,8 @@ def patiently(engine: sa.Engine, options: DatabaseOptions, work: Callable[[Trans
             means = connecting.meaning(error)
             if means is Meaning.ROW and not careful:
                 careful = True
+                if before_care is not None:
+                    patiently(engine, options, lambda t: before_care(t.connection))
                 continue
             if means is not Meaning.PASSING or time.monotonic() + pause > until:
                 if connecting.of_a_database(error):

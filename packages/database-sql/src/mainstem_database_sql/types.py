@@ -86,7 +86,8 @@ def _mysql(kind: str, dialect: sa.Dialect, *, key: bool) -> TypeEngine[Any]:
 def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
     """Whether a column that is there can't hold a Spark type, or would change its values.
 
-    What a database checks by itself, row by row (lengths, ranges, formats of text), does not count.
+    What a database checks by itself, row by row (lengths, ranges, formats of text), does not count; that
+    it fills up what has a fixed length does.
     """
     if isinstance(there, postgresql.DOMAIN):
         there = there.data_type
@@ -104,7 +105,9 @@ def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
     if decimal:
         return not _holds_decimals(there, int(decimal[1]), int(decimal[2]))
     if kind == "binary":
-        return not isinstance(there, sa.LargeBinary | sa.types._Binary)
+        return isinstance(there, sa.BINARY) or not isinstance(
+            there, sa.LargeBinary | sa.types._Binary
+        )
     if kind == "boolean":
         return not isinstance(there, sa.Boolean | mysql.TINYINT)
     if kind == "date":
@@ -115,7 +118,7 @@ def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
         return not _holds_times(there, dialect) or (zoned and not there_zoned)
     # Text goes into whatever reads text: JSON, UUID, enums, addresses; not into numbers and bytes.
     numeric = isinstance(there, _NUMBERS | sa.types._Binary)
-    return not text and numeric
+    return isinstance(there, sa.CHAR) or (not text and numeric)
 
 
 #: In SQLAlchemy 2.1 a Float is no Numeric any more.

@@ -40,7 +40,6 @@ class Writer:
         self.ledger: Ledger
         self._shape: Shape | None = None
         self._columns: tuple[Column, ...] = ()
-        self._asked: set[str] = set()
         self._forgot = 0.0
 
     # -- before -----------------------------------------------------------------------------
@@ -77,7 +76,7 @@ class Writer:
         """Write a batch; return the rows that the database refuses.
 
         Args:
-            frame: evaluated once at most.
+            frame: evaluated once, also if the batch is in.
             batch: the batch.
             how: see `Merge`.
             ledger: whether the batch is entered into the ledger.
@@ -87,8 +86,6 @@ class Writer:
         if isinstance(batch.shape, Changelog):
             how = KEYED
         merge = Merge(target, how)
-        if once and (entry := self._first(batch)) is not None:
-            return self.told(entry, batch)
         rows = _rows(frame)
         failpoint("sql.before-transaction")
 
@@ -122,18 +119,6 @@ class Writer:
             return entry is not None and entry.batch >= batch.id
 
         return self.transact(work)
-
-    def _entry(self, batch: Batch) -> Entry | None:
-        find = self.ledger.find
-        return self.transact(lambda transaction: find(transaction.connection, batch))
-
-    def _first(self, batch: Batch) -> Entry | None:
-        """Ask the ledger before the first batch of a run is computed: it alone may be a retry."""
-        if batch.query_id in self._asked:
-            return None
-        self._asked.add(batch.query_id)
-        entry = self._entry(batch)
-        return entry if entry and entry.batch >= batch.id and entry.epoch <= batch.epoch else None
 
     @staticmethod
     def told(found: pa.Table | Entry, batch: Batch) -> DataFrame | None:
@@ -170,9 +155,13 @@ class Writer:
             merge.forget(transaction.connection, horizon)
             self._forgot = time.monotonic()
 
-    def transact(self, work: Callable[[Transaction], T]) -> T:
+    def transact(
+        self,
+        work: Callable[[Transaction], T],
+        before_care: Callable[[sa.Connection], None] | None = None,
+    ) -> T:
         """Do work in one transaction; see `patiently`."""
-        return patiently(self.engine, self.options, work)
+        return patiently(self.engine, self.options, work, before_care)
 
 
 class Placing:
@@ -188,6 +177,7 @@ class Placing:
             self._make(PUT, target.names)
         if merge.how == KEYED and loading.changes(rows)[1].num_rows:
             self._make(GONE, target.versioned)
+        merge.begin(connection)
 
     def put(self, rows: pa.Table) -> None:
         """Put rows, or changes, into the table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import time
 from contextlib import suppress
@@ -285,6 +286,22 @@ class ComparesBatches(Table):
         return self.newer
 
 
+class Incurious(Table):
+    """Leaves a batch that is in unread."""
+
+    def write(self, frame, batch):
+        return None if self.committed(batch) else super().write(frame, batch)
+
+
+class Trusting(Table):
+    """Takes every batch up to the last for one that is in."""
+
+    def entered(self, db, batch):
+        found = "SELECT refused FROM ledger WHERE checkpoint = ? AND batch >= ?"
+        row = db.execute(found, self.name(batch)).fetchone()
+        return json.loads(row[0]) if row else None
+
+
 class InPlace(Table):
     """Builds in the place that readers see."""
 
@@ -352,6 +369,8 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_knows_nobody": KnowsNobody,
     "zoo_forgets_refusals": ForgetsRefusals,
     "zoo_compares_batches": ComparesBatches,
+    "zoo_incurious": Incurious,
+    "zoo_trusting": Trusting,
     "zoo_in_place": InPlace,
     "zoo_adding": Adding,
     "zoo_blinking": Blinking,

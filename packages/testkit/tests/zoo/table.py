@@ -149,12 +149,20 @@ class Table(Sink):
         db.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)", values)
 
     def entered(self, db, batch):
-        """Return what a batch that is in has refused, None if it is not in."""
+        """Return what a batch that is in has refused, None if it is not in.
+
+        Raises:
+            FencedError: a later batch is in.
+        """
+        last = "SELECT max(batch) FROM ledger WHERE checkpoint = ?"
+        if (db.execute(last, (batch.query_id,)).fetchone()[0] or 0) > batch.id:
+            raise FencedError("a later batch of this checkpoint is in")
         found = db.execute(f"SELECT refused FROM ledger WHERE {_THIS}", self.name(batch)).fetchone()
         return json.loads(found[0]) if found else None
 
     def committed(self, batch):
-        return self.entered(self.connect(), batch) is not None
+        wanted = f"SELECT 1 FROM ledger WHERE {_THIS}"
+        return self.connect().execute(wanted, self.name(batch)).fetchone() is not None
 
     def write_once(self, frame, batch):
         good, refused = self.sorted_out(frame)

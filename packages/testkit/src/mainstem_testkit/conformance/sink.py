@@ -185,6 +185,19 @@ class SinkSuite(AbilitiesSuite):
         self._check(range(8))
 
     @proves("retries")
+    def test_a_batch_written_again_is_evaluated_again(self, spark: SparkSession) -> None:
+        """Also one that is in: Spark fails a query whose batch leaves its state unwritten."""
+        for number in range(2):
+            ran = self.place / f"ran-{number}"
+            ran.mkdir()
+            through = partial(noted, folder=str(ran))
+            self._write(self._some(spark, range(6), parts=2, through=through))
+            assert len({file.name.partition("-")[0] for file in ran.iterdir()}) == 2, (
+                f"write number {number + 1} of a batch left some of its rows unread"
+            )
+        self._check(range(6))
+
+    @proves("retries")
     def test_a_batch_cut_in_the_middle_is_whole_after_its_retry(self, spark: SparkSession) -> None:
         """A task fails after some rows: `write` raises, and the next try puts all rows in."""
         self._write(self._some(spark, range(3)), 0)

@@ -278,11 +278,26 @@ class AbilitiesSuite(WritingSuite):
             write([0], self._batch(spark, 0, epoch=1))
             write([1], self._batch(spark, 1, epoch=2))
             for late in (1, 2):
-                with must_be_fenced(name):
+                with must_be_fenced(name, "that had been replaced"):
                     write([1 if late == 1 else 2], self._batch(spark, late, epoch=1))
             write([3], self._batch(spark, 0, OTHER, epoch=1))
             write([4], self._batch(spark, 2, epoch=2))
             self._check([0, 1, 3, 4], doubled=False)
+
+    @proves("ledger")
+    def test_an_old_copy_of_a_checkpoint_is_refused(self, spark: SparkSession) -> None:
+        """A batch older than the ledger's last, cut otherwise, is neither written nor taken for that."""
+        able = [each for each in (Transactional, Staged) if isinstance(self.component, each)]
+        if not able:
+            not_claimed("a ledger")
+        for ability in able:
+            self._elsewhere(f"copied-{ability.__name__.lower()}")
+            for number in range(3):
+                self._write_by(ability, [self.row(number)], self._batch(spark, number))
+            with must_be_fenced(ability.__name__, "of an old copy of the checkpoint"):
+                rows = map(self.row, range(1, 5))
+                self._write_by(ability, rows, self._batch(spark, 1, epoch=2))
+            self._check(range(3), doubled=False)
 
     # -- staging ----------------------------------------------------------------------------
 

@@ -347,13 +347,13 @@ def must_raise(when: str) -> Iterator[None]:
 
 
 @contextmanager
-def must_be_fenced(name: str) -> Iterator[None]:
-    """Expect the block, a write of a run that was replaced, to be refused."""
+def must_be_fenced(name: str, which: str) -> Iterator[None]:
+    """Expect the block, a write of a run that must not write, to be refused."""
     try:
         yield
     except FencedError:
         return
-    raise AssertionError(f"{name} let a run write that had been replaced")
+    raise AssertionError(f"{name} let a run write {which}")
 
 
 def _null(_: int) -> None:
