@@ -27,7 +27,7 @@ import pyarrow as pa
 import pymysql
 from job import Job
 from mainstem import Batch, Changelog, Events
-from mainstem_database_sql.sink import SQLSink, SQLSinkOptions
+from mainstem_database_sql.sink.sink import SQLSink, SQLSinkOptions
 from mainstem_testkit.servers.mariadb import MariaDB
 from mainstem_testkit.servers.postgres import Postgres
 from rich.console import Console

@@ -11,7 +11,7 @@ import pytest
 from mainstem import Batch, Changelog, Events, read_columns
 from mainstem.builtin.microbatch import Microbatch, MicrobatchOptions
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from mainstem_database_sql.sink import SQLSink
+from mainstem_database_sql.sink.sink import SQLSink
 from mainstem_fault_tolerance.idempotent import Idempotent, IdempotentOptions
 from mainstem_fault_tolerance.staged import StagedDelivery, StagedOptions
 from mainstem_fault_tolerance.transactional import TransactionalDelivery, TransactionalOptions

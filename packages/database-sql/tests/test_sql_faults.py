@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from mainstem import Events, PipelineError
-from mainstem_database_sql import publishing
+from mainstem_database_sql.sink import publishing
 from sql_writing import EXACT, SERVERS, changes, strategies
 
 DDL = "id BIGINT, name STRING"

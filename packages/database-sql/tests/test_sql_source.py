@@ -10,7 +10,7 @@ import pytest
 from mainstem import DocumentError, MainstemError, PipelineError
 from mainstem.plan.making import make_plan
 from mainstem.plan.rendering import as_json
-from mainstem_database_sql.source import SQLSource
+from mainstem_database_sql.source.source import SQLSource
 from sql_databases import ask
 from test_sql_source_driver import Place
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 from mainstem import crashpoints, failpoint
-from mainstem_database_sql import selecting
-from mainstem_database_sql.planning import Given
-from mainstem_database_sql.source import SQLSourceOptions
-from mainstem_database_sql.storing import read
-from mainstem_database_sql.values import schema_of
+from mainstem_database_sql.source import selecting
+from mainstem_database_sql.source.planning import Given
+from mainstem_database_sql.source.source import SQLSourceOptions
+from mainstem_database_sql.source.storing import read
+from mainstem_database_sql.source.values import schema_of
 
 PRODUCTS = ["sqlite", "postgres", "mariadb"]
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 from mainstem import OptionError, PipelineError, Reached
-from mainstem_database_sql import polling, selecting
-from mainstem_database_sql.source import SQLSource
+from mainstem_database_sql.source import polling, selecting
+from mainstem_database_sql.source.source import SQLSource
 from test_sql_source_driver import PRODUCTS, Checkpoint, Place, mostly, options, place_of
 
 TABLE = "CREATE TABLE {t} (id BIGINT PRIMARY KEY, name VARCHAR(400))"

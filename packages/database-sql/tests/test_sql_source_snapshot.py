@@ -9,9 +9,9 @@ from datetime import datetime
 
 import pytest
 from mainstem import OptionError, PipelineError, Reached
-from mainstem_database_sql import selecting, storing
-from mainstem_database_sql.snapshots import Rows, split
-from mainstem_database_sql.source import SQLSource
+from mainstem_database_sql.source import selecting, storing
+from mainstem_database_sql.source.snapshots import Rows, split
+from mainstem_database_sql.source.source import SQLSource
 from test_sql_source_driver import (
     PRODUCTS,
     Apart,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainstem import Sink, Source, hookimpl
 
-from mainstem_database_sql.sink import SQLSink
-from mainstem_database_sql.source import SQLSource
+from mainstem_database_sql.sink.sink import SQLSink
+from mainstem_database_sql.source.source import SQLSource
 
 
 @hookimpl

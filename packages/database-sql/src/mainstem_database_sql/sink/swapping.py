@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from mainstem import PipelineError
 
-from mainstem_database_sql.target import Target
-from mainstem_database_sql.transactions import Transaction
-from mainstem_database_sql.writing import Writer
+from mainstem_database_sql.sink.target import Target
+from mainstem_database_sql.sink.transactions import Transaction
+from mainstem_database_sql.sink.writing import Writer
 
 #: No name that a user would give.
 _OLD = "__swapped_out"

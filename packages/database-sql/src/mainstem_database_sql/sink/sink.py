@@ -27,8 +27,8 @@ from mainstem_database_sql.options import DatabaseOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.staging import StagedBatch
-    from mainstem_database_sql.writing import Writer
+    from mainstem_database_sql.sink.staging import StagedBatch
+    from mainstem_database_sql.sink.writing import Writer
 
 
 class SQLSinkOptions(DatabaseOptions):
@@ -82,7 +82,7 @@ class SQLSink(Sink):
 
     @cached_property
     def _writer(self) -> Writer:
-        from mainstem_database_sql.writing import Writer
+        from mainstem_database_sql.sink.writing import Writer
 
         return Writer(self.options)
 
@@ -91,7 +91,7 @@ class SQLSink(Sink):
         self._check(columns, None)
 
     def _check(self, columns: Sequence[Column], shape: Shape | None) -> None:
-        from mainstem_database_sql.target import refusal
+        from mainstem_database_sql.sink.target import refusal
 
         refused = refusal(columns, shape, self.options.product)
         if refused:
@@ -124,13 +124,13 @@ class SQLSink(Sink):
 
     def clear(self) -> None:
         """Remove the table."""
-        from mainstem_database_sql import swapping
+        from mainstem_database_sql.sink import swapping
 
         swapping.clear(self._writer)
 
     def swap(self, built: SQLSink) -> None:
         """Put another table in the place of this one, by name, in one transaction."""
-        from mainstem_database_sql import swapping
+        from mainstem_database_sql.sink import swapping
 
         swapping.swap(self._writer, built._writer)
 
@@ -138,19 +138,19 @@ class SQLSink(Sink):
 
     def stage(self, frame: DataFrame, batch: Batch) -> StagedBatch:
         """Let the executors write a batch into tables of its own."""
-        from mainstem_database_sql import staging
+        from mainstem_database_sql.sink import staging
 
         return staging.stage(self._writer, frame, batch)
 
     def publish(self, staged: StagedBatch, batch: Batch) -> DataFrame | None:
         """Move a staged batch into the table, with the ledger entry, unless the batch is in."""
-        from mainstem_database_sql import publishing
+        from mainstem_database_sql.sink import publishing
 
         return self._writer.told(publishing.publish(self._writer, staged, batch), batch)
 
     def discard(self, batch: Batch) -> None:
         """Remove the tables that earlier tries, and runs that were replaced, have left."""
-        from mainstem_database_sql import staging
+        from mainstem_database_sql.sink import staging
 
         staging.discard(self._writer, batch)
 

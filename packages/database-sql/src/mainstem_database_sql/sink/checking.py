@@ -11,7 +11,7 @@ from mainstem import Column, OptionError
 from mainstem_database_sql.types import misfit
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.target import Target
+    from mainstem_database_sql.sink.target import Target
 
 #: The column of a row's identity, and how many bytes each has.
 ID, ID_LENGTH = "_id", 16

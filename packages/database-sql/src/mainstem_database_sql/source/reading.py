@@ -20,10 +20,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem_database_sql import storing
-from mainstem_database_sql.planning import Given
-from mainstem_database_sql.polling import Polls
-from mainstem_database_sql.snapshots import Offset, Rows, Snapshots, split
+from mainstem_database_sql.source import storing
+from mainstem_database_sql.source.planning import Given
+from mainstem_database_sql.source.polling import Polls
+from mainstem_database_sql.source.snapshots import Offset, Rows, Snapshots, split
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

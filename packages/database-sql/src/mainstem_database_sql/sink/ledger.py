@@ -13,7 +13,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 from mainstem import Batch, FencedError
 
-from mainstem_database_sql.target import Target
+from mainstem_database_sql.sink.target import Target
 
 _REFUSED: dict[str, pa.DataType] = {
     "_id": pa.binary(),

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from mainstem_database_sql.polling import Polls
-from mainstem_database_sql.selecting import Database
-from mainstem_database_sql.snapshots import Snapshots
-from mainstem_database_sql.source import SQLSourceOptions
+from mainstem_database_sql.source.polling import Polls
+from mainstem_database_sql.source.selecting import Database
+from mainstem_database_sql.source.snapshots import Snapshots
+from mainstem_database_sql.source.source import SQLSourceOptions
 
 
 @dataclass(frozen=True)

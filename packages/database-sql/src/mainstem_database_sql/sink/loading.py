@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pyarrow import csv
 
 from mainstem_database_sql.connecting import Unheld
-from mainstem_database_sql.target import CHANGE, ID, quoted
+from mainstem_database_sql.sink.target import CHANGE, ID, quoted
 
 
 def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Table) -> None:

@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from mainstem import Column, PipelineError, failpoint
 
-from mainstem_database_sql import storing
-from mainstem_database_sql.selecting import named
-from mainstem_database_sql.snapshots import Offset, Rows
-from mainstem_database_sql.storing import SUFFIX
-from mainstem_database_sql.values import taker
+from mainstem_database_sql.source import storing
+from mainstem_database_sql.source.selecting import named
+from mainstem_database_sql.source.snapshots import Offset, Rows
+from mainstem_database_sql.source.storing import SUFFIX
+from mainstem_database_sql.source.values import taker
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.selecting import Database, Table
+    from mainstem_database_sql.source.selecting import Database, Table
 
 #: For how long a preview's or a replay's files are kept that nobody came back for, in seconds.
 _LEFT_KEPT = 7 * 24 * 3600.0

@@ -14,16 +14,17 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 from mainstem import Batch, Changelog, failpoint
 
-from mainstem_database_sql import connecting, loading
-from mainstem_database_sql.ledger import REFUSED
-from mainstem_database_sql.target import CHANGE, VERSION, Target
-from mainstem_database_sql.transactions import Transaction, patiently
+from mainstem_database_sql import connecting
+from mainstem_database_sql.sink import loading
+from mainstem_database_sql.sink.ledger import REFUSED
+from mainstem_database_sql.sink.target import CHANGE, VERSION, Target
+from mainstem_database_sql.sink.transactions import Transaction, patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.sink import SQLSinkOptions
-    from mainstem_database_sql.writing import Writer
+    from mainstem_database_sql.sink.sink import SQLSinkOptions
+    from mainstem_database_sql.sink.writing import Writer
 
 #: Which task wrote a row, and the row's number: that of the task in the upper bits.
 TASK, ROW = "_task", "_row"

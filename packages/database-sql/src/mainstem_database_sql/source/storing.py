@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from mainstem import Column, PipelineError, failpoint
 
-from mainstem_database_sql.values import schema_of
+from mainstem_database_sql.source.values import schema_of
 
 SUFFIX = ".parquet"
 _NEW = ".new"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
-from mainstem_database_sql.target import VERSION, Target
+from mainstem_database_sql.sink.target import VERSION, Target
 
 #: How rows go into the table: as they come, those with a new `_id`, or changes by their key.
 APPEND, NEW, KEYED = "append", "new", "keyed"

@@ -10,16 +10,17 @@ import pyarrow as pa
 import sqlalchemy as sa
 from mainstem import Batch, Changelog, Column, Shape, failpoint
 
-from mainstem_database_sql import connecting, loading
-from mainstem_database_sql.ledger import REFUSED, Entry, Ledger, unpacked
-from mainstem_database_sql.merging import APPEND, KEYED, Merge
-from mainstem_database_sql.target import CHANGE, GONE, PUT, VERSION, Target
-from mainstem_database_sql.transactions import Transaction, patiently
+from mainstem_database_sql import connecting
+from mainstem_database_sql.sink import loading
+from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger, unpacked
+from mainstem_database_sql.sink.merging import APPEND, KEYED, Merge
+from mainstem_database_sql.sink.target import CHANGE, GONE, PUT, VERSION, Target
+from mainstem_database_sql.sink.transactions import Transaction, patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.sink import SQLSinkOptions
+    from mainstem_database_sql.sink.sink import SQLSinkOptions
 
 T = TypeVar("T")
 

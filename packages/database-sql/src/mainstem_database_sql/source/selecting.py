@@ -17,7 +17,7 @@ from mainstem import Column, MainstemError, OptionError, PipelineError
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning
 from mainstem_database_sql.options import DatabaseOptions
-from mainstem_database_sql.values import DOUBLE, TEXT, access, as_array
+from mainstem_database_sql.source.values import DOUBLE, TEXT, access, as_array
 
 T = TypeVar("T")
 

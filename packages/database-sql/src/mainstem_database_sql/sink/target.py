@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from mainstem import Changelog, Column, OptionError, Shape
 from sqlalchemy.dialects import mysql
 
-from mainstem_database_sql import checking
-from mainstem_database_sql.checking import ID as ID
+from mainstem_database_sql.sink import checking
+from mainstem_database_sql.sink.checking import ID as ID
 from mainstem_database_sql.types import column_type, holdable
 
 #: Columns that tell rows apart; all other reserved columns stay out of the table.

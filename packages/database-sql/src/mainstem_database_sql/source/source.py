@@ -33,7 +33,7 @@ from mainstem_database_sql.options import DatabaseOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.selecting import Database
+    from mainstem_database_sql.source.selecting import Database
 
 _READ = {
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
@@ -156,8 +156,8 @@ class SQLSource(Source):
         return Needs({"spark.python.unix.domain.socket.enabled": "true"})
 
     def load(self, ctx: SourceContext) -> DataFrame:
-        from mainstem_database_sql.planning import Given
-        from mainstem_database_sql.reading import register
+        from mainstem_database_sql.source.planning import Given
+        from mainstem_database_sql.source.reading import register
 
         folder = ctx.folder().absolute()
         given = Given(
@@ -183,8 +183,8 @@ class SQLSource(Source):
             OptionError: it is not as the options say.
             PipelineError: the database does not answer, or says no.
         """
-        from mainstem_database_sql.polling import Bounds
-        from mainstem_database_sql.snapshots import has_begun
+        from mainstem_database_sql.source.polling import Bounds
+        from mainstem_database_sql.source.snapshots import has_begun
 
         o = self.options
         if self._checked or (o.mode == "snapshot" and has_begun(folder, key)):
@@ -200,7 +200,7 @@ class SQLSource(Source):
         self._checked = True
 
     def _database(self) -> Database:
-        from mainstem_database_sql.selecting import Database
+        from mainstem_database_sql.source.selecting import Database
 
         return Database(self.options, self.options.columns)
 
@@ -209,12 +209,12 @@ class SQLSource(Source):
     def end(self, home: Path) -> Mapping[str, str]:
         """Return how many rows the snapshot has, or the highest value that is polled."""
         if self.options.mode == "snapshot":
-            from mainstem_database_sql import snapshots, storing
+            from mainstem_database_sql.source import snapshots, storing
 
             name = snapshots.newest_of(home)
             rows = storing.count(snapshots.file_of(home, name)) if name else ""
             return {"0": str(rows)}
-        from mainstem_database_sql.polling import Bounds
+        from mainstem_database_sql.source.polling import Bounds
 
         bounds = Bounds(self.options.polled, self.options.product)
         database = self._database()
@@ -233,8 +233,8 @@ class SQLSource(Source):
             return [self._snapshot_lag(reached)]
         import sqlalchemy as sa
 
-        from mainstem_database_sql.polling import Bounds
-        from mainstem_database_sql.selecting import Table
+        from mainstem_database_sql.source.polling import Bounds
+        from mainstem_database_sql.source.selecting import Table
 
         bounds = Bounds(self.options.polled, self.options.product)
         low = bounds.read(reached.offset["to"]) if reached.offset else None
@@ -260,7 +260,7 @@ class SQLSource(Source):
     def _snapshot_lag(self, reached: Reached) -> Lag:
         import time
 
-        from mainstem_database_sql import snapshots, storing
+        from mainstem_database_sql.source import snapshots, storing
 
         if not reached.offset:
             return Lag("0", None, None)
@@ -296,7 +296,7 @@ class SQLSource(Source):
             return ""
         if self.options.mode == "poll":
             return "rows as they were polled: the table may have changed since"
-        from mainstem_database_sql.snapshots import file_of
+        from mainstem_database_sql.source.snapshots import file_of
 
         name = since.offset["snapshot"]
         return "" if file_of(since.home, name).exists() else f"the snapshot {name}"

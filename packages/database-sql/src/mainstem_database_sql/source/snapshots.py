@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainstem import PipelineError, failpoint
 
-from mainstem_database_sql import storing
-from mainstem_database_sql.storing import SUFFIX
+from mainstem_database_sql.source import storing
+from mainstem_database_sql.source.storing import SUFFIX
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.selecting import Database
+    from mainstem_database_sql.source.selecting import Database
 
 _NAME, _APART = "snapshot-", "apart-"
 #: For how long a file is kept that a preview, or a replay, took before there was a run, in seconds.

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from mainstem import Batch, PipelineError, failpoint
 
-from mainstem_database_sql import loading
-from mainstem_database_sql.ledger import REFUSED, Entry
-from mainstem_database_sql.merging import APPEND, KEYED, Merge
-from mainstem_database_sql.staging import StagedBatch
-from mainstem_database_sql.transactions import Transaction
+from mainstem_database_sql.sink import loading
+from mainstem_database_sql.sink.ledger import REFUSED, Entry
+from mainstem_database_sql.sink.merging import APPEND, KEYED, Merge
+from mainstem_database_sql.sink.staging import StagedBatch
+from mainstem_database_sql.sink.transactions import Transaction
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.writing import Writer
+    from mainstem_database_sql.sink.writing import Writer
 
 
 class Vanished(PipelineError):  # noqa: N818

@@ -1,0 +1,1 @@
+"""The sink: batches into a table, in transactions with a ledger."""

@@ -1,0 +1,1 @@
+"""The source: snapshots of a table, and polling by a column that grows."""
