@@ -262,7 +262,7 @@ class DeliverySuite(Suite):
 
     @proves("frames")
     def test_frames_are_handed_on_as_they_are(self) -> None:
-        """A frame is not looked at: that would compute it once more than the sink does."""
+        """A frame is not looked at, which would compute it once more than the sink does; nor left out."""
         self._never("frames")
 
     @proves("long courses")

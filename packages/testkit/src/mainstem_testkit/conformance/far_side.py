@@ -43,6 +43,9 @@ class Frame:
         rows: the rows.
         touched: is told when the strategy does not leave it alone.
         ids: whether the rows have an `_id`.
+
+    Attributes:
+        read: whether a sink was given it, and so has evaluated it.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Frame:
     ) -> None:
         self.rows = tuple(rows)
         self.ids = ids
+        self.read = False
         self._touched = touched
 
     def __getattr__(self, name: str) -> Any:
@@ -280,6 +284,7 @@ class ModelSink(Sink):
         """
         if not isinstance(frame, Frame):
             raise TypeError(f"{name} was given {frame!r}, which is not the frame of a batch")
+        frame.read = True
         rows, far = frame.rows, self._far
         half = rows[: len(rows) // 2]
 

@@ -140,6 +140,11 @@ class Run:
             if not (refused is None or isinstance(refused, Frame)):
                 world.fault("errors", f"returned {refused!r}, which is neither None nor a frame")
                 return
+            if not given.read:
+                text = (
+                    f"batch {self.batch} was left unread: Spark fails a query with state for that"
+                )
+                world.fault("frames", text)
             told = refused.rows if refused is not None else ()
             self.call("commit", batch, partial(self._commit, told), lambda: None)
             if self.replaced:
