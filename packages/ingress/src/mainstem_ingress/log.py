@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
+from mainstem.durable import put
+
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import Header, file_of, numbers, read_header
 
@@ -144,15 +146,8 @@ class Consumers:
 
     def put(self, name: str, offsets: Offsets) -> None:
         """Say that a consumer has read up to some offsets; readers of the file see it whole."""
-        file = self.file(name)
-        new = file.with_suffix(".new")
-        with new.open("w") as written:
-            json.dump(dict(offsets), written)
-            written.flush()
-            os.fsync(
-                written.fileno()
-            )  # an empty file after a power failure would stop all receivers
-        new.replace(file)
+        # An empty file after a power failure would stop all receivers.
+        put(self.file(name), json.dumps(dict(offsets)))
 
     def forget(self, name: str) -> bool:
         """Let a consumer hold nothing any more; whether it was known."""

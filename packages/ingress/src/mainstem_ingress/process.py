@@ -21,12 +21,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mainstem.durable import sync_folder
+
 from mainstem_ingress.errors import LogError, Unmendable
 from mainstem_ingress.log import Log, take_lock
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import fields_of, sync_folder
+from mainstem_ingress.segments import fields_of
 from mainstem_ingress.storing import Store
 from mainstem_ingress.taking import Taking, Tell
 

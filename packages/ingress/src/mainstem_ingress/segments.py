@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from mainstem import failpoint
+from mainstem.durable import sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message
@@ -233,15 +234,6 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
         raise LogError(f"{file_of(folder, header.number, suffix)}: {error.strerror}") from error
     failpoint("ingress.after-folder-fsync")
     return size
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder safe on disk."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def remove_torn(folder: Path) -> None:

@@ -22,11 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mainstem.durable import put
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
 from mainstem.plan.model import Plan
 from mainstem.run import rollback, swapping
 from mainstem.run.history import History
-from mainstem.run.storing import put
 
 FORMAT = 1
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import Swappable
 from mainstem.crashpoints import failpoint
+from mainstem.durable import put
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.plan.replaying import REBUILT
-from mainstem.run.storing import put
 
 _MARK = "swapping"
 #: Of a checkpoint: there from its first run on.

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from mainstem import Column, PipelineError, failpoint
+from mainstem.durable import sync_folder
 
 from mainstem_database_sql.source.values import schema_of
 
@@ -57,7 +58,7 @@ def write(
         failpoint(f"{points}-after-fsync")
         new.rename(file)
         failpoint(f"{points}-after-rename")
-        sync(file.parent)
+        sync_folder(file.parent)
     except OSError as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)
@@ -78,23 +79,14 @@ def put(file: Path, text: str) -> None:
         written.flush()
         os.fsync(written.fileno())
     new.rename(file)
-    sync(file.parent)
+    sync_folder(file.parent)
 
 
 def make(folder: Path) -> None:
     """Make a folder if it is not there, safe on disk; the one above must be there."""
     if not folder.exists():
         folder.mkdir(exist_ok=True)
-        sync(folder.parent)
-
-
-def sync(folder: Path) -> None:
-    """Make the names in a folder safe on disk."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+        sync_folder(folder.parent)
 
 
 def remove_unfinished(folder: Path) -> None:
