@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from mainstem_testkit import wait_for
+from mainstem_testkit.servers.server import free_port
 
 ROOT = Path(__file__).parent.parent
 #: What tells a command of the environment that these tests run in.
@@ -129,3 +133,126 @@ def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, rabbitmq):
         found.add(json.loads(message[2])["order_id"])
     connection.close()
     assert found == {o["order_id"] for o in good if o["cents"] >= 50000}
+
+
+def test_deliveries_of_github_are_kept_byte_for_byte_over_a_kill(tmp_path):
+    """Pass: all 329 payloads are in the table and in the files as they were sent, though every tenth
+    came twice and the run was killed on the way; the forged one is in neither."""
+    folder = tmp_path / "github-webhooks"
+    shutil.copytree(ROOT / "examples" / "github-webhooks", folder)
+    env = {"WEBHOOK_PORT": str(free_port()), "GITHUB_SECRET": "only-we-know"}
+    mainstem = [sys.executable, "-m", "mainstem", "run", "github.yaml"]
+
+    def start():
+        return subprocess.Popen(
+            mainstem, cwd=folder, env={**os.environ, **env},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def rows():
+        if not (folder / "github.db").exists():
+            return 0
+        with closing(sqlite3.connect(folder / "github.db")) as database, suppress(sqlite3.Error):
+            return database.execute("SELECT count(*) FROM deliveries").fetchone()[0]
+        return 0
+
+    process = start()
+    try:
+        poster = subprocess.Popen(
+            [sys.executable, "hooks.py", "post"], cwd=folder, env={**os.environ, **env},
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        wait_for(rows, 120)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process = start()
+        told, _ = poster.communicate(timeout=180)
+        assert poster.returncode == 0, told
+        assert "362 requests with 329 deliveries" in told
+        assert "the forged one with 401" in told
+        wait_for(lambda: rows() >= 329, 120)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    shown = run(sys.executable, "hooks.py", "check", cwd=folder, **env)
+    for where in ("github.db", "archive"):
+        assert f"{where}: 329 rows, 0 missing, 0 twice, 0 not as sent" in shown
+    assert not list(folder.glob("refused/*/*.json"))
+
+
+@pytest.mark.timeout(400)
+def test_readings_over_zeromq_are_meant_and_what_did_not_come_is_told(tmp_path):
+    """Pass: while the run is up four sensors push a day: means by hour are those of the readings that were sent,
+    the gaps are exactly those that never reached a radio, the garbled ones are refused, frost comes to the watcher;
+    a sensor with another key gets nothing in."""
+    folder = tmp_path / "sensors"
+    shutil.copytree(ROOT / "examples" / "zeromq-sensors", folder)
+    sys.path.insert(0, str(folder))
+    import sensors
+
+    made = run(sys.executable, folder / "sensors.py", "keys", cwd=folder).split()
+    keys = {k: v.strip("'") for k, _, v in (word.partition("=") for word in made[1:])}
+    env = {
+        "SENSORS_ADDRESS": f"tcp://127.0.0.1:{free_port()}",
+        "WATCHER_ADDRESS": f"tcp://127.0.0.1:{free_port()}",
+        **keys,
+    }
+    document = folder / "sensors.yaml"
+    plan = run(sys.executable, "-m", "mainstem", "plan", document, cwd=folder, **env)
+    assert "at-most-once" in plan
+    assert "no acknowledgements" in " ".join(plan.split())
+    count = 600
+    sent = {
+        (sensor, number): sensors.reading(sensor, number)
+        for sensor in sensors.SENSORS
+        for number in range(count)
+    }
+    good = {place: json.loads(body) for place, body in sent.items() if body and body[:1] == b"{"}
+
+    def rows(name):
+        files = folder.glob(f"{name}/*/*.json")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    command = [sys.executable, "-m", "mainstem", "run", str(document)]
+    watch = [sys.executable, str(folder / "watch.py")]
+    whole = {**os.environ, **env}
+    with (
+        (folder / "watched").open("w") as watched,
+        subprocess.Popen(watch, env=whole, stdout=watched) as watcher,
+    ):
+        with subprocess.Popen(command, env=whole, stdout=subprocess.DEVNULL) as first:
+            stranger = {**env, "SENSORS_KEY": "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"}
+            with subprocess.Popen(
+                [sys.executable, folder / "sensors.py", "10"], env={**os.environ, **stranger}
+            ) as other:
+                run(sys.executable, folder / "sensors.py", str(count), cwd=folder, **env)
+                frost = sum(row["celsius"] < 0 for row in good.values())
+                wait_for(lambda: (folder / "watched").read_text().count("\n") >= frost, 120)
+                wait_for(lambda: len(rows("means")) >= 4 * (count // 60 - 1), 90)
+                other.kill()
+            first.terminate()
+        bounded = 'trigger={"available_now": true, "flush": true}'
+        run(*command, "--set", bounded, cwd=folder, **env)
+        watcher.kill()
+    means = {(row["sensor"], row["window_start"][:13]): row for row in rows("means")}
+    assert len(means) == len(rows("means"))
+    readings = Counter((row["sensor"], row["at"][:13]) for row in good.values())
+    assert {place: row["readings"] for place, row in means.items()} == readings
+    for (sensor, hour), row in means.items():
+        values = [
+            r["celsius"] for r in good.values() if (r["sensor"], r["at"][:13]) == (sensor, hour)
+        ]
+        assert abs(row["celsius"] - sum(values) / len(values)) < 0.006
+    missing = {(gap["origin"], int(gap["from"])) for gap in rows("gaps")}
+    # Nobody knows what comes after the last that came.
+    assert missing == {
+        place for place, body in sent.items() if body is None and place[1] < count - 1
+    }
+    assert all(gap["count"] == 1 for gap in rows("gaps"))
+    assert len(rows("refused")) == len([body for body in sent.values() if body == b"~~~"])
+    lines = (folder / "watched").read_text().splitlines()
+    warned = {json.loads(line.partition(": ")[2])["at"] for line in lines}
+    assert len(warned) == frost > 0

@@ -15,6 +15,8 @@ from mainstem import (
     OptionError,
     Options,
     Promise,
+    Sink,
+    SinkCapabilities,
     Source,
     SourceCapabilities,
     StateFacts,
@@ -74,6 +76,16 @@ class Radio(Source):
         raise NotImplementedError
 
 
+class Mouth(Sink):
+    """Shouts into the wind."""
+
+    options: NoOptions
+    capabilities = SinkCapabilities(lossy=True, why="nobody listens")
+
+    def write(self, frame, batch):
+        raise NotImplementedError
+
+
 class Once(Delivery):
     """Promises everything, to sinks called console only."""
 
@@ -96,13 +108,14 @@ class Extended(Registry):
         own += [
             Word("source", "radio", "tests", "1", "x"),
             Word("delivery", "once", "tests", "1", "x"),
+            Word("sink", "mouth", "tests", "1", "x"),
         ]
         super().__init__([w for w in Registry().words if w.distribution == "mainstem"] + own)
         for word in own:
-            made = {"counted": Counted, "joined": Joined, "radio": Radio, "once": Once}[word.name]
-            self._components[word.kind, f"tests:{word.name}"] = made
+            self._components[word.kind, f"tests:{word.name}"] = MADE[word.name]
 
 
+MADE = {"counted": Counted, "joined": Joined, "radio": Radio, "once": Once, "mouth": Mouth}
 LINES = {"use": "files", "with": {"path": "in", "format": "message"}}
 DECODE = {"use": "decode", "with": {"format": "json", "schema": "k STRING, n BIGINT, at TIMESTAMP"}}
 
@@ -361,3 +374,15 @@ def test_a_plan_is_shown_as_text_mermaid_and_json():
     assert [node["name"] for node in shown["nodes"]] == list(made.nodes)
     assert shown["guarantees"][0]["level"] == "exactly-once"
     assert shown["queries"][0]["reads"] == {"lines": 1}
+
+
+def test_a_sink_that_may_lose_promises_nothing_more():
+    """Pass: whatever the strategy, the plan says what is lost and why; more can't be required."""
+    made = plan(sinks={"out": {"use": "mouth", "from": "lines", "deliver": "microbatch"}})
+    (out,) = made.sinks()
+    assert out.promise.level == "none"
+    assert "out: can lose rows: nobody listens" in out.promise.reasons
+    with pytest.raises(
+        DocumentError, match="sink 'out' is none, not at-least-once: .*nobody listens"
+    ):
+        plan(require="at-least-once", sinks={"out": {"use": "mouth", "from": "lines"}})

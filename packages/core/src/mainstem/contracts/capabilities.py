@@ -58,9 +58,12 @@ class SinkCapabilities:
     #: Writing a batch again replaces what the first try wrote, at once: readers, and who is killed
     #: on the way, leave the one or the other.
     replaces_batch: bool = False
+    #: What the sink has taken can be lost before it is there; `why` says how.
+    lossy: bool = False
     #: The sink uses the column `_id`.
     needs_id: bool = False
-    #: What must hold for the above to be true.
+    #: Why it is lossy; what must hold for the rest.
+    why: str = ""
     assumptions: tuple[str, ...] = ()
     #: By the word of the delivery strategy.
     shown: Mapping[str, Shown] = field(default_factory=dict)

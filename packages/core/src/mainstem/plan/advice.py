@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainstem.contracts.guarantee import Promise
-from mainstem.plan.delivering import strongest
+from mainstem.plan.delivering import promised, strongest
 from mainstem.plan.model import Plan, SinkNode
 from mainstem.plan.queries import repeated
 
@@ -51,9 +51,9 @@ def _lower_than_possible(plan: Plan, sink: SinkNode) -> Iterator[str]:
     if sink.delivery is None:
         return
     shape = plan.shape(sink.streams[0])
-    given = sink.delivery.promise(sink.sink, shape)
+    given = promised(sink.delivery, sink.sink, shape)
     word, best = strongest(sink, shape, plan.registry, plan.nodes)
-    offered = best.promise(sink.sink, shape)
+    offered = promised(best, sink.sink, shape)
     if _rank(offered) < _rank(given):
         yield (
             f"{sink.name}: delivered by {sink.delivery_word} ({given.level}), while the sink offers "

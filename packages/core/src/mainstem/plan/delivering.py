@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mainstem.contracts.capabilities import Shown
-from mainstem.contracts.components import Component, Delivery, Source
+from mainstem.contracts.components import Component, Delivery, Sink, Source
 from mainstem.contracts.guarantee import Level, Promise
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Events, Shape
@@ -68,7 +68,7 @@ def strongest(
             found = registry.component("delivery", word)
             made = found(found.options_model().model_validate({}))
             assert isinstance(made, Delivery)  # noqa: S101
-            promise = made.promise(sink.sink, shape)
+            promise = promised(made, sink.sink, shape)
         except (PluginError, OptionError, ValueError):
             continue  # not for this sink
         if _needs_id(made, shape) and not identified:
@@ -93,7 +93,7 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
         for node in nodes.values():
             if node.name in above:
                 promise = promise.then(_promise(node, windowed=windowed))
-        delivered = sink.delivery.promise(sink.sink, _input_shape(sink, nodes))
+        delivered = promised(sink.delivery, sink.sink, _input_shape(sink, nodes))
         sink.promise = promise.then(_named(sink.name, delivered))
         gates: list[tuple[Level | None, tuple[str, ...]]] = [
             (sink.required, ("sinks", sink.name, "require"))
@@ -105,6 +105,19 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
                 message = f"sink {sink.name!r} is {sink.promise.level}, not {required}: {reasons}"
                 problem(message, *path)
                 break
+
+
+def promised(delivery: Delivery, sink: Sink, shape: Shape) -> Promise:
+    """Return what a strategy and a sink promise together.
+
+    Raises:
+        OptionError: the strategy is not for this sink.
+    """
+    promise = delivery.promise(sink, shape)
+    facts = sink.capabilities
+    if not facts.lossy:
+        return promise
+    return promise.then(Promise(may_lose=True, reasons=(f"can lose rows: {facts.why}",)))
 
 
 def shown(sink: SinkNode, nodes: Mapping[str, Node]) -> list[tuple[str, Shown]]:

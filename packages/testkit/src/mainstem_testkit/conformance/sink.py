@@ -246,7 +246,7 @@ class SinkSuite(AbilitiesSuite):
             self._move(home.parent / f"trial-{next(trials)}")
             copy.document(**self.parts())
 
-        self.break_at_crash_points(pipeline, lambda _: self._check(range(8)), before)
+        self.break_at_crash_points(pipeline, lambda _: self._check(range(8), troubled=True), before)
 
     # -- the far side -----------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class SinkSuite(AbilitiesSuite):
         finally:
             server.start()
         self._write(self._some(spark, range(3, 9)), 1)
-        self._check(range(9))
+        self._check(range(9), troubled=True)
 
     def _server(self) -> Server:
         if self.server is None:

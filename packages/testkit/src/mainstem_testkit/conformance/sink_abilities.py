@@ -29,6 +29,7 @@ from mainstem import (
     read_columns,
 )
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
+from mainstem.plan.delivering import promised
 
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
 from mainstem_testkit.conformance.values import few
@@ -69,10 +70,10 @@ class AbilitiesSuite(WritingSuite):
         if shown is None:
             not_claimed(f"a level shown for {node.delivery_word}")
         assert node.delivery is not None
-        promised = node.delivery.promise(node.sink, self._shape).level
-        assert shown.level == promised, (
+        promise = promised(node.delivery, node.sink, self._shape).level
+        assert shown.level == promise, (
             f"says that {shown.by} shows {shown.level} by {node.delivery_word}, which promises "
-            f"{promised}"
+            f"{promise}"
         )
         assert shown.by, "does not say which tests have shown its level"
 

@@ -1,0 +1,1 @@
+"""Webhooks for Mainstem: the source and the sink `webhook`."""

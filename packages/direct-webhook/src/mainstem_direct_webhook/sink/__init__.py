@@ -1,0 +1,1 @@
+"""The sink: a client that signs, retries, and says what was refused."""

@@ -1,0 +1,252 @@
+"""One connection to the endpoint, on which requests go one after another.
+
+By httpcore, which httpx stands on: it lets us choose the address that is connected to, which httpx does
+not, and takes half of httpx's time for a request. A connection serves one thread, over HTTP/2 too; so no
+slow or broken answer touches the requests of others.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import httpcore
+from h2.exceptions import H2Error
+
+from mainstem_direct_webhook.sink.addresses import AddressRefusedError
+from mainstem_direct_webhook.sink.hidden import PORTS, split, userinfo
+from mainstem_direct_webhook.sink.network import Network, make_context
+
+if TYPE_CHECKING:
+    from mainstem import Secret
+
+    from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+
+#: Bytes of an answer's body that are read; the connection of a longer one is closed.
+MOST_BODY = 8 * 1024
+#: Servers close idle connections after 5 seconds and more; one that may be closed is not used.
+_KEEP_IDLE = 4.0
+_REDIRECTS = 5
+_FAULTS = (
+    httpcore.NetworkError,
+    httpcore.TimeoutException,
+    httpcore.ProtocolError,
+    OSError,
+    H2Error,
+)
+
+
+class Reply(NamedTuple):
+    """An answer."""
+
+    status: int
+    #: The start of the body.
+    body: bytes
+    retry_after: str | None
+    #: Where a redirect leads to, as `scheme://host`.
+    elsewhere: str
+
+
+class UnansweredError(Exception):
+    """No whole answer came: nobody knows whether the request was taken. Says why."""
+
+
+class UnreachableError(Exception):
+    """The endpoint can't be reached, and trying again does not mend it. Says why."""
+
+
+class Client:
+    """Sends requests to the endpoint of some options.
+
+    Raises:
+        OSError: a file of `tls` can't be read.
+    """
+
+    def __init__(self, options: WebhookSinkOptions, context: ssl.SSLContext | None = None) -> None:
+        self._method = options.method
+        self._url = split(options.url)
+        self._target = _target(self._url)
+        self._follow = options.redirects == "same_host"
+        self._http2 = options.http2
+        self._common = list(_common(options))
+        self._context = context or make_context(options.tls)
+        self._network = Network(options.allow_private)
+        self._pool = self._make_pool()
+
+    def send(self, headers: Iterable[tuple[str, str]], body: bytes, deadline: float) -> Reply:
+        """Send a request and return its answer.
+
+        Args:
+            headers: beside those of all requests.
+            body: the raw body.
+            deadline: by `time.monotonic`, when the whole answer must be there.
+
+        Raises:
+            UnansweredError: no whole answer came in time.
+            UnreachableError: no try will get one.
+        """
+        own = {name.encode(): text.encode("latin-1") for name, text in headers}
+        given = [(name, text) for name, text in self._common if name not in own]
+        given += [*own.items(), (b"content-length", str(len(body)).encode())]
+        self._network.deadline = deadline
+        target = self._target
+        for _ in range(_REDIRECTS):
+            reply, location = self._try(target, given, body)
+            if not self._follow or reply.status not in (307, 308) or location is None:
+                break
+            if not _same(location, self._url):
+                break
+            target = _target(location)
+        return reply
+
+    def abort(self) -> None:
+        """Let a request that waits in another thread fail at once."""
+        self._network.abort()
+
+    def close(self) -> None:
+        """End the connection."""
+        with suppress(*_FAULTS):
+            self._pool.close()
+
+    def _try(
+        self, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[Reply, SplitResult | None]:
+        host = (self._url.hostname or "").encode()
+        scheme = self._url.scheme.encode()
+        url = httpcore.URL(scheme=scheme, host=host, port=self._url.port, target=target)
+        request = httpcore.Request(self._method, url, headers=headers, content=body)
+        try:
+            response = self._pool.handle_request(request)
+            try:
+                start, whole = self._start(response)
+            finally:
+                response.close()
+        except AddressRefusedError as error:
+            raise UnreachableError(str(error)) from None
+        except _FAULTS as error:
+            self._renew()
+            if why := _permanent(error):
+                raise UnreachableError(why) from None
+            raise UnansweredError(_words(error)) from None
+        if not whole:
+            self._renew()
+        found = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+        location = None
+        if 300 <= response.status < 400 and b"location" in found:
+            location = _location(self._url, found[b"location"])
+        elsewhere = f"{location.scheme}://{location.hostname}" if location else ""
+        return Reply(response.status, start, found.get(b"retry-after"), elsewhere), location
+
+    @staticmethod
+    def _start(response: httpcore.Response) -> tuple[bytes, bool]:
+        """Return the start of the body, and whether it is all of it."""
+        start = b""
+        for part in response.iter_stream():
+            start += part
+            if len(start) > MOST_BODY:
+                return start[:MOST_BODY], False
+        return start, True
+
+    def _renew(self) -> None:
+        self.close()
+        self._pool = self._make_pool()
+
+    def _make_pool(self) -> httpcore.ConnectionPool:
+        return httpcore.ConnectionPool(
+            ssl_context=self._context,
+            max_connections=1,
+            keepalive_expiry=_KEEP_IDLE,
+            http2=self._http2,
+            network_backend=self._network,
+        )
+
+
+def _common(options: WebhookSinkOptions) -> Iterable[tuple[bytes, bytes]]:
+    """Yield the headers of all requests."""
+    yield b"host", split(options.url).netloc.rpartition("@")[2].encode()
+    given = {name: value.get_secret_value() for name, value in options.headers.items()}
+    given = {"user-agent": "mainstem-direct-webhook", "accept": "*/*", **given}
+    login = userinfo(options.url)
+    if options.auth is not None and options.auth.password is not None:
+        login = options.auth.user or "", options.auth.password.get_secret_value()
+    if login is not None:
+        given["authorization"] = "Basic " + b64encode(":".join(login).encode()).decode()
+    elif options.auth is not None and options.auth.bearer is not None:
+        given["authorization"] = f"Bearer {options.auth.bearer.get_secret_value()}"
+    for name, text in given.items():
+        yield name.encode(), text.encode("latin-1")
+
+
+def secret_texts(options: WebhookSinkOptions) -> list[str]:
+    """Return what must not be shown, should an answer repeat it; the longest first."""
+    url = options.url
+    parts = split(url)
+    secrets: list[Secret | None] = [url, *options.headers.values(), *(options.sign_with or ())]
+    if options.auth is not None:
+        secrets += [options.auth.bearer, options.auth.password]
+    texts = [each.get_secret_value() for each in secrets if each is not None]
+    texts += [
+        text.decode("latin-1").partition(" ")[2]
+        for name, text in _common(options)
+        if name == b"authorization"
+    ]
+    texts += [*(userinfo(url) or ("", ""))[1:], parts.query]
+    texts += [pair.partition("=")[2] for pair in parts.query.split("&")]
+    texts += [part for part in parts.path.split("/") if len(part) >= 16]
+    return sorted({text for text in texts if len(text) >= 4}, key=len, reverse=True)
+
+
+def _target(url: SplitResult) -> bytes:
+    """Return what a request asks for: path and query, as they are written."""
+    return ((url.path or "/") + (f"?{url.query}" if url.query else "")).encode()
+
+
+def _location(url: SplitResult, text: str) -> SplitResult | None:
+    """Return where a redirect leads to; None if it is no URL."""
+    try:
+        found = urlsplit(urljoin(url.geturl(), text.strip()))
+        found.port  # noqa: B018  # raises ValueError if it is no number
+    except ValueError:
+        return None
+    whole = found.geturl()
+    return found if found.hostname and whole.isascii() and whole.isprintable() else None
+
+
+def _same(location: SplitResult, url: SplitResult) -> bool:
+    """Whether a redirect stays where it is: scheme, host and port."""
+    here, there = ((u.scheme, u.hostname, u.port or PORTS.get(u.scheme)) for u in (url, location))
+    return here == there
+
+
+def _chain(error: BaseException | None) -> Iterable[BaseException]:
+    # httpcore's pool raises what it caught anew, `from None`: only the context still has the cause.
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _permanent(error: BaseException) -> str | None:
+    for each in _chain(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return (
+                f"the endpoint's certificate is not trusted: {each.verify_message or each.reason}"
+            )
+    return None
+
+
+def _words(error: BaseException) -> str:
+    """Return what is wrong in one line."""
+    if isinstance(error, httpcore.TimeoutException):
+        step = {httpcore.ConnectTimeout: "connecting", httpcore.WriteTimeout: "sending"}
+        return f"timed out while {step.get(type(error), 'waiting for the answer')}"
+    *_, first = _chain(error)
+    if isinstance(first, socket.gaierror):
+        return f"name not known: {first.strerror}"
+    if isinstance(first, OSError) and first.strerror:
+        return first.strerror
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,163 @@
+"""Delivers requests side by side: so many at a time, those that share a key one after another."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from mainstem_direct_webhook.sink.parcels import Parcel
+
+#: Requests that are held for each one that may be on its way: a key's wait for each other, and others
+#: are to be found behind them.
+_DEPTH = 8
+#: Bytes of bodies that are held; one request is always.
+_MOST_BYTES = 32 * 1024 * 1024
+_PATIENCE = 5.0
+
+
+class Delivers(Protocol):
+    """What a thread of its own delivers by."""
+
+    def deliver(self, parcel: Parcel) -> None:
+        """Return when a request has its fate."""
+
+    def abort(self) -> None:
+        """Let `deliver` fail, from another thread."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+class Deliverer:
+    """Hands requests to lanes, each of which is a thread.
+
+    Args:
+        make_lane: called when one more is needed.
+        concurrency: how many lanes there are at most.
+        stop: called when nothing is to be tried any more.
+    """
+
+    def __init__(
+        self, make_lane: Callable[[], Delivers], concurrency: int, stop: Callable[[], None]
+    ) -> None:
+        self._make_lane = make_lane
+        self._concurrency = concurrency
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._ready: deque[Parcel] = deque()
+        self._last_of: dict[Any, Parcel] = {}
+        self._held = self._bytes = self._idle = 0
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._lanes: list[Delivers] = []
+        self._threads: list[threading.Thread] = []
+
+    def send(self, parcel: Parcel) -> None:
+        """Deliver a request as soon as it is its turn; returns before it is answered.
+
+        Waits while as many are held as may be, so that a slow endpoint slows down whoever calls.
+
+        Raises:
+            Exception: what a lane raised; nothing can be sent any more.
+        """
+        size = len(parcel.body)
+        with self._lock:
+            while self._failure is None and self._full(size):
+                self._room.wait()
+            self._check()
+            self._held += 1
+            self._bytes += size
+            before = {id(p): p for k in parcel.keys if (p := self._last_of.get(k))}
+            for each in before.values():
+                each.followers.append(parcel)
+            parcel.blockers = len(before)
+            self._last_of.update(dict.fromkeys(parcel.keys, parcel))
+            if not before:
+                self._put(parcel)
+
+    def flush(self) -> None:
+        """Wait until all requests have their fate.
+
+        Raises:
+            Exception: what a lane raised.
+        """
+        with self._lock:
+            while self._failure is None and self._held:
+                self._room.wait()
+            self._check()
+
+    def close(self) -> None:
+        """End all lanes; requests without an answer may or may not have been taken."""
+        with self._lock:
+            unanswered = self._held > 0
+            self._closed = True
+            self._work.notify_all()
+            lanes = list(self._lanes)
+        self._stop()
+        if unanswered:
+            for lane in lanes:
+                lane.abort()
+        for thread in self._threads:
+            thread.join(_PATIENCE)  # the system's look-up of a name can't be broken off
+
+    def _full(self, size: int) -> bool:
+        return self._held >= _DEPTH * self._concurrency or (
+            self._held > 0 and self._bytes + size > _MOST_BYTES
+        )
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _put(self, parcel: Parcel) -> None:
+        """Let a lane have a request, a new one if all have something to do."""
+        self._ready.append(parcel)
+        if self._idle >= len(self._ready):
+            self._work.notify()
+        elif len(self._threads) < self._concurrency:
+            name = f"webhook-{len(self._threads)}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self) -> None:
+        lane = None
+        try:
+            lane = self._make_lane()
+            with self._lock:
+                self._lanes.append(lane)
+            while (parcel := self._next()) is not None:
+                lane.deliver(parcel)
+                with self._lock:
+                    self._settle(parcel)
+        except BaseException as error:  # goes to whoever sends
+            with self._lock:
+                self._failure = self._failure or error
+                self._room.notify_all()
+        finally:
+            if lane is not None:
+                lane.close()
+
+    def _next(self) -> Parcel | None:
+        with self._lock:
+            while not self._ready and not self._closed and self._failure is None:
+                self._idle += 1
+                self._work.wait()
+                self._idle -= 1
+            return None if self._closed or self._failure else self._ready.popleft()
+
+    def _settle(self, parcel: Parcel) -> None:
+        self._held -= 1
+        self._bytes -= len(parcel.body)
+        for key in parcel.keys:
+            if self._last_of.get(key) is parcel:
+                del self._last_of[key]
+        for follower in parcel.followers:
+            follower.blockers -= 1
+            if not follower.blockers:
+                self._put(follower)
+        self._room.notify()

@@ -1,0 +1,178 @@
+"""Options whose values are secrets: the URL, headers, signing secrets; complaints do not show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from mainstem import Secret
+from pydantic import WithJsonSchema
+from pydantic_core import core_schema
+
+from mainstem_direct_webhook.standard import PublicKey, read_secret
+
+PORTS = {"http": 80, "https": 443}
+
+#: A name of a header (RFC 9110, section 5.6.2).
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+#: A value of a header: visible characters, with spaces and tabs within.
+VALUE = re.compile(r"[!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?|")
+
+#: Headers that the sink makes itself, or that are between two ends of a connection.
+OWN_HEADERS = frozenset(
+    {
+        *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"),
+        *("proxy-connection", "proxy-authorization", "te", "trailer", "expect", "http2-settings"),
+        *("webhook-id", "webhook-timestamp", "webhook-signature", "idempotency-key"),
+    }
+)
+
+
+def allowed(name: str) -> str:
+    """Return a header's name in lower case.
+
+    Raises:
+        ValueError: it is none, or one that the sink makes itself.
+    """
+    lower = name.lower()
+    if not TOKEN.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a header")
+    if lower in OWN_HEADERS:
+        raise ValueError(f"the header {lower} is made by the sink, or belongs to a connection")
+    return lower
+
+
+class _Hidden:
+    """Makes a value secret in a first step that takes any, and looks into it in a second.
+
+    Errors of pydantic carry the value that they are about; so whoever reports them has none.
+    """
+
+    def __init__(self, hide: Callable[[Any], Any], check: Callable[[Any], Any]) -> None:
+        self._steps = (hide, check)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        steps: list[core_schema.CoreSchema] = [
+            core_schema.no_info_plain_validator_function(step) for step in self._steps
+        ]
+        return core_schema.chain_schema(steps)
+
+
+def _hide(value: Any) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    return Secret(value if isinstance(value, str) else "")  # refused then, and not shown either
+
+
+def _hide_all(value: Any) -> tuple[Secret, ...]:
+    return tuple(map(_hide, value if isinstance(value, list | tuple) else [value]))
+
+
+def _hide_values(value: Any) -> dict[str, Secret] | None:
+    if not isinstance(value, dict):
+        return None
+    return {str(name): _hide(held) for name, held in value.items()}
+
+
+def _check_text(value: Secret) -> Secret:
+    if not VALUE.fullmatch(value.get_secret_value()) or not value.get_secret_value():
+        raise ValueError("expected text that a header can hold, without line breaks")
+    return value
+
+
+def _check_url(value: Secret) -> Secret:
+    split(value)
+    return Secret(value.get_secret_value().strip())
+
+
+def _check_signing(value: tuple[Secret, ...]) -> tuple[Secret, ...]:
+    if not value:
+        raise ValueError("expected at least one secret")
+    for each in value:
+        key = read_secret(each.get_secret_value())
+        if type(key) is PublicKey:
+            raise ValueError("whpk_ is for the receiver; to sign it takes whsec_ or whsk_")
+    return value
+
+
+def _check_headers(value: dict[str, Secret] | None) -> dict[str, Secret]:
+    if value is None:
+        raise ValueError("expected names of headers with values")
+    checked: dict[str, Secret] = {}
+    for name, held in value.items():
+        lower = allowed(name)
+        if lower in checked:
+            raise ValueError(f"the header {lower} is there twice")
+        if not VALUE.fullmatch(held.get_secret_value()):
+            raise ValueError(f"the value of {lower} is no text that a header can hold")
+        checked[lower] = held
+    return checked
+
+
+_TEXT = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}
+
+#: Text that goes into a header, and is never printed.
+SecretText = Annotated[Secret, _Hidden(_hide, _check_text), WithJsonSchema(_TEXT)]
+#: The URL of an endpoint; it is never printed.
+EndpointURL = Annotated[Secret, _Hidden(_hide, _check_url), WithJsonSchema(_TEXT)]
+#: One secret of Standard Webhooks, or several.
+SigningSecrets = Annotated[
+    tuple[Secret, ...],
+    _Hidden(_hide_all, _check_signing),
+    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+]
+#: Headers, by lower-case name.
+SecretHeaders = Annotated[
+    dict[str, Secret],
+    _Hidden(_hide_values, _check_headers),
+    WithJsonSchema({"type": "object", "additionalProperties": _TEXT}),
+]
+
+
+def split(url: Secret) -> SplitResult:
+    """Return the parts of an endpoint's URL.
+
+    Raises:
+        ValueError: it is none; the text has nothing of it.
+    """
+    text = url.get_secret_value().strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError("no valid URL (is a character of it not encoded?)") from None
+    if parts.scheme not in PORTS:
+        raise ValueError("expected a URL that begins with https:// or http://")
+    if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
+        raise ValueError(
+            "the URL has a character that must be encoded; a host's name in other letters is written "
+            "xn--..."
+        )
+    if not parts.hostname or port == 0:
+        raise ValueError("the URL has no host, or port 0")
+    if parts.fragment:
+        raise ValueError("the URL has something after `#`, which is never sent")
+    # What the one reads as a host may be another's password, which errors would then show.
+    if parts.netloc.count("@") > 1:
+        raise ValueError("the URL has a second `@`: in a user's name or a password write %40")
+    if parts.username is not None and not (parts.username and parts.password):
+        raise ValueError("the URL has a user without a password; for a token write `auth`")
+    return parts
+
+
+def place(url: Secret) -> str:
+    """Return where an endpoint is, `https://host:port`: paths hold tokens as often as queries do."""
+    parts = split(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    port = parts.port
+    return f"{parts.scheme}://{host}" + (f":{port}" if port and port != PORTS[parts.scheme] else "")
+
+
+def userinfo(url: Secret) -> tuple[str, str] | None:
+    """Return user and password, if the URL has them."""
+    parts = split(url)
+    if parts.username is None:
+        return None
+    return unquote(parts.username), unquote(parts.password or "")

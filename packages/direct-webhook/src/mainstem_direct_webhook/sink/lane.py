@@ -1,0 +1,212 @@
+"""Delivers requests one after another: signs, sends, waits and tries again until each has its fate."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+
+from mainstem import PipelineError, failpoint
+
+from mainstem_direct_webhook import standard
+from mainstem_direct_webhook.sink.client import Client, Reply, UnansweredError, UnreachableError
+from mainstem_direct_webhook.sink.hidden import place
+from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+from mainstem_direct_webhook.sink.parcels import Message, Parcel
+from mainstem_direct_webhook.sink.trying import ENDPOINT_TRIES, Fate, fate, pause, retry_after
+
+#: Characters of an answer's body that are shown.
+_SHOWN = 300
+
+
+class DeliveryError(PipelineError):
+    """A request was not taken, and trying on makes no sense; no message was dropped."""
+
+
+class StoppedError(Exception):
+    """The task ends, so nothing is tried any more."""
+
+
+class Gate:
+    """Holds back all requests of a task while the endpoint asks for that (429 and 503)."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._until = 0.0
+
+    def hold(self, seconds: float) -> None:
+        """Let no request go for so long."""
+        self._until = max(self._until, time.monotonic() + seconds)
+
+    def wait(self) -> None:
+        """Wait until requests may go.
+
+        Raises:
+            StoppedError: the task ends.
+        """
+        while not self.stopped.is_set() and (left := self._until - time.monotonic()) > 0:
+            self.stopped.wait(left)
+        if self.stopped.is_set():
+            raise StoppedError
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so long.
+
+        Raises:
+            StoppedError: the task ends.
+        """
+        if self.stopped.wait(seconds):
+            raise StoppedError
+
+
+class Lane:
+    """One connection, and what is to be done on it.
+
+    Args:
+        options: of the sink.
+        client: the connection.
+        gate: of all lanes of the task.
+        keys: that sign.
+        hidden: texts that are not shown, the longest first.
+        refuse: called with a message that is refused for good, and the reason.
+        pack: makes a request of some messages.
+        last: by `time.monotonic`, when the batch fails.
+    """
+
+    def __init__(
+        self,
+        options: WebhookSinkOptions,
+        client: Client,
+        gate: Gate,
+        keys: Sequence[standard.Key],
+        hidden: Sequence[str],
+        refuse: Callable[[Message, str], None],
+        pack: Callable[[Sequence[Message]], Parcel],
+        last: float,
+    ) -> None:
+        self._options = options
+        self._timeout = options.timeout.total_seconds()
+        self._give_up = options.give_up.total_seconds()
+        self._longest = options.longest_wait.total_seconds()
+        self._client = client
+        self._gate = gate
+        self._keys = keys
+        self._hidden = hidden
+        self._refuse = refuse
+        self._pack = pack
+        self._last = last
+        self.abort = client.abort
+        self.close = client.close
+
+    def deliver(self, parcel: Parcel) -> None:
+        """Return when each message of a request was taken, or refused for good.
+
+        Raises:
+            DeliveryError: see the class.
+            StoppedError: the task ends.
+        """
+        reply = self._settled(parcel)
+        if reply is None:
+            return
+        if len(parcel.messages) > 1:
+            # One of them may be to blame: alone, only that is refused.
+            for message in parcel.messages:
+                self.deliver(self._pack([message]))
+        else:
+            self._refuse(parcel.messages[0], self._told(reply))
+
+    def _settled(self, parcel: Parcel) -> Reply | None:
+        """Send a request until it is taken (None) or refused (the answer)."""
+        self._gate.wait()
+        began = time.monotonic()
+        until = min(began + self._give_up, self._last)
+        tries = astray = 0
+        trouble = ""
+        while True:
+            self._gate.wait()
+            tries += 1
+            asked = None
+            failpoint("webhook.before-request")
+            try:
+                reply = self._send(parcel, until)
+            except UnreachableError as error:
+                raise DeliveryError(f"{self._where}: {error}") from None
+            except UnansweredError as error:
+                # A try that was cut short at the very end says less than those before it.
+                if not trouble or time.monotonic() < until:
+                    trouble = self._blanked(str(error))
+            else:
+                failpoint("webhook.after-response")
+                meant = fate(reply.status, self._options.reject)
+                if meant is Fate.DONE:
+                    return None
+                if meant is Fate.REFUSED:
+                    return reply
+                trouble = self._told(reply)
+                asked = retry_after(reply.retry_after)
+                if meant is Fate.ASTRAY:
+                    astray += 1
+                    self._check_astray(reply, astray)
+            wait = pause(tries, asked, self._longest)
+            if asked is not None:
+                self._gate.hold(wait)
+            if time.monotonic() + wait >= until:
+                raise DeliveryError(
+                    f"{self._where}: a request was not taken, tried {tries} times in "
+                    f"{time.monotonic() - began:.0f} s ({self._limit(until)}): {trouble}"
+                )
+            self._gate.sleep(wait)
+
+    def _send(self, parcel: Parcel, until: float) -> Reply:
+        """Send a request once, with the time and the signatures of this try."""
+        now = int(time.time())
+        headers = [
+            *parcel.headers,
+            (standard.ID, parcel.name),
+            ("idempotency-key", parcel.name),
+            (standard.TIMESTAMP, str(now)),
+        ]
+        if self._keys:
+            made = (standard.sign(key, parcel.name, now, parcel.body) for key in self._keys)
+            headers.append((standard.SIGNATURE, " ".join(made)))
+        deadline = min(time.monotonic() + self._timeout, until)
+        return self._client.send(headers, parcel.body, deadline)
+
+    def _check_astray(self, reply: Reply, times: int) -> None:
+        """Raise DeliveryError if the endpoint has said often enough that it is not one."""
+        if times < ENDPOINT_TRIES:
+            return
+        if reply.status < 400:
+            where = f" to {reply.elsewhere}" if reply.elsewhere else ""
+            raise DeliveryError(
+                f"{self._where}: answers {reply.status}, a redirect{where}, which is not followed: "
+                "`url` must say where requests go"
+            )
+        raise DeliveryError(
+            f"{self._where}: answers {self._told(reply)}: are `url`, `method`, `auth` and `headers` "
+            f"right? If it is about single messages, write `reject: [{reply.status}]`"
+        )
+
+    @property
+    def _where(self) -> str:
+        return place(self._options.url)
+
+    def _limit(self, until: float) -> str:
+        return "batch_timeout" if until == self._last else "give_up"
+
+    def _told(self, reply: Reply) -> str:
+        """Return status and start of the body, in one line and without secrets."""
+        try:
+            phrase = f" {HTTPStatus(reply.status).phrase}"
+        except ValueError:
+            phrase = ""
+        text = self._blanked(reply.body.decode(errors="replace"))
+        return f"{reply.status}{phrase}" + (f": {text}" if text else "")
+
+    def _blanked(self, text: str) -> str:
+        """Return the start of what the far side says, in one line and without secrets."""
+        text = " ".join(text.split())
+        for hidden in self._hidden:
+            text = text.replace(hidden, "**********")
+        return "".join(char if char.isprintable() else "?" for char in text)[:_SHOWN]

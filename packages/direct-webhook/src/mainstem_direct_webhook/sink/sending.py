@@ -1,0 +1,72 @@
+"""Sends the rows of a task; runs in an executor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from mainstem import failpoint
+
+from mainstem_direct_webhook.sink.client import Client, secret_texts
+from mainstem_direct_webhook.sink.delivering import Deliverer
+from mainstem_direct_webhook.sink.lane import Gate, Lane
+from mainstem_direct_webhook.sink.network import make_context
+from mainstem_direct_webhook.sink.parcels import Packing, Refused
+from mainstem_direct_webhook.standard import read_secret
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+
+
+def make_deliverer(options: WebhookSinkOptions, refused: Refused) -> Deliverer:
+    """Return what delivers requests as the options say.
+
+    Raises:
+        OSError: a file of `tls` can't be read.
+    """
+    gate, packing = Gate(), Packing(options)
+    context = make_context(options.tls)
+    keys = [read_secret(secret.get_secret_value()) for secret in options.sign_with or ()]
+    hidden = secret_texts(options)
+    most = options.batch_timeout
+    last = time.monotonic() + most.total_seconds() if most is not None else float("inf")
+
+    def make_lane() -> Lane:
+        return Lane(
+            options,
+            Client(options, context),
+            gate,
+            keys,
+            hidden,
+            lambda message, why: refused.add(message.identity, message.payload, why),
+            packing.pack,
+            last,
+        )
+
+    return Deliverer(make_lane, options.concurrency, gate.stopped.set)
+
+
+def send(
+    batches: Iterable[pa.RecordBatch], options: WebhookSinkOptions
+) -> Iterator[pa.RecordBatch]:
+    """Send the rows of a task and yield those that were refused for good.
+
+    Raises:
+        DeliveryError: a request was not taken.
+        OSError: a file of `tls` can't be read.
+    """
+    refused, packing = Refused(), Packing(options)
+    deliverer = make_deliverer(options, refused)
+    try:
+        for batch in batches:
+            for parcel in packing.parcels(batch, refused):
+                deliverer.send(parcel)
+            yield from refused.take()
+        deliverer.flush()
+        failpoint("webhook.before-done")
+        yield from refused.take()
+    finally:
+        deliverer.close()

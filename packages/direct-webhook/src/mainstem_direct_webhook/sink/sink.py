@@ -1,0 +1,144 @@
+"""Sink `webhook`: sends messages to an HTTP endpoint, signed, and knows of each one's fate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from socket import gaierror
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    MESSAGES,
+    Batch,
+    Column,
+    Level,
+    OptionError,
+    PipelineError,
+    Shown,
+    Sink,
+    SinkCapabilities,
+)
+
+from mainstem_direct_webhook.sink.addresses import AddressRefusedError, resolve
+from mainstem_direct_webhook.sink.hidden import PORTS, place, split
+from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_LOG_ORDER = ("origin", "partition", "position")
+_TYPES = {
+    "key": ("binary", "string"),
+    "value": ("binary", "string"),
+    "headers": ("map<string,binary>",),
+    "timestamp": ("timestamp",),
+}
+_SHOWN = {
+    "microbatch": Shown(
+        Level.AT_LEAST_ONCE, "packages/direct-webhook/tests/test_webhook_sink_conformance.py"
+    )
+}
+#: How a task's error stands in Spark's.
+_TOLD = re.compile(r"(?:DeliveryError: |OSError: (?=tls\.))([^\n]+)")
+
+
+class WebhookSink(Sink):
+    """Sends messages to an HTTP endpoint; each request carries an id that is the same at every try.
+
+    At least once: a batch that is tried again, or a request whose answer was lost, is sent again, with
+    the same id. An endpoint that remembers ids drops the copies.
+    """
+
+    options: WebhookSinkOptions
+    accepts = MESSAGES
+
+    def __init__(self, options: WebhookSinkOptions) -> None:
+        super().__init__(options)
+        self._checked = False
+
+    @property
+    def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
+        """The facts; what must hold is on the far side."""
+        assumed = ["the endpoint has kept what it answers with 2xx"]
+        return SinkCapabilities(needs_id=True, assumptions=tuple(assumed), shown=_SHOWN)
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse columns that can't be what their names say, or lack what the options name."""
+        types = {column.name.lower(): column.type for column in columns}
+        for name, allowed in _TYPES.items():
+            if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
+                raise OptionError(
+                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
+                    hint="Turn it into that, or drop it, with the operator `select`.",
+                )
+        missing = [name for name in (*_LOG_ORDER, "key") if name not in types]
+        if self.options.order == "log" and missing:
+            raise OptionError(
+                f"without {', '.join(missing)} nobody knows the order of a key's messages",
+                option="order",
+                hint="Keep these columns of the source's, or write `order: key`.",
+            )
+        if self.options.forward_headers and "headers" not in types:
+            raise OptionError(
+                "there is no column headers to forward headers from",
+                option="forward_headers",
+                hint="Keep the column of the source's, or leave out `forward_headers`.",
+            )
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Send a batch; return the rows that were refused for good.
+
+        Raises:
+            PipelineError: the endpoint does not take requests; no row was dropped.
+        """
+        if not self._checked:
+            self._check(batch.sink)
+            self._checked = True
+        task = partial(send, options=self.options)
+        schema = "reason STRING, payload BINARY, _id BINARY"
+        try:
+            # Eager and cut off from where it comes from: the rows are sent now, and reading the refused
+            # ones later sends nothing.
+            refused = self._arranged(frame).mapInArrow(task, schema).localCheckpoint(eager=True)
+            return None if refused.isEmpty() else refused
+        except Exception as error:
+            told = _TOLD.search(str(error))
+            if told is None:
+                raise
+            raise PipelineError(f"{batch.sink}: {told[1]}", node=batch.sink) from None
+
+    def _check(self, sink: str) -> None:
+        """Say once and plainly, from here, what no executor can mend: files, and a private address."""
+        from mainstem_direct_webhook.sink.network import make_context
+
+        parts = split(self.options.url)
+        try:
+            make_context(self.options.tls)
+            if not self.options.allow_private:
+                port = parts.port or PORTS[parts.scheme]
+                resolve(parts.hostname or "", port, allow_private=False)
+        except AddressRefusedError as error:
+            raise PipelineError(f"{sink}: {place(self.options.url)}: {error}", node=sink) from None
+        except gaierror:
+            pass  # names may be known to the executors alone
+        except OSError as error:
+            raise PipelineError(f"{sink}: {error}", node=sink) from None
+
+    def _arranged(self, frame: DataFrame) -> DataFrame:
+        options = self.options
+        if options.order == "log":
+            # By key alone, so that a key is in one partition whatever the rest of the row says.
+            parts = (options.partitions,) if options.partitions else ()
+            return frame.repartition(*parts, "key").sortWithinPartitions(*_LOG_ORDER)
+        return frame.coalesce(options.partitions) if options.partitions else frame
+
+
+def send(
+    batches: Iterable[pa.RecordBatch], options: WebhookSinkOptions
+) -> Iterator[pa.RecordBatch]:
+    """Send the rows of a task and yield those that were refused for good; runs in an executor."""
+    from mainstem_direct_webhook.sink import sending
+
+    return sending.send(batches, options)

@@ -1,0 +1,170 @@
+"""What the options of one path do with a request: is it let in, and which messages are in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mainstem_ingress import Message
+
+from mainstem_direct_webhook.source import cloudevents_in, json_text
+from mainstem_direct_webhook.source.answers import Answer, Refused
+from mainstem_direct_webhook.source.keeping import Keeper
+from mainstem_direct_webhook.source.options import PathOptions, Place
+from mainstem_direct_webhook.source.verifiers import Headers, make_verifier
+
+#: Where senders put ids, when neither the options nor the verifier say it.
+_ID_HEADERS = (b"webhook-id", b"idempotency-key")
+
+
+class Head(NamedTuple):
+    """A request, but for its body."""
+
+    method: str
+    path: str
+    #: The values of the path's parameters.
+    parameters: Mapping[str, str]
+    #: In the order of the request, names in lower case.
+    pairs: Sequence[tuple[bytes, bytes]]
+    #: By name; of one that comes twice, the last.
+    headers: Headers
+    #: The client's certificate, as `ssl` tells it; empty if it has shown none.
+    peer: Mapping[str, Any]
+
+
+class Endpoint:
+    """Reads requests to one path.
+
+    Args:
+        path: as in the options, with its parameters.
+        ids: the source's option of that name.
+    """
+
+    def __init__(self, path: str, options: PathOptions, ids: str) -> None:
+        self.path = path
+        self.options = options
+        self._ids = ids
+        self._verifier = make_verifier(options.verify)
+        self._methods = frozenset(options.methods)
+        self._allow = ", ".join(sorted(self._methods)).encode()
+        self._kinds = None if options.content_types is None else _kinds(options.content_types)
+        self._keeper = Keeper(options.headers, self._verifier.never)
+        self._key = _finder(options.key)
+        self._id = options.id or self._verifier.id
+
+    def admit(self, head: Head, now: float) -> None:
+        """Look at a request before its body is read.
+
+        Raises:
+            Refused: it is not taken.
+        """
+        if head.method not in self._methods:
+            allowed = [(b"allow", self._allow)]
+            raise Refused(405, "This path takes other methods.", allowed)
+        if self._kinds is not None and not self._kinds.fullmatch(_kind(head.headers)):
+            raise Refused(415, "This path takes other media types.")
+        if not self._verifier.body:
+            self._verifier.check(head.headers, b"", head.peer, now)
+
+    def messages(self, head: Head, body: bytes, now: float) -> list[Message] | Answer:
+        """Return a request's messages, or the answer to a request that is a question.
+
+        Raises:
+            Refused: it is not taken.
+        """
+        verifier = self._verifier
+        if verifier.body:
+            verifier.check(head.headers, body, head.peer, now)
+        answer = verifier.answer(body)
+        if answer is not None:
+            return answer
+        try:
+            return self._read(head, body)
+        except (json_text.NotJSON, cloudevents_in.NotEvent) as error:
+            raise Refused(400, f"The body can't be read: {error}.") from None
+
+    def _read(self, head: Head, body: bytes) -> list[Message]:
+        options = self.options
+        most = options.most_parts
+        if options.cloudevents:
+            events = cloudevents_in.read(_kind(head.headers), head.headers, body, most)
+            self._few(events)
+            kept = [
+                pair
+                for pair in self._keeper.kept(head.pairs)
+                if pair[0] != "content-type" and not pair[0].startswith("ce-")
+            ]
+            return [self._event(head, kept, event) for event in events]
+        kept = self._keeper.kept(head.pairs)
+        if options.split is None:
+            found = self._key(head, body) if self._key else None
+            return [Message(body, found, kept, None, head.path, self._identity(head, body))]
+        split = json_text.lines if options.split == "ndjson" else json_text.elements
+        parts = split(body, most)
+        self._few(parts)
+        return [self._part(head, kept, number, text) for number, text in enumerate(parts)]
+
+    def _part(self, head: Head, kept: list[tuple[str, bytes]], number: int, text: str) -> Message:
+        value = text.encode()
+        found = self._key(head, value) if self._key else None
+        number_of = None if self._id is not None and self._id.field else number
+        return Message(value, found, kept, None, head.path, self._identity(head, value, number_of))
+
+    def _event(
+        self, head: Head, kept: list[tuple[str, bytes]], event: cloudevents_in.Event
+    ) -> Message:
+        found = self._key(head, event.value or b"") if self._key else None
+        identity = None if self._ids == "never" else head.path.encode() + b"\0" + event.id
+        headers = [*kept, *event.headers]
+        return Message(event.value, found, headers, event.timestamp, head.path, identity)
+
+    def _few(self, parts: Sequence[Any]) -> None:
+        if len(parts) > self.options.most_parts:
+            raise Refused(413, f"A request holds {self.options.most_parts:,} messages at most.")
+
+    def _identity(self, head: Head, value: bytes, number: int | None = None) -> bytes | None:
+        """Return what a message is told apart by: its path, its id, and its place in the request."""
+        if self._ids == "never":
+            return None
+        given: bytes | None
+        if self._id is not None:
+            given = _find(self._id, head, value)
+        else:
+            given = next((head.headers[n] for n in _ID_HEADERS if head.headers.get(n)), None)
+        if not given:
+            if self._ids == "always":
+                raise Refused(400, "The request has no id.")
+            return None
+        whole = head.path.encode() + b"\0" + given
+        return whole if number is None else b"%s\0%d" % (whole, number)
+
+
+def _finder(place: Place | None) -> Any:
+    return None if place is None else lambda head, value: _find(place, head, value)
+
+
+def _find(place: Place, head: Head, value: bytes) -> bytes | None:
+    """Return what stands at a place; None if nothing does."""
+    if place.header is not None:
+        return head.headers.get(place.header.lower().encode()) or None
+    if place.path is not None:
+        return head.parameters[place.path].encode()
+    try:
+        held = json_text.value(json_text.text_of(value))
+    except json_text.NotJSON:
+        return None
+    found = json_text.field(held, place.field or "")
+    return None if found is None else found.encode(errors="surrogatepass")
+
+
+def _kind(headers: Headers) -> str:
+    """Return the media type, in lower case and without parameters."""
+    kind = headers.get(b"content-type", b"").partition(b";")[0]
+    return kind.strip().lower().decode("latin-1")
+
+
+def _kinds(patterns: Sequence[str]) -> re.Pattern[str]:
+    """Return what matches media types; `*` stands for any characters but `/`."""
+    each = (re.escape(pattern.lower()).replace(r"\*", "[^/]+") for pattern in patterns)
+    return re.compile("|".join(each))

@@ -1,0 +1,189 @@
+"""The options of verifiers: how senders prove who they are, by name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from mainstem import Duration, Options, Secret, option
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
+from pydantic_core import core_schema
+
+from mainstem_direct_webhook.standard import read_secret
+
+
+class _Hidden:
+    """Reads one secret or several, and complains without showing them.
+
+    Errors of pydantic carry the value that they are about. So texts become `Secret`s in a first step
+    that takes any, and what looks into them is given those.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        steps: list[core_schema.CoreSchema] = [
+            core_schema.no_info_plain_validator_function(self._hide),
+            core_schema.no_info_plain_validator_function(self._check),
+        ]
+        return core_schema.chain_schema(steps)
+
+    @staticmethod
+    def _hide(value: Any) -> tuple[Secret, ...]:
+        many = value if isinstance(value, list | tuple) else [value]
+        if not all(isinstance(each, Secret | str) for each in many):
+            raise ValueError("expected a secret, or a list of them")
+        return tuple(each if isinstance(each, Secret) else Secret(each) for each in many)
+
+    @staticmethod
+    def _check(value: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        if not value or not all(each.get_secret_value() for each in value):
+            raise ValueError("a secret is empty, or there is none")
+        return value
+
+
+_TEXT = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}
+
+#: One secret, or several while it is changed: each is tried.
+Secrets = Annotated[
+    tuple[Secret, ...],
+    _Hidden(),
+    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+]
+
+_ROTATED = "The secret; a list of them while it is changed."
+_TOLERANCE = "How far the signed time may be from ours; others are answered with 400."
+
+
+class _Timed(Options):
+    tolerance: Duration = option(timedelta(minutes=5), description=_TOLERANCE)
+
+    @field_validator("tolerance")
+    @classmethod
+    def _positive(cls, value: timedelta) -> timedelta:
+        if value <= timedelta(0):
+            raise ValueError("expected more than 0 seconds")
+        return value
+
+
+class StandardVerify(_Timed):
+    """Standard Webhooks: `webhook-signature` over id, time and body, `v1` and `v1a`."""
+
+    use: Literal["standard"] = option(description="Standard Webhooks.")
+    secret: Secrets = option(
+        description="`whsec_...` for HMAC (v1), `whpk_...` for ed25519 (v1a); a list while it is "
+        "changed.",
+        example="${env:WEBHOOK_SECRET}",
+    )
+
+    @field_validator("secret", mode="after")
+    @classmethod
+    def _readable(cls, value: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        for each in value:
+            read_secret(each.get_secret_value())
+        return value
+
+
+class GitHubVerify(Options):
+    """GitHub: `X-Hub-Signature-256` over the body."""
+
+    use: Literal["github"] = option(description="GitHub.")
+    secret: Secrets = option(description=_ROTATED, example="${env:GITHUB_SECRET}")
+
+
+class StripeVerify(_Timed):
+    """Stripe: `Stripe-Signature` over time and body."""
+
+    use: Literal["stripe"] = option(description="Stripe.")
+    secret: Secrets = option(description=_ROTATED, example="${env:STRIPE_SECRET}")
+
+
+class SlackVerify(_Timed):
+    """Slack: `X-Slack-Signature` over time and body; its URL check is answered too."""
+
+    use: Literal["slack"] = option(description="Slack.")
+    secret: Secrets = option(description=_ROTATED, example="${env:SLACK_SECRET}")
+
+
+class HMACVerify(_Timed):
+    """Any other HMAC over the body in a header."""
+
+    use: Literal["hmac"] = option(description="Any other HMAC.")
+    secret: Secrets = option(description=_ROTATED)
+    header: str = option(
+        min_length=1,
+        pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
+        description="The header with the signature.",
+        example="X-Shop-Signature",
+    )
+    digest: Literal["sha1", "sha256", "sha384", "sha512"] = option(
+        "sha256", description="The hash function."
+    )
+    encoding: Literal["hex", "base64"] = option("hex", description="How the signature is written.")
+    prefix: str = option("", description="What stands before it in the header.", example="sha256=")
+    timestamp: str | None = option(
+        None,
+        min_length=1,
+        description="The header with the time of signing, in seconds since 1970. None when left out: "
+        "an old request is then as good as a new one.",
+    )
+    signed: str = option(
+        "{body}",
+        description="What is signed, of `{body}`, `{timestamp}` and other text.",
+        example="v0:{timestamp}:{body}",
+    )
+
+    @model_validator(mode="after")
+    def _signed(self) -> HMACVerify:
+        if self.signed.count("{body}") != 1 or self.signed.count("{timestamp}") > 1:
+            raise ValueError("`signed` holds {body} once, and {timestamp} once at most")
+        if ("{timestamp}" in self.signed) != (self.timestamp is not None):
+            raise ValueError("a time that is not signed proves nothing: `timestamp` names its "
+                             "header, and `signed` holds {timestamp}")  # fmt: skip
+        return self
+
+
+class BearerVerify(Options):
+    """`Authorization: Bearer TOKEN`."""
+
+    use: Literal["bearer"] = option(description="A token.")
+    token: Secrets = option(description="The token; a list of them while it is changed.")
+
+
+class BasicVerify(Options):
+    """`Authorization: Basic ...`."""
+
+    use: Literal["basic"] = option(description="A user and a password.")
+    user: str = option(min_length=1, pattern="^[^:]*$", description="The user, without a colon.")
+    password: Secrets = option(description="The password; a list of them while it is changed.")
+
+
+class MTLSVerify(Options):
+    """A client's certificate, signed by `tls.ca`."""
+
+    use: Literal["mtls"] = option(description="A client's certificate, signed by `tls.ca`.")
+    subjects: list[str] | None = option(
+        None,
+        min_length=1,
+        description="The common names, or subject alternative names, that are let in; all that the "
+        "authority has signed when left out.",
+        example=["billing.example.com"],
+    )
+
+
+class NoVerify(Options):
+    """Everybody is let in."""
+
+    use: Literal["none"] = option(description="Everybody is let in.")
+
+
+Verify = Annotated[
+    StandardVerify
+    | GitHubVerify
+    | StripeVerify
+    | SlackVerify
+    | HMACVerify
+    | BearerVerify
+    | BasicVerify
+    | MTLSVerify
+    | NoVerify,
+    Field(discriminator="use"),
+]

@@ -1,0 +1,364 @@
+"""Slow, greedy and broken clients: they are refused or cut off, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import random
+import re
+import socket
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from mainstem_direct_webhook.source.source import WebhookSource
+from mainstem_testkit import wait_for
+from mainstem_testkit.conformance.taking import TakingProcess, stored
+from webhook_clients import ask, connect, options, read_reply, standing, wire
+
+GITHUB = {"/in": {"verify": {"use": "github", "secret": "s"}}}
+QUICK = {"head_time": "300 ms", "body_time": "300 ms", "idle_time": "300 ms"}
+LONG = {"head_time": "5 minutes", "body_time": "5 minutes", "idle_time": "5 minutes"}
+
+
+def ends(connection):
+    """Read until the server ends the connection; return what came."""
+    found = b""
+    connection.settimeout(20)
+    with suppress(ConnectionError):
+        while chunk := connection.recv(65536):
+            found += chunk
+    return found
+
+
+def trickle(connection, data):
+    """Send byte by byte until the server ends the connection; return what it said."""
+    connection.settimeout(0.02)
+    found = b""
+    for number in range(2000):
+        try:
+            connection.sendall(data(number))
+            chunk = connection.recv(65536)
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return found
+        if not chunk:
+            return found
+        found += chunk
+    raise AssertionError("the server goes on listening")
+
+
+# -- slow -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("begin", "data", "status"),
+    [
+        (b"", lambda n: b"\r\n", b""),
+        (b"", lambda n: b"POST /in HTTP/1.1\r\nX: "[n : n + 1] or b"y", b"408"),
+        (b"POST /in HTTP/1.1\r\n", lambda n: b"X-%d: 1\r\n" % n, b"408"),
+        (b"POST /in HTTP/1.1\r\nContent-Length: 9999\r\n\r\n", lambda n: b"x", b"408"),
+        (b"POST /in HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", lambda n: b"1\r\nx\r\n", b"408"),
+        (b"POST /in HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", lambda n: b"1;x" if n == 0 else b"y", b"4"),
+        (b"POST /in HTTP/1.1\r\nContent-Length: 1\r\n\r\nxPOST /", lambda n: b"y", b"200"),
+    ],
+)  # fmt: skip
+def test_a_client_that_trickles_is_cut_off(begin, data, status):
+    """Pass: whatever it trickles (empty lines, names, headers, body, chunks, a second head), its
+    connection ends; a head or body that is not whole is 408."""
+    with standing(limits=QUICK) as stand:
+        with connect(stand.port) as connection:
+            connection.sendall(begin)
+            told = trickle(connection, data)
+        assert told.startswith(b"HTTP/1.1 " + status) if status else told == b"", told
+        assert ask(stand.port).status == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST", wire(close=False)])
+def test_a_client_that_is_silent_is_cut_off(sent):
+    """Pass: before, in and after a request, when its time is over."""
+    with standing(limits=QUICK) as stand, connect(stand.port) as connection:
+        connection.sendall(sent)
+        told = ends(connection)
+        assert told.startswith(b"HTTP/1.1 200") == (len(sent) > 4)
+
+
+def test_a_request_that_waits_for_the_disk_is_not_cut_off():
+    """Pass: longer than all limits, and then it is answered."""
+    limits = {**QUICK, "head_time": "100 ms", "body_time": "100 ms", "idle_time": "100 ms"}
+    with standing(limits=limits) as stand, connect(stand.port) as patient:
+        stand.storing.clear()
+        patient.sendall(wire())
+        for _ in range(3):  # each is cut off after the limits
+            with connect(stand.port) as silent:
+                ends(silent)
+        stand.storing.set()
+        assert read_reply(patient).status == 200
+
+
+def test_slow_clients_hold_nobody_up():
+    """Pass: 150 clients stand in the middle of a head or body, and others are served at once; those
+    beyond the most connections are cut off, and it serves on when they have gone."""
+    limits = {**LONG, "connections": 200}
+    with standing(limits=limits) as stand:
+        held = []
+        for number in range(150):
+            connection = connect(stand.port)
+            connection.sendall(wire(body=b"x" * 100)[: 20 + number])
+            held.append(connection)
+        assert [ask(stand.port).status for _ in range(20)] == [200] * 20
+        for _ in range(60):
+            connection = connect(stand.port)
+            connection.sendall(b"P")
+            held.append(connection)
+        with pytest.raises(OSError):  # noqa: PT011  # a reset or an end, as the kernel likes
+            ask(stand.port)
+        for connection in held:
+            connection.close()
+
+        def served():
+            with suppress(OSError):
+                return ask(stand.port).status == 200
+
+        wait_for(served)
+
+
+# -- greedy ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [1, 40])
+def test_a_head_that_is_too_large_is_refused(pieces):
+    """Pass: in one piece or many: 431, and the connection ends; a name, a value, a path, or in sum."""
+    big = 40_000
+    with standing() as stand:
+        for request in (
+            wire(headers={"X": "y" * big}),
+            wire(headers={"X" * big: "y"}),
+            wire(path="/in?" + "x" * big),
+            wire(headers=[(f"x-{n}", "y" * 400) for n in range(99)]),
+            b"POST /in HTTP/1.1\r\n" + b"".join(b"A: b\r\n" for _ in range(9000)) + b"\r\n",
+        ):
+            with connect(stand.port) as connection:
+                size = -(-len(request) // pieces)
+                with suppress(ConnectionError):
+                    for at in range(0, len(request), size):
+                        connection.sendall(request[at : at + size])
+                reply = read_reply(connection)
+                assert reply.status == reply.problem["status"] == 431
+                assert reply.headers["connection"] == "close"
+        assert stand.messages == []
+        assert ask(stand.port, headers={"X": "y" * 20_000}).status == 200
+
+
+def test_a_head_without_end_is_cut_off():
+    """Pass: a client that sends headers for ever is answered with 431 after `head_bytes`."""
+    with (
+        standing(limits={**LONG, "head_bytes": "8 KiB"}) as stand,
+        connect(stand.port) as connection,
+    ):
+        connection.sendall(b"POST /in HTTP/1.1\r\n")
+        sent = 0
+        with suppress(ConnectionError):
+            while sent < 50 * 2**20:
+                sent += connection.send(b"X-Header: %s\r\n" % (b"y" * 1000))
+        assert sent < 50 * 2**20
+        with suppress(ConnectionError):
+            assert read_reply(connection).status == 431
+
+
+def test_a_body_without_end_is_refused():
+    """Pass: with a length or chunked, 413; what is read of it does not stay in memory."""
+    with standing(max_message="1 MiB") as stand:
+        for header in ({"Content-Length": str(10**12)}, {"Transfer-Encoding": "chunked"}):
+            with connect(stand.port) as connection:
+                with suppress(ConnectionError):
+                    connection.sendall(wire(body=b"", headers=header))
+                    for _ in range(64):
+                        connection.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+                with suppress(ConnectionError):
+                    assert read_reply(connection).status == 413
+        assert stand.receiver._application._pending == 0
+        assert stand.messages == []
+        assert ask(stand.port).status == 200
+
+
+def test_half_a_request_is_no_message():
+    """Pass: cut anywhere, nothing is stored and nobody is answered with 2xx."""
+    request = wire(body=b"0123456789", headers={"webhook-id": "1"})
+    with standing() as stand:
+        for at in range(1, len(request), 7):
+            with connect(stand.port) as connection:
+                connection.sendall(request[:at])
+                connection.shutdown(socket.SHUT_WR)
+                assert not re.match(rb"HTTP/1.1 2", ends(connection)), at
+        assert stand.messages == []
+        assert ask(stand.port, request).status == 200
+
+
+def test_requests_that_could_be_read_in_two_ways_are_refused():
+    """Pass: two lengths, a length and chunks, a length that is no number, broken lines: never 2xx."""
+    host = b"POST /in HTTP/1.1\r\nHost: x\r\n"
+    smuggled = b"\r\n\r\nx"
+    with standing(limits=QUICK) as stand:
+        for lines in (
+            b"Content-Length: 1\r\nContent-Length: 5",
+            b"Content-Length: 1\r\nTransfer-Encoding: chunked",
+            b"Transfer-Encoding: chunked, identity",
+            b"Content-Length: -1",
+            b"Content-Length: 1e3",
+            b"Content-Length: " + b"9" * 30,
+            b"Content-Length : 1",
+            b" Content-Length: 1",
+            b"Content-Length: 1\r\nX: a\x00b",
+        ):
+            with connect(stand.port) as connection:
+                connection.sendall(host + lines + smuggled)
+                connection.shutdown(socket.SHUT_WR)
+                assert not ends(connection).startswith(b"HTTP/1.1 2"), lines
+        assert stand.messages == []
+
+
+def test_what_is_no_http_is_refused_with_a_problem():
+    """Pass: 400 with problem details, and the connection ends."""
+    with standing() as stand:
+        for request in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"hello\r\n\r\n"):
+            reply = ask(stand.port, request)
+            assert reply.status == reply.problem["status"] == 400
+            assert reply.headers["connection"] == "close"
+
+
+def test_an_upgrade_is_not_made():
+    """Pass: a request for WebSockets or HTTP/2 ends in an error or a plain answer, never in 101."""
+    with standing(limits=QUICK) as stand:
+        for name in ("websocket", "h2c"):
+            request = wire(headers={"Upgrade": name, "Connection": "Upgrade"}, close=False)
+            with connect(stand.port) as connection:
+                connection.sendall(request)
+                assert not ends(connection).startswith(b"HTTP/1.1 101")
+        with connect(stand.port) as connection:
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            ends(connection)
+        assert ask(stand.port).status == 200
+
+
+def test_many_requests_at_once_over_one_connection_are_answered_in_order():
+    """Pass: 50 pipelined requests, every other refused: as many answers, in their order."""
+    requests = b"".join(
+        wire("/in" if n % 2 else "/nowhere", b"%d" % n, close=n == 49) for n in range(50)
+    )
+    with standing() as stand, connect(stand.port) as connection:
+        connection.sendall(requests)
+        statuses = re.findall(rb"HTTP/1.1 (\d+)", ends(connection))
+        assert statuses == [b"404", b"200"] * 25
+        assert [m.value for m in stand.messages] == [b"%d" % n for n in range(1, 50, 2)]
+
+
+# -- broken ---------------------------------------------------------------------------------------
+
+
+def forged(chance):
+    """Return the bytes of a broken or forged request; none of them is one to be stored."""
+    body = chance.randbytes(chance.choice([0, 1, 50, 2000]))
+    headers = [
+        ("Content-Type", "application/json"),
+        ("X-GitHub-Delivery", str(chance.random())),
+        ("X-Hub-Signature-256", "sha256=" + chance.randbytes(32).hex()),
+    ]
+    chance.shuffle(headers)
+    if chance.random() < 0.1:
+        headers += [
+            (f"x-{n}", "y" * chance.choice([1, 500])) for n in range(chance.choice([50, 300]))
+        ]
+    if chance.random() < 0.2:
+        headers.append(("Transfer-Encoding", "chunked"))
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if body else b"0\r\n\r\n"
+    path = chance.choice(
+        ["/in", "/in", "/in", "/", "/in/", "/%69%6e", "*", "http://x/in", "/in#x", "//in"]
+    )
+    method = chance.choice(["POST", "POST", "POST", "PUT", "GET", "BREW", "post", "CONNECT", "PRI"])
+    request = bytearray(wire(path, body, headers, method, close=chance.random() < 0.5))
+    for _ in range(chance.choice([0, 0, 1, 2, 10])):
+        at = chance.randrange(len(request))
+        how = chance.random()
+        if how < 0.4:
+            request[at] = chance.randrange(256)
+        elif how < 0.6:
+            del request[at : at + chance.randrange(1, 40)]
+        elif how < 0.8:
+            request[at:at] = chance.randbytes(chance.randrange(1, 40))
+        else:
+            request[at:at] = request[max(0, at - 50) : at]
+        if not request:
+            break
+    return bytes(
+        request[: chance.randrange(len(request) + 1)] if chance.random() < 0.1 else request
+    )
+
+
+async def bombard(port, count, seed, statuses):
+    """Send forged requests over 16 connections at once, some of them in pieces, and count the answers."""
+    chances = [random.Random(f"{seed} {n}") for n in range(16)]
+
+    async def work(chance):
+        for _ in range(count // 16):
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                statuses["not connected"] += 1
+                continue
+            try:
+                request = forged(chance)
+                at = chance.randrange(len(request) + 1) if chance.random() < 0.3 else 0
+                writer.write(request[:at])
+                await writer.drain()
+                writer.write(request[at:])
+                writer.write_eof()
+                told = await asyncio.wait_for(reader.read(65536), 30)
+                statuses[told[9:12].decode("latin-1")] += 1
+            except (ConnectionError, OSError):
+                statuses["reset"] += 1
+            finally:
+                writer.close()
+
+    await asyncio.gather(*map(work, chances))
+
+
+def resident(pid):
+    """The resident memory of a process, in bytes."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    "count", [3_200, pytest.param(112_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_broken_and_forged_requests_are_refused(count, tmp_path):
+    """Pass: none is answered with 2xx or 5xx, nothing is stored, the process lives, its memory grows by
+    less than 16 MiB after the first tenth; and then a signed request is stored."""
+    given = options(paths=GITHUB, limits={**QUICK, "idle_time": "2 s"})
+    (process,) = WebhookSource(given).processes("rows", tmp_path)
+    statuses = Counter()
+    with TakingProcess(process) as taking:
+        taking.until(lambda: any(facts["state"] == "running" for facts in taking.told()), "running")
+        pid = taking._process.pid
+        asyncio.run(bombard(given.port, max(1600, count // 10), 1, statuses))
+        before = resident(pid)
+        asyncio.run(bombard(given.port, count, 2, statuses))
+        grown = resident(pid) - before
+        assert taking.running
+        assert grown < 16 * 2**20, f"grown by {grown >> 10} KiB"
+        answered = [status for status in statuses if status[:1] in "25" and status]
+        assert not answered, statuses
+        assert statuses["not connected"] == 0, statuses
+        assert statuses["401"] > count / 10, statuses
+        assert statuses["400"] > count / 50, statuses
+        assert stored(tmp_path) == []
+        signature = hmac.new(b"s", b"x", hashlib.sha256).hexdigest()
+        assert ask(given.port, headers={"X-Hub-Signature-256": f"sha256={signature}"}).status == 200
+        assert taking.stop() == 0, taking.words()
+    assert [m.value for m in stored(tmp_path)] == [b"x"]
+    print(f"{statuses}; grown by {grown >> 10} KiB")

@@ -1,0 +1,1 @@
+"""ZeroMQ for Mainstem: the source and the sink `zeromq`."""

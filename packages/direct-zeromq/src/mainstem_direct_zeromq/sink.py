@@ -1,0 +1,192 @@
+"""Sink `zeromq`: hands messages to PULL or SUB sockets; nobody confirms that they arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from mainstem import (
+    MESSAGES,
+    Batch,
+    Column,
+    Duration,
+    Level,
+    OptionError,
+    Shown,
+    Sink,
+    SinkCapabilities,
+    option,
+)
+from mainstem.errors import nearest
+from pydantic import field_validator
+
+from mainstem_direct_zeromq.connecting import LinkOptions
+from mainstem_direct_zeromq.frames import Layout, check_layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FRAMES = {"push": ["value"], "pub": ["topic", "value"]}
+_TYPES = {
+    "value": ("binary",), "key": ("binary",), "headers": ("map<string,binary>",),
+}  # fmt: skip
+_TEXT = ("string",)
+
+
+class ZeroMQSinkOptions(LinkOptions):
+    """Options of the sink `zeromq`."""
+
+    socket: Literal["push", "pub"] = option(
+        "push",
+        description="The kind of socket: `push` shares messages among PULL peers, `pub` gives each to "
+        "every SUB peer that subscribes to it.",
+    )
+    frames: list[str] | None = option(
+        None,
+        min_length=1,
+        description="What the frames of each message are, in order, as the source reads them: `value`, "
+        "`key`, `topic`, `headers`, `header.NAME`, `sequence`, `id`, `skip`. Left out, it is "
+        "`[value]`, and of a `pub` socket `[topic, value]`.",
+        example=["topic", "headers", "value"],
+    )
+    topic: str | None = option(None, description="The topic of all messages.", example="weather")
+    topic_from: str = option(
+        "origin",
+        min_length=1,
+        description="The column that holds each message's topic, when `topic` is left out.",
+    )
+    partitions: int | None = option(
+        None,
+        gt=0,
+        description="How many sockets send in parallel at most; as many as the batch has partitions "
+        "when left out, and one of those that bind.",
+    )
+    high_water_mark: int = option(
+        1000,
+        gt=0,
+        le=10_000_000,
+        description="How many messages for each peer wait in memory at most; then the batch waits.",
+    )
+    when_full: Literal["wait", "drop"] = option(
+        "wait",
+        description="What a `pub` socket does when a subscriber is too slow: `wait` for it, or `drop` "
+        "what that subscriber has no room for, as PUB sockets do.",
+    )
+    subscriptions: int = option(
+        1,
+        ge=0,
+        description="How many subscriptions a `pub` socket waits for before its first message: what is "
+        "sent before a subscriber is there is lost. Each socket is new with each batch.",
+    )
+    give_up: Duration = option(
+        timedelta(seconds=30),
+        description="How long to wait for a peer that takes a message, and at a batch's end for all to "
+        "have gone out, before the batch fails.",
+    )
+
+    @field_validator("frames")
+    @classmethod
+    def _known(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None:
+            check_layout(value)
+        return value
+
+    @field_validator("give_up")
+    @classmethod
+    def _some_time(cls, value: timedelta) -> timedelta:
+        if value < timedelta(milliseconds=1):
+            raise ValueError("expected more than 0 seconds")
+        return value
+
+    def layout(self) -> list[str]:
+        """Return the names of the frames."""
+        return self.frames if self.frames is not None else _FRAMES[self.socket]
+
+
+class ZeroMQSink(Sink):
+    """Sends messages to PULL or SUB sockets; nobody confirms them, so some can be lost, some doubled.
+
+    A batch is written when all its messages have gone out to the network. What a peer that crashes, or
+    a connection that breaks, had in memory is lost; a batch that is tried again is sent again.
+    """
+
+    options: ZeroMQSinkOptions
+    accepts = MESSAGES
+
+    def __init__(self, options: ZeroMQSinkOptions) -> None:
+        super().__init__(options)
+        self._layout = Layout(options.layout())
+        if options.bind and options.partitions not in (None, 1):
+            raise OptionError(
+                "expected 1: only one socket can bind an address",
+                option="partitions",
+                hint="Let peers bind, and this side connect.",
+            )
+        if options.topic is not None and "topic" not in self._layout.names:
+            raise OptionError("is there, but `frames` has no `topic`", option="topic")
+        if options.socket == "push":
+            for name in ("when_full", "subscriptions"):
+                if name in options.model_fields_set:
+                    raise OptionError("is for `socket: pub`", option=name)
+
+    @property
+    def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
+        """It may lose, and how: ZeroMQ itself promises little."""
+        on_the_way = "what is on its way when a peer crashes or a connection breaks is lost"
+        ways = [f"ZeroMQ has no acknowledgements: {on_the_way}"]
+        if self.options.socket == "pub":
+            ways.append(
+                "PUB sends to the subscribers that are there (it waits for "
+                f"{self.options.subscriptions} subscriptions)"
+            )
+            if self.options.when_full == "drop":
+                ways.append("and drops what one is too slow for (when_full: drop)")
+        return SinkCapabilities(
+            lossy=True, needs_id="id" in self._layout.names, why="; ".join(ways), shown=_SHOWN
+        )
+
+    def check_types(self, columns: Sequence[Column]) -> None:
+        """Refuse columns that can't be what their names say, or lack what the frames are made of."""
+        types = {column.name.lower(): column.type for column in columns}
+        names = [column.name for column in columns]
+        wanted = {name: _TYPES[name] for name in self._layout.needs}
+        if "topic" in self._layout.names and self.options.topic is None:
+            wanted[self.options.topic_from.lower()] = _TEXT
+        for name, allowed in wanted.items():
+            if name not in types:
+                topic = name == self.options.topic_from.lower()
+                raise OptionError(
+                    f"there is no column {name!r} for the frames {', '.join(self._layout.names)}",
+                    option="topic_from" if topic else "frames",
+                    hint=nearest(name, names) or ("Or give one for all: topic." if topic else ""),
+                )
+            if (kind := types[name]) is not None and kind.replace(" ", "") not in allowed:
+                raise OptionError(
+                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
+                    hint="Turn it into that, or drop it, with the operator `select`.",
+                )
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Send a batch; return the rows that make no message."""
+        parts = 1 if self.options.bind else self.options.partitions
+        if parts is not None:
+            frame = frame.coalesce(parts)
+        schema = "reason STRING, payload BINARY, _id BINARY"
+        task = partial(_publish, options=self.options)
+        # Eager and cut off from where it comes from: the rows are sent now, and reading the refused
+        # ones later sends nothing.
+        refused = frame.mapInArrow(task, schema).localCheckpoint(eager=True)
+        return None if refused.isEmpty() else refused
+
+
+_SHOWN = {
+    "microbatch": Shown(Level.NONE, "packages/direct-zeromq/tests/test_zeromq_sink_conformance.py")
+}
+
+
+def _publish(batches: Any, options: ZeroMQSinkOptions) -> Iterator[Any]:
+    from mainstem_direct_zeromq.sending import publish
+
+    return publish(batches, options)

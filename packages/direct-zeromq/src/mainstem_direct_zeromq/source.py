@@ -1,0 +1,185 @@
+"""Source `zeromq`: messages of PUSH or PUB sockets, through the ingress log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import (
+    LOST,
+    Events,
+    Inputs,
+    Level,
+    OptionError,
+    Shape,
+    Shown,
+    Size,
+    SourceCapabilities,
+    SourceContext,
+    option,
+    read_columns,
+)
+from mainstem_ingress import IngressOptions, IngressSource, Receiver
+from pydantic import field_validator
+
+from mainstem_direct_zeromq.connecting import LinkOptions
+from mainstem_direct_zeromq.frames import LOST as LOST_HEADER
+from mainstem_direct_zeromq.frames import check_layout
+from mainstem_direct_zeromq.sequence import SequenceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_FRAMES = {"pull": ["value"], "sub": ["topic", "value"]}
+#: What is missing, and of which origin and when that was seen.
+LOST_MESSAGES = Events([*LOST.columns, *read_columns("origin STRING, at TIMESTAMP")])
+_GAP = f"headers['{LOST_HEADER}']"
+_GAP_FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
+
+
+class ZeroMQSourceOptions(LinkOptions, IngressOptions):
+    """Options of the source `zeromq`."""
+
+    socket: Literal["pull", "sub"] = option(
+        "pull", description="The kind of socket: `pull` for PUSH peers, `sub` for PUB peers."
+    )
+    topics: list[str] = option(
+        [""],
+        min_length=1,
+        description="What a `sub` socket subscribes to: how the first frame begins; `''` is all.",
+        example=["weather.", "traffic."],
+    )
+    frames: list[str] | None = option(
+        None,
+        min_length=1,
+        description="What the frames of each message are, in order: `value`, `key`, `topic`, `headers` "
+        "(a JSON object), `header.NAME`, `sequence`, `id`, `skip`. A message with more or fewer is "
+        "refused. Left out, it is `[value]`, and of a `sub` socket `[topic, value]`.",
+        example=["topic", "headers", "value"],
+    )
+    sequence: SequenceOptions | None = option(
+        None,
+        description="Where the number is by which a publisher counts its messages: what is missing "
+        "then comes out of the output `lost`. A frame `sequence` alone says `{}`.",
+        example={"frame": "sequence", "format": "uint64", "per": ["topic"]},
+    )
+    high_water_mark: int = option(
+        10_000,
+        gt=0,
+        le=10_000_000,
+        description="How many messages of each peer libzmq holds at most, and how many this receiver "
+        "takes at most before it stores them: a crash loses no more of those.",
+    )
+    max_frame: Size = option(
+        128 * 2**20,
+        gt=0,
+        description="A peer that sends a larger frame is cut off at once, and what it sent is lost; "
+        "see also `max_message`.",
+    )
+
+    @field_validator("frames")
+    @classmethod
+    def _known(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None:
+            check_layout(value)
+        return value
+
+    def layout(self) -> list[str]:
+        """Return the names of the frames."""
+        return self.frames if self.frames is not None else _FRAMES[self.socket]
+
+    def counted(self) -> SequenceOptions | None:
+        """Return where messages have numbers; None if they have none."""
+        if self.sequence is None and "sequence" in self.layout():
+            return SequenceOptions()
+        return self.sequence
+
+
+class ZeroMQSource(IngressSource):
+    """Takes messages of PUSH or PUB sockets; a crash can lose what ZeroMQ had in memory."""
+
+    options: ZeroMQSourceOptions
+
+    def __init__(self, options: ZeroMQSourceOptions) -> None:
+        # What is taken and not yet stored is a group: no larger than the high-water mark.
+        group = min(options.segment_rows, options.high_water_mark)
+        super().__init__(options.model_copy(update={"segment_rows": group}))
+        if options.socket == "pull" and options.topics != [""]:
+            raise OptionError("is for `socket: sub`", option="topics")
+        counted = options.counted()
+        if counted is not None:
+            try:
+                counted.check(options.layout())
+            except ValueError as error:
+                raise OptionError(str(error), option="sequence") from None
+        if options.receivers > 1:
+            why = (
+                "each would be given every message"
+                if options.socket == "sub"
+                else "only one can bind an address"
+                if options.bind
+                else "the messages of a publisher would be shared, and each count have gaps"
+                if counted is not None
+                else ""
+            )
+            if why:
+                raise OptionError(f"expected 1: {why}", option="receivers")
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
+        """Both kinds of socket lose messages; PULL only those that a crash or a stop finds in memory."""
+        options = self.options
+        mark = f"{options.high_water_mark:,}"
+        if options.socket == "sub":
+            why = (
+                "PUB drops messages for a subscriber that is away, not yet connected, or slow (SUB); "
+                f"a crash or a stop here loses up to {mark} of each peer and {mark} not stored yet"
+            )
+        else:
+            why = (
+                f"ZeroMQ has no acknowledgements (PULL): a crash or a stop loses up to {mark} messages "
+                f"of each peer in libzmq, {mark} not stored yet, and what the kernel's buffers hold; "
+                "what was stored stays"
+            )
+        if options.counted() is not None:
+            why += "; what is missing comes out of `lost`"
+        assumptions = ["the disk keeps what it says it has written"]
+        if options.receivers == 1:
+            assumptions.append("the order of messages of different peers does not matter")
+        if "id" in options.layout() and options.duplicates_within:
+            assumptions.append("no two messages have one id (frame `id`)")
+        return SourceCapabilities(
+            lossy=True,
+            ordered=options.receivers == 1,
+            why=why,
+            assumptions=tuple(assumptions),
+            shown=Shown(Level.AT_MOST_ONCE, "packages/direct-zeromq/tests/test_zeromq_crashes.py"),
+        )
+
+    def receiver(self) -> type[Receiver]:
+        from mainstem_direct_zeromq.receiver import ZeroMQReceiver
+
+        return ZeroMQReceiver
+
+    # -- what is missing ------------------------------------------------------------------------
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Refused messages come out of `rejected`; what is missing, of counted ones, out of `lost`."""
+        found = dict(super().outputs(inputs))
+        return found | {"lost": LOST_MESSAGES} if self.options.counted() is not None else found
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        frame = super().load(ctx)
+        if "lost" not in ctx.wanted:
+            return frame.where(f"{_GAP} IS NULL")
+        output = "_output" if "_output" in frame.columns else "NULL"
+        gap = f"from_json(CAST({_GAP} AS STRING), '{_GAP_FIELDS}')"
+        fields = ", ".join(
+            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
+        )
+        lost = f"named_struct('node', '{ctx.node}', {fields}, 'origin', origin, 'at', timestamp)"
+        return frame.selectExpr(
+            *(name for name in frame.columns if name != "_output"),
+            f"CASE WHEN {_GAP} IS NOT NULL THEN 'lost' ELSE {output} END AS _output",
+            f"CASE WHEN {_GAP} IS NOT NULL THEN {lost} END AS _lost",
+        )

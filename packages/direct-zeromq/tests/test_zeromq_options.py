@@ -1,0 +1,184 @@
+"""Options of both components: what is refused, with which words, and that nothing heavy is imported."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from mainstem import DocumentError, OptionError, Pipeline
+from mainstem.contracts.shapes import LOST
+from mainstem_direct_zeromq.sink import ZeroMQSink, ZeroMQSinkOptions
+from mainstem_direct_zeromq.source import LOST_MESSAGES, ZeroMQSource, ZeroMQSourceOptions
+from pydantic import ValidationError
+
+#: Those of ZeroMQ's own documentation.
+KEY, SECRET = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6"
+WHERE = {"bind": "tcp://127.0.0.1:5555"}
+
+
+def source(**given):
+    return ZeroMQSource(ZeroMQSourceOptions.model_validate(given))
+
+
+def sink(**given):
+    return ZeroMQSink(ZeroMQSinkOptions.model_validate(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "bind or connect"),
+        ({"bind": "tcp://host"}, "tcp://HOST:PORT"),
+        ({"bind": "tcp://host:0"}, "port from 1"),
+        ({"bind": "tcp://host:*"}, "port from 1"),
+        ({"bind": "tcp://host:70000"}, "port from 1"),
+        ({"bind": "ipc://relative/path"}, "absolute path"),
+        ({"bind": "inproc://name"}, "tcp://HOST:PORT or ipc"),
+        ({"bind": ["tcp://*:1", "tcp://*:1"]}, "twice"),
+        ({"connect": "tcp://*:1"}, "is for `bind`"),
+        (WHERE | {"curve": {}}, "either server_key"),
+        (WHERE | {"curve": {"server_key": KEY, "clients": "any"}}, "either server_key"),
+        (WHERE | {"curve": {"clients": "any"}}, "needs a secret_key"),
+        (WHERE | {"curve": {"clients": [], "secret_key": SECRET}}, "nobody"),
+        (WHERE | {"curve": {"clients": ["short"], "secret_key": SECRET}}, "40 characters of Z85"),
+        (WHERE | {"curve": {"clients": "any", "secret_key": 7}}, "expected a text"),
+        (WHERE | {"plain": {}}, "either username"),
+        (WHERE | {"plain": {"username": "u"}}, "belong together"),
+        (WHERE | {"plain": {"users": {}}}, "nobody"),
+        (WHERE | {"plain": {"users": {"u": ""}}}, "1 to 255 bytes"),
+        (WHERE | {"plain": {"users": {"u" * 256: "x"}}}, "255 bytes at most"),
+        (
+            WHERE
+            | {"plain": {"users": {"u": "x"}}, "curve": {"clients": "any", "secret_key": SECRET}},
+            "not both",
+        ),
+        (WHERE | {"heartbeat": "2 hours"}, "an hour at most"),
+        (WHERE | {"reconnect": "0 s"}, "more than 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_both(given, told):
+    """Pass: with words that say what was expected."""
+    for made in (source, sink):
+        with pytest.raises(ValidationError, match=told):
+            made(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "told"),
+    [
+        ({"topics": ["a"]}, "topics", "socket: sub"),
+        ({"receivers": 2}, "receivers", "only one can bind"),
+        ({"socket": "sub", "receivers": 2}, "receivers", "every message"),
+        (
+            {"bind": [], "connect": "tcp://h:1", "receivers": 2, "frames": ["sequence", "value"]},
+            "receivers",
+            "gaps",
+        ),
+        ({"sequence": {}}, "sequence", "`frames` has no 'sequence'; it has value"),
+        (
+            {"frames": ["sequence", "value"], "sequence": {"per": ["header.a"]}},
+            "sequence",
+            "no 'header.a'",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_by_the_source(given, option, told):
+    """Pass: the error names the option."""
+    with pytest.raises(OptionError, match=told) as error:
+        source(**{**WHERE, **given})
+    assert error.value.option == option
+
+
+def test_receivers_can_share_what_pushers_that_bind_give_out():
+    """Pass: PULL sockets that connect; their order is then not promised."""
+    made = source(connect="tcp://host:1", receivers=3)
+    assert not made.capabilities.ordered
+    assert source(connect="tcp://host:1").capabilities.ordered
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "told"),
+    [
+        ({"partitions": 2}, "partitions", "expected 1"),
+        ({"topic": "t"}, "topic", "`frames` has no `topic`"),
+        ({"when_full": "drop"}, "when_full", "socket: pub"),
+        ({"subscriptions": 2}, "subscriptions", "socket: pub"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_by_the_sink(given, option, told):
+    """Pass: the error names the option."""
+    with pytest.raises(OptionError, match=told) as error:
+        sink(**{**WHERE, **given})
+    assert error.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("frames", "columns", "told"),
+    [
+        (["topic", "value"], "value BINARY", "no column 'origin'"),
+        (["key", "value"], "value BINARY", "no column 'key'"),
+        (["sequence", "value"], "value BINARY", "no column 'headers'"),
+        (["value"], "value STRING", "must be binary"),
+        (["headers", "value"], "value BINARY, headers STRING", "must be map<string,binary>"),
+    ],
+)
+def test_columns_that_make_no_frames_are_refused_before_a_run(frames, columns, told):
+    """Pass: an OptionError that names the column."""
+    from mainstem import read_columns
+
+    with pytest.raises(OptionError, match=told):
+        sink(**WHERE, frames=frames).check_types(read_columns(columns))
+
+
+@pytest.mark.parametrize("text", ["hunter2", SECRET], ids=["password", "key"])
+def test_no_error_shows_a_secret(text):
+    """Pass: wrong in many ways, and the words never hold the text that was given; a plan neither."""
+    wrong = [
+        {"curve": {"secret_key": text + "!", "clients": "any"}},
+        {"curve": {"secret_key": [text], "clients": "any"}},
+        {"curve": {"secret_key": text}},
+        {"plain": {"username": "u", "password": text * 200}},
+        {"plain": {"username": "", "password": text}},
+        {"plain": {"users": {"u": [text]}}},
+        {"plain": {"users": {"u": text * 200}}},
+        {"plain": {"users": {"u": text}}, "no_such_option": 1},
+    ]
+    for given in wrong:
+        document = {
+            "pipeline": "p",
+            "sources": {"s": {"use": "zeromq", "with": WHERE | given}},
+            "sinks": {"out": {"use": "console", "from": "s"}},
+        }
+        with pytest.raises(DocumentError) as error:
+            Pipeline(document).plan()
+        assert text not in str(error.value), given
+
+
+def test_options_reach_other_processes():
+    """Pass: what is pickled, for a receiver's process or a task, has all that it had."""
+    made = source(**WHERE, curve={"secret_key": SECRET, "clients": [KEY]}).options
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    assert again.curve.secret_key.get_secret_value() == SECRET
+
+
+def test_the_columns_of_lost_are_those_of_the_core_and_two_more():
+    """Pass: in their order, so that a sink of several `lost` outputs takes what they share."""
+    assert LOST_MESSAGES.columns[: len(LOST.columns)] == LOST.columns
+    assert [c.name for c in LOST_MESSAGES.columns[len(LOST.columns) :]] == ["origin", "at"]
+
+
+def test_what_the_plan_needs_imports_neither_zmq_nor_spark():
+    """Pass: the plugin's module, both components and their capabilities."""
+    code = (
+        "import sys; from mainstem_direct_zeromq import plugin; "
+        "s = plugin.mainstem_sources()['zeromq']; k = plugin.mainstem_sinks()['zeromq']; "
+        "given = {'bind': 'tcp://*:1', 'frames': ['sequence', 'value']}; "
+        "made = s(s.options_model().model_validate(given)); made.capabilities; made.outputs({}); "
+        "k(k.options_model().model_validate({'bind': 'tcp://*:1'})).capabilities; "
+        "print([m for m in ('zmq', 'pyspark', 'pyarrow') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
