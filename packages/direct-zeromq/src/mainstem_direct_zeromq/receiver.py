@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
@@ -21,9 +20,6 @@ _KINDS = {"pull": zmq.PULL, "sub": zmq.SUB}
 _AT_ONCE = 100
 #: How many messages one call gives at most: between two calls peers are attended to.
 _MOST = 2000
-#: After how many new objects Python looks for garbage while messages are taken. A group is no garbage
-#: and is looked at each time: at the usual 700 that costs as much as to read the messages.
-_GARBAGE = 200_000
 _nothing: Any = repeat(None)
 _no_extra: Any = repeat(())
 
@@ -43,7 +39,6 @@ class ZeroMQReceiver(Receiver):
         #: How many messages were given out and are not stored yet.
         self._unstored = 0
         self._lost = 0
-        self._thresholds = gc.get_threshold()
 
     def connect(self, cursor: str | None) -> None:
         options = self.options
@@ -63,7 +58,6 @@ class ZeroMQReceiver(Receiver):
         if options.socket == "sub":
             for topic in options.topics:
                 link.socket.subscribe(topic.encode())
-        gc.set_threshold(_GARBAGE, *self._thresholds[1:])
         failpoint("zeromq.after-connect")
 
     def take(self, seconds: float) -> Iterable[Message]:
@@ -98,7 +92,6 @@ class ZeroMQReceiver(Receiver):
     def close(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            gc.set_threshold(*self._thresholds)
             link.close()
 
     def facts(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ after a line with the state `failed`.
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import os
 import pickle
@@ -33,6 +34,10 @@ from mainstem_ingress.storing import Store
 from mainstem_ingress.taking import Taking, Tell
 
 _ELSEWHERE_WAIT = 0.5
+
+#: After how many new objects Python looks for garbage. A group of messages is none and would be looked at
+#: each time: at the usual 700 that costs as much as to read the messages.
+_GARBAGE = 200_000
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     task = pickle.loads(base64.b64decode(sys.stdin.buffer.readline()))  # noqa: S301  # from our parent
     threading.Thread(target=_follow, args=(stop,), name="ingress-parent", daemon=True).start()
+    gc.set_threshold(_GARBAGE)
     try:
         work(task, _tell, stop)
     except (Unmendable, LogError) as error:

@@ -101,7 +101,7 @@ def as_batch(
         _texts(origin),
         _texts(refused),
         *(
-            pa.array(column, schema.field(len(_COLUMNS) + index).type)
+            _extra(column, schema.field(len(_COLUMNS) + index).type)
             for index, column in enumerate(zip(*extra, strict=True))
         ),
         _ids(ids or [None] * count),
@@ -158,6 +158,12 @@ def _texts(values: Sequence[str | None]) -> Any:
         encoded: list[bytes | None] = [values[0].encode() if values[0] is not None else None]
         return _bytes(encoded * len(values), pa.string())
     return _bytes([None if v is None else v.encode() for v in values], pa.string())
+
+
+def _extra(values: Sequence[Any], kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind):
+        return _texts(values)
+    return _bytes(values) if pa.types.is_binary(kind) else pa.array(values, kind)
 
 
 def _maps(headers: Sequence[Sequence[tuple[str, bytes]] | None]) -> Any:
