@@ -32,8 +32,10 @@ def totals(pipeline):
         return sorted(database.execute("SELECT k, window_start, rows, total FROM totals"))
 
 
-@pytest.mark.parametrize("deliver", ["transactional", "staged"])
-@pytest.mark.parametrize("point", ["sql.after-commit:2", "sql.after-commit:3"])
+@pytest.mark.parametrize(
+    ("deliver", "point"),
+    [("transactional", "sql.after-commit:2"), ("staged", "sql.after-commit:3")],
+)
 def test_windows_are_complete_after_a_kill_once_their_batch_was_committed(
     pipeline, quick_java, deliver, point
 ):

@@ -56,7 +56,8 @@ class Far:
     def up(self) -> None:
         """Listen, after a fall at the same port as before."""
         self._listener = Listener(("127.0.0.1", self.port), backlog=16)
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, args=(self._listener,), daemon=True)
+        self._accepting.start()
 
     def down(self) -> None:
         """Be away: all connections end."""
@@ -67,6 +68,7 @@ class Far:
             with suppress(OSError):  # wakes the thread that accepts
                 Client(("127.0.0.1", self.port)).close()
             listener.close()
+            self._accepting.join(10)  # while it accepts, the port is in use
         for connection in opened:
             with suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as same:
                 same.shutdown(socket.SHUT_RDWR)
