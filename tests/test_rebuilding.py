@@ -112,6 +112,20 @@ def test_a_run_after_a_kill_finishes_the_swap_first(pipeline, quick_java, point)
     assert board(pipeline) == {"a": 2, "c": 1, "d": 4}
 
 
+def test_a_sink_that_was_renamed_in_the_middle_is_asked_for(pipeline, quick_java):
+    """Pass: nothing runs until the sink has its name again; the error says what to do."""
+    filled(pipeline)
+    assert rebuild(pipeline, MAINSTEM_FAILPOINT="rebuild.before-swap").returncode == -9
+    text = pipeline.file.read_text()
+    pipeline.file.write_text(text.replace("board:", "other:"))
+    told = pipeline.command()
+    assert told.returncode == 1
+    assert "board: was rebuilt and is to be put in place" in told.stderr
+    pipeline.file.write_text(text)
+    pipeline.run()
+    assert board(pipeline) == {"a": 2, "c": 1}
+
+
 def test_what_is_not_there_any_more_is_not_taken_away(pipeline, quick_java):
     """Pass: a source that has lost what was read, and a point that leaves some out, are refused."""
     filled(pipeline)

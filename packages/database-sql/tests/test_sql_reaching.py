@@ -210,6 +210,14 @@ def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
     assert error.message.endswith("that would change what is written: autocommit, init_command")
 
 
+def test_mysql_ends_the_session_of_a_runner_that_has_vanished(place_in):
+    """Pass: after minutes, and with it the locks; the server's own limit is eight hours."""
+    sink = place_in("mariadb").sink()
+    assert sink._writer.options.product == "mysql"
+    with sink._writer.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT @@wait_timeout").scalar() == 600
+
+
 def test_a_file_in_no_folder_fails_at_once(place_in):
     """Pass: with the file's name; no folder is made."""
     place = place_in("sqlite")

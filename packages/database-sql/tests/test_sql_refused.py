@@ -9,6 +9,7 @@ import math
 import pytest
 import sqlalchemy as sa
 from mainstem import Events, PipelineError
+from mainstem_database_sql import connecting
 from sql_writing import EXACT, PRODUCTS, changes, slow, strategies
 
 DDL = "id BIGINT, name STRING, n INT, mail STRING, parent BIGINT, x DOUBLE, free STRING"
@@ -281,3 +282,44 @@ def test_a_few_bad_rows_of_many_cost_few_statements(place, how):
     assert sorted(-json.loads(row["payload"])["id"] for row in found) == sorted(bad)
     assert place.ask("SELECT COUNT(*) FROM {t}")[0][0] == 9_995
     assert len(made) <= 1 + 2 * 5 * math.ceil(math.log2(10_000))
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("INSERT INTO {t} VALUES ('it''s me@x', 1)", "Duplicate entry '...' for key"),
+        ("INSERT INTO {t} VALUES ('a', 'twelve')", "Incorrect integer value: '...' for column"),
+    ],
+)
+def test_what_mysql_says_of_a_value_is_told_without_it(place_in, statement, told):
+    """Pass: reasons come into errors and logs, where no row's values belong; the payload has them."""
+    place = place_in("mariadb")
+    place.ask("CREATE TABLE {t} (mail VARCHAR(50) UNIQUE, n INT)")
+    place.ask("INSERT INTO {t} VALUES ('it''s me@x', 1)")
+    with pytest.raises(Exception, match=r"\(\d+, ") as error:
+        place.ask(statement)
+    words = connecting.words(error.value)
+    assert told in words
+    assert "me@x" not in words
+    assert "twelve" not in words
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_staged_rows_are_found_by_an_index_once_one_is_refused(place_in, product):
+    """Pass: made for a batch of which a row is refused, and for no other."""
+    place = place_in(product)
+    place.ask("CREATE TABLE {t} (id BIGINT CHECK (id > 0))")
+    sink, made = place.sink(), []
+    place.write([], "id BIGINT", "staged", sink=sink)
+
+    def note(_connection, _cursor, statement, *_):
+        if statement.startswith("CREATE INDEX"):
+            made.append(statement)
+
+    sa.event.listen(sink._writer.engine, "before_cursor_execute", note)
+    place.write([{"id": 1}], "id BIGINT", "staged", sink=sink, number=1)
+    assert made == []
+    # Staging tables take what the table would not.
+    refused = place.write([{"id": 2}, {"id": -1}], "id BIGINT", "staged", sink=sink, number=2)
+    assert [json.loads(row["payload"]) for row in refused.collect()] == [{"id": -1}]
+    assert len(made) == 1

@@ -11,11 +11,11 @@ from email.utils import format_datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mainstem import OptionError, read_columns
+from mainstem import OptionError, Refused, read_columns
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.parcels import Packing, Refused, name_of, one_line
+from mainstem_direct_webhook.sink.parcels import Packing, name_of, one_line
 from mainstem_direct_webhook.sink.sink import WebhookSink
 from mainstem_direct_webhook.sink.trying import Fate, fate, pause, retry_after
 from mainstem_direct_webhook.source.cloudevents_in import read as read_events

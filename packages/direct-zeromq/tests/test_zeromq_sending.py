@@ -8,8 +8,9 @@ import time
 import pyarrow as pa
 import pytest
 import zmq
+from mainstem import Refused
 from mainstem_direct_zeromq.link import LinkError
-from mainstem_direct_zeromq.sending import Refused, SendError, messages, publish
+from mainstem_direct_zeromq.sending import SendError, messages, publish
 from mainstem_direct_zeromq.sink import ZeroMQSink, ZeroMQSinkOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources

@@ -17,6 +17,8 @@ from ingress_far import (
     values_in,
     wait_for,
 )
+from ingress_far_plugin import FarQueue
+from mainstem import Reached
 from mainstem_ingress import LogError
 from mainstem_ingress import log as log_module
 from mainstem_ingress import retention as retention_module
@@ -336,3 +338,17 @@ def test_a_kill_between_ids_and_segment_leaves_nothing_that_trips_it_later(
     retention.tidy(store.next, store.bytes)
     assert numbers(store.folder, IDS_SUFFIX) == []
     assert numbers(store.folder) == [2]
+
+
+def test_the_source_tells_what_is_gone_since_a_point_and_since_the_beginning(log: Log) -> None:
+    source = FarQueue(FarQueue.options_model().model_validate({"port": 1, "folder": str(log.folder)}))
+    store = filled(log)
+
+    def gone(offset: dict[str, int] | None) -> str:
+        return source.gone(Reached(offset, log.folder, log.folder))
+
+    assert gone(None) == gone({"0": 0}) == ""
+    log.consumers.put("reader", {"0": 4})
+    tidy(store)
+    assert gone(None) == gone({"0": 0}) == "segments 0 to 3 of receiver 0"
+    assert gone({"0": 4}) == ""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mainstem import Duration, LocalPath, Options, Secret, option
+from mainstem import Duration, Options, Secret, TLSOptions, option
 from pydantic import WithJsonSchema, field_validator, model_validator
 from pydantic_core import core_schema
 
@@ -64,24 +64,9 @@ Brokers = Annotated[
 ]
 
 
-class TLSOptions(Options):
+class BrokerTLSOptions(TLSOptions):
     """Options of `tls`."""
 
-    ca: LocalPath | None = option(
-        None,
-        description="Certificates (PEM) that the broker's must be signed by; the system's when left out.",
-        example="ca.pem",
-    )
-    certificate: LocalPath | None = option(
-        None,
-        description="This client's certificate (PEM), for a broker that asks for one.",
-        example="client.pem",
-    )
-    key: LocalPath | None = option(
-        None,
-        description="The key (PEM) of `certificate`, when it is not in the same file.",
-        example="client.key",
-    )
     verify_host: bool = option(
         True, description="Whether the broker's certificate must carry the name connected to."
     )
@@ -91,11 +76,11 @@ class TLSOptions(Options):
         description="The name that the broker's certificate carries, when it is not the URL's host.",
     )
 
-    @model_validator(mode="after")
-    def _key_has_certificate(self) -> TLSOptions:
-        if self.key is not None and self.certificate is None:
-            raise ValueError("key is there without certificate")
-        return self
+    def context(self) -> ssl.SSLContext:
+        """Return what TLS is spoken with; see `TLSOptions.context`."""
+        context = super().context()
+        context.check_hostname = self.verify_host
+        return context
 
 
 class ConnectionOptions(Options):
@@ -107,7 +92,7 @@ class ConnectionOptions(Options):
         "vhost it is `/`.",
         example="${env:AMQP_URL}",
     )
-    tls: TLSOptions | None = option(
+    tls: BrokerTLSOptions | None = option(
         None, description="Certificates of `amqps` URLs. The files must be on every machine."
     )
     heartbeat: Duration = option(
@@ -220,7 +205,7 @@ def parameters(options: ConnectionOptions, name: str) -> list[pika.ConnectionPar
         parts = _split(url)
         secured = None
         if parts.scheme == "amqps":
-            context = context or _context(options.tls or TLSOptions())
+            context = context or (options.tls or BrokerTLSOptions()).context()
             named = options.tls.server_name if options.tls else None
             secured = pika.SSLOptions(context, named or parts.hostname)
         user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
@@ -241,25 +226,6 @@ def parameters(options: ConnectionOptions, name: str) -> list[pika.ConnectionPar
             )
         )
     return made
-
-
-def _context(tls: TLSOptions) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=str(tls.ca) if tls.ca else None)
-    except OSError as error:
-        raise OSError(f"tls.ca: can't read certificates from {tls.ca}: {error}") from None
-    context.check_hostname = tls.verify_host
-    if tls.certificate is not None:
-        try:
-            context.load_cert_chain(
-                str(tls.certificate), str(tls.key) if tls.key else None, lambda: ""
-            )
-        except OSError as error:
-            what = f"{tls.certificate}" + (f" and {tls.key}" if tls.key else "")
-            raise OSError(
-                f"tls.certificate: can't read certificate and key from {what}: {error}"
-            ) from None
-    return context
 
 
 # -- errors -----------------------------------------------------------------------------------

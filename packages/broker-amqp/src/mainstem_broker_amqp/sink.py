@@ -20,6 +20,7 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     option,
+    write_by_tasks,
 )
 from mainstem.errors import nearest
 from pydantic import model_validator
@@ -186,11 +187,7 @@ class AMQPSink(Sink):
             self._checked = True
         frame = self._arranged(frame)
         task = partial(publish, options=self.options, name=name)
-        schema = "reason STRING, payload BINARY, _id BINARY"
-        # Eager and cut off from where it comes from: the rows are published now, and reading the
-        # refused ones later publishes nothing.
-        refused = frame.mapInArrow(task, schema).localCheckpoint(eager=True)
-        return None if refused.isEmpty() else refused
+        return write_by_tasks(frame, task)
 
     def _check(self, name: str, sink: str) -> None:
         """Reach the exchange from here, so that what can't be mended is said once and plainly."""
@@ -245,12 +242,14 @@ def publish(
     batches: Iterable[pa.RecordBatch], options: AMQPSinkOptions, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Publish the rows of a task and yield those that were refused for good; runs in an executor."""
-    from mainstem import failpoint
+    from mainstem import Refused, failpoint
 
-    from mainstem_broker_amqp.writing import Refused, messages
+    from mainstem_broker_amqp.writing import messages
 
     refused = Refused()
-    publisher = make_publisher(options, name, refused.message)
+    publisher = make_publisher(
+        options, name, lambda message, why: refused.add(message.token, message.body, why)
+    )
     try:
         for batch in batches:
             failpoint("amqp.before-publish")

@@ -1,4 +1,4 @@
-"""From rows to messages, and from refused messages back to rows."""
+"""From rows to messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from mainstem import Refused
 
 from mainstem_broker_amqp.link import Message, encode_properties
 from mainstem_broker_amqp.properties import from_headers
@@ -15,33 +16,6 @@ if TYPE_CHECKING:
     from mainstem_broker_amqp.sink import AMQPSinkOptions
 
 _TRANSIENT, _PERSISTENT = 1, 2
-
-
-class Refused:
-    """Gathers rows that can't be published, for the sink's `rejected`."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, bytes | None, bytes | None]] = []
-
-    def message(self, message: Message, reason: str) -> None:
-        """Note a message that the broker refused."""
-        self._rows.append((reason, message.body, message.token))
-
-    def row(self, identity: bytes | None, value: bytes | None, reason: str) -> None:
-        """Note a row that makes no message."""
-        self._rows.append((reason, value, identity))
-
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield what there is as one batch of rows, and forget it."""
-        if self._rows:
-            reasons, payloads, identities = zip(*self._rows, strict=True)
-            self._rows = []
-            columns: list[pa.Array[Any]] = [
-                pa.array(reasons, pa.string()),
-                pa.array(payloads, pa.binary()),
-                pa.array(identities, pa.binary()),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, ["reason", "payload", "_id"])
 
 
 def messages(
@@ -93,7 +67,7 @@ def messages(
                 properties["timestamp"] = seconds
             encoded = encode_properties(properties, table)
         except ValueError as error:
-            refused.row(identity, value, str(error))
+            refused.add(identity, value, str(error))
             continue
         order = key if key is not None else route
         name = properties.get("message_id")

@@ -74,7 +74,10 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import EventTime as EventTime
     from mainstem.contracts.shapes import Shape as Shape
     from mainstem.contracts.shapes import messages as messages
+    from mainstem.contracts.tls import TLSOptions as TLSOptions
     from mainstem.crashpoints import failpoint as failpoint
+    from mainstem.durable import sync_folder as sync_folder
+    from mainstem.durable import write_whole as write_whole
     from mainstem.errors import DocumentError as DocumentError
     from mainstem.errors import FencedError as FencedError
     from mainstem.errors import MachineError as MachineError
@@ -85,6 +88,8 @@ if TYPE_CHECKING:
     from mainstem.hookspecs import hookimpl as hookimpl
     from mainstem.pipeline import Pipeline as Pipeline
     from mainstem.pipeline import Running as Running
+    from mainstem.tasks import Refused as Refused
+    from mainstem.tasks import write_by_tasks as write_by_tasks
 
 _HOMES = {
     "mainstem.contracts.abilities": (
@@ -107,12 +112,15 @@ _HOMES = {
         "ANYTHING EVENTS LOST MESSAGE_COLUMNS MESSAGES REJECTED Accepts Changelog Events EventTime "
         "Shape messages"
     ),
+    "mainstem.contracts.tls": "TLSOptions",
     "mainstem.errors": (
         "DocumentError FencedError MachineError MainstemError OptionError PipelineError PluginError"
     ),
     "mainstem.crashpoints": "failpoint",
+    "mainstem.durable": "sync_folder write_whole",
     "mainstem.hookspecs": "hookimpl",
     "mainstem.pipeline": "Pipeline Running",
+    "mainstem.tasks": "Refused write_by_tasks",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def put(file: Path, text: str) -> None:
+def write_whole(file: Path, text: str) -> None:
     """Write a small file whole, or leave it as it was; it is on disk afterwards."""
     whole = file.with_suffix(".new")
     whole.write_text(text)

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import sqlalchemy as sa
 from mainstem import MachineError, OptionError, PipelineError
 
-from mainstem_database_sql.options import DatabaseOptions, TLSOptions
+from mainstem_database_sql.options import DatabaseOptions, DatabaseTLSOptions
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 #: The oldest versions whose SQL is enough: ON CONFLICT, window functions, RETURNING.
@@ -121,23 +121,19 @@ def _mysql(options: DatabaseOptions) -> dict[str, Any]:
     return made
 
 
-def _check_files(tls: TLSOptions) -> None:
+def _check_files(tls: DatabaseTLSOptions) -> None:
     for file in (tls.ca, tls.certificate, tls.key):
         if file is not None and not file.is_file():
             raise OptionError(f"there is no file {file}", option="tls")
 
 
-def _context(tls: TLSOptions) -> Any:
-    import ssl
-
+def _context(tls: DatabaseTLSOptions) -> Any:
     _check_files(tls)
     try:
-        context = ssl.create_default_context(cafile=str(tls.ca) if tls.ca else None)
-        context.check_hostname = tls.verify_host
-        if tls.certificate is not None:
-            context.load_cert_chain(str(tls.certificate), str(tls.key))
+        context = tls.context()
     except OSError as error:
         raise OptionError(f"the files can't be used: {error}", option="tls") from None
+    context.check_hostname = tls.verify_host
     return context
 
 
@@ -315,7 +311,7 @@ def words(error: BaseException) -> str:
 
 
 #: Where MySQL quotes a row's value.
-_VALUE = re.compile(r"\b((?:entry|value):?) '.*'(?= for |$)")
+_VALUE = re.compile(r"\b((?:entry|value):?) '(?:.*'(?= for )|.*'$)")
 
 
 def _words(inner: BaseException) -> str:

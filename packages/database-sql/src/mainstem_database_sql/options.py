@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from mainstem import Duration, LocalPath, Options, Secret, option
+from mainstem import Duration, Options, Secret, TLSOptions, option
 from pydantic import ValidationInfo, WithJsonSchema, field_validator, model_validator
 from pydantic_core import core_schema
 
@@ -88,28 +88,15 @@ DatabaseURL = Annotated[
 ]
 
 
-class TLSOptions(Options):
+class DatabaseTLSOptions(TLSOptions):
     """Options of `tls`."""
 
-    ca: LocalPath | None = option(
-        None,
-        description="Certificates (PEM) that the server's must be signed by; the system's when left out.",
-        example="ca.pem",
-    )
-    certificate: LocalPath | None = option(
-        None,
-        description="This client's certificate (PEM), for a server that asks for one.",
-        example="client.pem",
-    )
-    key: LocalPath | None = option(
-        None, description="The key (PEM) of `certificate`.", example="client.key"
-    )
     verify_host: bool = option(
         True, description="Whether the server's certificate must carry the name connected to."
     )
 
     @model_validator(mode="after")
-    def _certificate_has_key(self) -> TLSOptions:
+    def _key_has_certificate(self) -> DatabaseTLSOptions:
         if (self.key is None) != (self.certificate is None):
             raise ValueError("certificate and key go together")
         return self
@@ -132,7 +119,7 @@ class DatabaseOptions(Options):
         min_length=1,
         description="The table's schema (MySQL: its database); the connection's own when left out.",
     )
-    tls: TLSOptions | None = option(
+    tls: DatabaseTLSOptions | None = option(
         None,
         description="Demand an encrypted connection to a server whose certificate is signed as this "
         "says.",

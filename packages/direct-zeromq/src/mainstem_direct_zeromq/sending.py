@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import zmq
-from mainstem import failpoint
+from mainstem import Refused, failpoint
 
 from mainstem_direct_zeromq.frames import Fields, Layout
 from mainstem_direct_zeromq.link import Link
@@ -27,29 +27,6 @@ _STEP = 0.1
 
 class SendError(Exception):
     """Messages could not be handed on in time; the batch fails."""
-
-
-class Refused:
-    """Gathers rows that make no message, for the sink's `rejected`."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, bytes | None, bytes | None]] = []
-
-    def row(self, identity: bytes | None, value: bytes | None, reason: str) -> None:
-        """Note a row."""
-        self._rows.append((reason, value, identity))
-
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield what there is as one batch of rows, and forget it."""
-        if self._rows:
-            reasons, payloads, identities = zip(*self._rows, strict=True)
-            self._rows = []
-            columns: list[pa.Array[Any]] = [
-                pa.array(reasons, pa.string()),
-                pa.array(payloads, pa.binary()),
-                pa.array(identities, pa.binary()),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, ["reason", "payload", "_id"])
 
 
 class Sender:
@@ -196,4 +173,4 @@ def messages(
         try:
             yield layout.frames(Fields(value, key, topic, named, identity))
         except ValueError as error:
-            refused.row(identity, value, str(error))
+            refused.add(identity, value, str(error))

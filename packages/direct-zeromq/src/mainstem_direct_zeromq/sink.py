@@ -18,6 +18,7 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     option,
+    write_by_tasks,
 )
 from mainstem.errors import nearest
 from pydantic import field_validator
@@ -173,12 +174,7 @@ class ZeroMQSink(Sink):
         parts = 1 if self.options.bind else self.options.partitions
         if parts is not None:
             frame = frame.coalesce(parts)
-        schema = "reason STRING, payload BINARY, _id BINARY"
-        task = partial(_publish, options=self.options)
-        # Eager and cut off from where it comes from: the rows are sent now, and reading the refused
-        # ones later sends nothing.
-        refused = frame.mapInArrow(task, schema).localCheckpoint(eager=True)
-        return None if refused.isEmpty() else refused
+        return write_by_tasks(frame, partial(_publish, options=self.options))
 
 
 _SHOWN = {

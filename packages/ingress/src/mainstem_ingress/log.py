@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from mainstem.durable import put
+from mainstem import write_whole
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import Header, file_of, numbers, read_header
@@ -147,7 +147,7 @@ class Consumers:
     def put(self, name: str, offsets: Offsets) -> None:
         """Say that a consumer has read up to some offsets; readers of the file see it whole."""
         # An empty file after a power failure would stop all receivers.
-        put(self.file(name), json.dumps(dict(offsets)))
+        write_whole(self.file(name), json.dumps(dict(offsets)))
 
     def forget(self, name: str) -> bool:
         """Let a consumer hold nothing any more; whether it was known."""

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mainstem.durable import sync_folder
+from mainstem import sync_folder
 
 from mainstem_ingress.errors import LogError, Unmendable
 from mainstem_ingress.log import Log, take_lock

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from mainstem import failpoint
-from mainstem.durable import sync_folder
+from mainstem import failpoint, sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message

@@ -293,6 +293,15 @@ class Incurious(Table):
         return None if self.committed(batch) else super().write(frame, batch)
 
 
+class Careless(Table):
+    """May lose what it has taken, and loses it when nothing has happened."""
+
+    capabilities = SinkCapabilities(lossy=True, why="it is careless")
+
+    def fill(self, db, rows, batch):
+        super().fill(db, rows[1:], batch)
+
+
 class Trusting(Table):
     """Takes every batch up to the last for one that is in."""
 
@@ -370,6 +379,7 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_forgets_refusals": ForgetsRefusals,
     "zoo_compares_batches": ComparesBatches,
     "zoo_incurious": Incurious,
+    "zoo_careless": Careless,
     "zoo_trusting": Trusting,
     "zoo_in_place": InPlace,
     "zoo_adding": Adding,

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from mainstem.durable import put
+from mainstem.durable import write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
 from mainstem.plan.model import Plan
 from mainstem.run import rollback, swapping
@@ -145,7 +145,7 @@ class Checkpoint:
                 )
             self._refuse(before, now)
             now["queries"] = before["queries"] | now["queries"]
-        put(file, json.dumps(now, indent=2, sort_keys=True))
+        write_whole(file, json.dumps(now, indent=2, sort_keys=True))
 
     def _next_epoch(self) -> int:
         """Count this run; the number is on disk before anything is done under it."""
@@ -154,7 +154,7 @@ class Checkpoint:
             epoch = int(file.read_text()) + 1 if file.exists() else 1
         except (OSError, ValueError) as error:
             raise PipelineError(f"{file} can't be read: {error}") from None
-        put(file, str(epoch))
+        write_whole(file, str(epoch))
         return epoch
 
     def _refuse(self, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import Swappable
 from mainstem.crashpoints import failpoint
-from mainstem.durable import put
+from mainstem.durable import write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.plan.replaying import REBUILT
@@ -37,7 +37,7 @@ def begin(plan: Plan, names: Iterable[str], replayed: Path) -> None:
         names: the sinks, by their names in the pipeline.
         replayed: the checkpoint of the replay that has rebuilt them, which is removed.
     """
-    put(plan.checkpoint / _MARK, json.dumps({"sinks": [*names], "replayed": str(replayed)}))
+    write_whole(plan.checkpoint / _MARK, json.dumps({"sinks": [*names], "replayed": str(replayed)}))
     finish(plan)
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mainstem import Column, PipelineError, failpoint
-from mainstem.durable import sync_folder
+from mainstem import Column, PipelineError, failpoint, sync_folder
 
 from mainstem_database_sql.source.values import schema_of
 

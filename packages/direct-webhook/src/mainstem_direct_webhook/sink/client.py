@@ -17,10 +17,11 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httpcore
 from h2.exceptions import H2Error
+from mainstem import TLSOptions
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError
 from mainstem_direct_webhook.sink.hidden import PORTS, split, userinfo
-from mainstem_direct_webhook.sink.network import Network, make_context
+from mainstem_direct_webhook.sink.network import Network
 
 if TYPE_CHECKING:
     from mainstem import Secret
@@ -74,7 +75,7 @@ class Client:
         self._follow = options.redirects == "same_host"
         self._http2 = options.http2
         self._common = list(_common(options))
-        self._context = context or make_context(options.tls)
+        self._context = context or (options.tls or TLSOptions()).context()
         self._network = Network(options.allow_private)
         self._pool = self._make_pool()
 

@@ -6,14 +6,11 @@ import socket
 import ssl
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpcore
 
 from mainstem_direct_webhook.sink.addresses import resolve
-
-if TYPE_CHECKING:
-    from mainstem_direct_webhook.sink.options import TLSOptions
 
 #: How long to try to connect to one address, in seconds.
 _CONNECT = 10.0
@@ -115,26 +112,3 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
-
-
-def make_context(tls: TLSOptions | None) -> ssl.SSLContext:
-    """Return what TLS is spoken with.
-
-    Raises:
-        OSError: a file can't be read, or holds no certificate or key.
-    """
-    ca = tls.ca if tls else None
-    try:
-        context = ssl.create_default_context(cafile=str(ca) if ca else None)
-    except OSError as error:
-        raise OSError(f"tls.ca: can't read certificates from {ca}: {error}") from None
-    if tls is not None and tls.certificate is not None:
-        try:
-            key = str(tls.key) if tls.key else None
-            context.load_cert_chain(str(tls.certificate), key, lambda: "")
-        except OSError as error:
-            what = f"{tls.certificate}" + (f" and {tls.key}" if tls.key else "")
-            raise OSError(
-                f"tls.certificate: can't read certificate and key from {what}: {error}"
-            ) from None
-    return context

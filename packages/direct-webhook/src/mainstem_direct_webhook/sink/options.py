@@ -6,7 +6,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 from typing import Literal
 
-from mainstem import Duration, LocalPath, Options, Size, option
+from mainstem import Duration, Options, Size, TLSOptions, option
 from pydantic import field_validator, model_validator
 
 from mainstem_direct_webhook.sink.addresses import refusal
@@ -41,33 +41,6 @@ class AuthOptions(Options):
             raise ValueError("user and password go together")
         if (self.bearer is None) == (self.user is None):
             raise ValueError("expected either bearer, or user and password")
-        return self
-
-
-class TLSOptions(Options):
-    """Options of `tls`."""
-
-    ca: LocalPath | None = option(
-        None,
-        description="Certificates (PEM) that the endpoint's must be signed by; the system's when left "
-        "out.",
-        example="ca.pem",
-    )
-    certificate: LocalPath | None = option(
-        None,
-        description="This client's certificate (PEM), for an endpoint that asks for one.",
-        example="client.pem",
-    )
-    key: LocalPath | None = option(
-        None,
-        description="The key (PEM) of `certificate`, when it is not in the same file.",
-        example="client.key",
-    )
-
-    @model_validator(mode="after")
-    def _key_has_certificate(self) -> TLSOptions:
-        if self.key is not None and self.certificate is None:
-            raise ValueError("key is there without certificate")
         return self
 
 

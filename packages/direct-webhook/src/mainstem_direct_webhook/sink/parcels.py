@@ -1,16 +1,16 @@
-"""From rows to requests, and from refused rows to the sink's `rejected`."""
+"""From rows to requests."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+from mainstem import Refused
 
 from mainstem_direct_webhook import cloudevents
 from mainstem_direct_webhook.sink.hidden import VALUE
@@ -47,32 +47,6 @@ class Parcel:
     #: How many others must be settled first, and who waits for this one.
     blockers: int = 0
     followers: list[Parcel] = field(default_factory=list)
-
-
-class Refused:
-    """Gathers rows that were refused, for the sink's `rejected`; threads may add to it."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, bytes | None, bytes | None]] = []
-        self._lock = threading.Lock()
-
-    def add(self, identity: bytes | None, payload: bytes | None, reason: str) -> None:
-        """Note a row that was refused, or makes no request."""
-        with self._lock:
-            self._rows.append((reason, payload, identity))
-
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield what there is as one batch of rows, and forget it."""
-        with self._lock:
-            rows, self._rows = self._rows, []
-        if rows:
-            reasons, payloads, identities = zip(*rows, strict=True)
-            columns: list[pa.Array[Any]] = [
-                pa.array(reasons, pa.string()),
-                pa.array(payloads, pa.binary()),
-                pa.array(identities, pa.binary()),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, ["reason", "payload", "_id"])
 
 
 class Packing:

@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mainstem import failpoint
+from mainstem import Refused, TLSOptions, failpoint
 
 from mainstem_direct_webhook.sink.client import Client, secret_texts
 from mainstem_direct_webhook.sink.delivering import Deliverer
 from mainstem_direct_webhook.sink.lane import Gate, Lane
-from mainstem_direct_webhook.sink.network import make_context
-from mainstem_direct_webhook.sink.parcels import Packing, Refused
+from mainstem_direct_webhook.sink.parcels import Packing
 from mainstem_direct_webhook.standard import read_secret
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def make_deliverer(options: WebhookSinkOptions, refused: Refused) -> Deliverer:
         OSError: a file of `tls` can't be read.
     """
     gate, packing = Gate(), Packing(options)
-    context = make_context(options.tls)
+    context = (options.tls or TLSOptions()).context()
     keys = [read_secret(secret.get_secret_value()) for secret in options.sign_with or ()]
     hidden = secret_texts(options)
     most = options.batch_timeout

@@ -18,6 +18,8 @@ from mainstem import (
     Shown,
     Sink,
     SinkCapabilities,
+    TLSOptions,
+    write_by_tasks,
 )
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError, resolve
@@ -97,12 +99,8 @@ class WebhookSink(Sink):
             self._check(batch.sink)
             self._checked = True
         task = partial(send, options=self.options)
-        schema = "reason STRING, payload BINARY, _id BINARY"
         try:
-            # Eager and cut off from where it comes from: the rows are sent now, and reading the refused
-            # ones later sends nothing.
-            refused = self._arranged(frame).mapInArrow(task, schema).localCheckpoint(eager=True)
-            return None if refused.isEmpty() else refused
+            return write_by_tasks(self._arranged(frame), task)
         except Exception as error:
             told = _TOLD.search(str(error))
             if told is None:
@@ -111,11 +109,9 @@ class WebhookSink(Sink):
 
     def _check(self, sink: str) -> None:
         """Say once and plainly, from here, what no executor can mend: files, and a private address."""
-        from mainstem_direct_webhook.sink.network import make_context
-
         parts = split(self.options.url)
         try:
-            make_context(self.options.tls)
+            (self.options.tls or TLSOptions()).context()
             if not self.options.allow_private:
                 port = parts.port or PORTS[parts.scheme]
                 resolve(parts.hostname or "", port, allow_private=False)
