@@ -341,7 +341,9 @@ def test_a_kill_between_ids_and_segment_leaves_nothing_that_trips_it_later(
 
 
 def test_the_source_tells_what_is_gone_since_a_point_and_since_the_beginning(log: Log) -> None:
-    source = FarQueue(FarQueue.options_model().model_validate({"port": 1, "folder": str(log.folder)}))
+    source = FarQueue(
+        FarQueue.options_model().model_validate({"port": 1, "folder": str(log.folder)})
+    )
     store = filled(log)
 
     def gone(offset: dict[str, int] | None) -> str:
