@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ingress_far import messages, store_of, values_in
-from mainstem_ingress import LogError, Message
+from mainstem_ingress import LogError, Message, Values
 from mainstem_ingress.log import Log
 from mainstem_ingress.segments import (
     ID,
@@ -43,6 +43,20 @@ def through_a_file(
 
 def column(rows: Any, name: str) -> list[Any]:
     return [row[name] for row in rows]
+
+
+def test_a_column_of_values_is_stored_as_its_messages_are(tmp_path: Path) -> None:
+    """Pass: the same rows, whichever way they came, but for the time of storing."""
+    column = Values([b"a", memoryview(b"xbcx")[1:3], bytearray(), bytes(300)], "é")
+    schema = schema_of([pa.field("n", pa.int64()), pa.field("t", pa.string())])
+    as_column = as_batch(column, None, schema)
+    each = [message._replace(extra=(None, None)) for message in column]
+    as_messages = as_batch(each, None, schema)
+    as_column.validate(full=True)
+    assert as_column.schema == as_messages.schema
+    assert as_column.drop_columns("timestamp") == as_messages.drop_columns("timestamp")
+    assert as_column["value"].to_pylist() == [b"a", b"bc", b"", bytes(300)]
+    assert as_column["timestamp"].null_count == 0
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ingress_far import (
     values_in,
     wait_for,
 )
-from mainstem_ingress import LogError, Message, Receiver, Unmendable, Unreachable
+from mainstem_ingress import LogError, Message, Receiver, Unmendable, Unreachable, Values
 from mainstem_ingress import segments as segments_module
 from mainstem_ingress import taking as taking_module
 from mainstem_ingress.log import Log
@@ -225,6 +225,52 @@ def test_groups_by_time(log: Log) -> None:
     receiver = Scripted(messages(1), messages(2))
     with working(receiver, log, linger="50 ms"):
         wait_for(lambda: [n for group in receiver.acknowledged for n in group] == [1, 2])
+
+
+def column(*n: int, origin: str = "", cursor: str | None = None) -> Values:
+    return Values([b"%d" % each for each in n], origin, cursor)
+
+
+def test_columns_of_values_and_messages_come_together(log: Log) -> None:
+    """Pass: all are there in order, each with its origin, and one that is too large is refused."""
+    receiver = Scripted(
+        column(1, 2, origin="a"),
+        column(3, origin="a", cursor="c3"),
+        column(4, origin="a"),
+        column(5, origin="b"),
+        [Message(b"6", key=b"k", origin="c")],
+        column(7, 88888, 9, origin="c"),
+        [],
+        column(10, origin="c"),
+        Unreachable("away"),
+    )
+    with working(receiver, log, segment_rows=10, max_message=4, linger=NEVER):
+        receiver.idle.wait(30)
+    (rows,) = (open_segment(file_of(log.receiver(0), 0))[1].to_pylist(),)
+    assert [int(row["value"]) for row in rows] == [1, 2, 3, 4, 5, 6, 7, 88888, 9, 10]
+    assert [row["origin"] for row in rows] == ["a"] * 4 + ["b"] + ["c"] * 5
+    assert [row["key"] for row in rows] == [None] * 5 + [b"k"] + [None] * 4
+    refused = "its value has 5 bytes, and max_message is 4"
+    assert [row[REASON] for row in rows] == [None] * 7 + [refused] + [None] * 2
+    assert receiver.acknowledged == [[1, 2, 3, 4, 5, 6, 7, 88888, 9, 10]]
+    assert receiver.cursors == [None, "c3"]
+
+
+def test_a_group_of_columns_alone_tells_where_to_go_on(log: Log) -> None:
+    receiver = Scripted(column(1, cursor="1"), column(2, 3, cursor="3"), column(4), Unreachable(""))
+    with working(receiver, log, segment_rows=4, linger=NEVER):
+        receiver.idle.wait(30)
+    assert segments(log) == receiver.acknowledged == [[1, 2, 3, 4]]
+    assert receiver.cursors == [None, "3"]
+
+
+def test_a_column_is_a_sequence_of_messages() -> None:
+    found = column(1, 2, 3, origin="o", cursor="c")
+    each = [Message(b"%d" % n, origin="o", cursor="c" if n == 3 else None) for n in (1, 2, 3)]
+    assert list(found) == [found[0], found[1], found[2]] == each == found[:]
+    assert (found[-1], found[-3], found[1:], len(found)) == (each[2], each[0], each[1:], 3)
+    with pytest.raises(IndexError):
+        found[3]
 
 
 def test_a_group_of_duplicates_alone_is_acknowledged(log: Log) -> None:

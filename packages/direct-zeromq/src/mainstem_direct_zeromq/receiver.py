@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
 from typing import Any
 
 import zmq
 from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from mainstem_ingress import Message, Receiver, Unmendable, Unreachable, Values
 
-from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, made, misfit, refused
+from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, misfit, refused
 from mainstem_direct_zeromq.link import Link, LinkError
 from mainstem_direct_zeromq.sequence import Counts, Gap
 from mainstem_direct_zeromq.source import ZeroMQSourceOptions
@@ -20,8 +19,6 @@ _KINDS = {"pull": zmq.PULL, "sub": zmq.SUB}
 _AT_ONCE = 100
 #: How many messages one call gives at most: between two calls peers are attended to.
 _MOST = 2000
-_nothing: Any = repeat(None)
-_no_extra: Any = repeat(())
 
 
 class ZeroMQReceiver(Receiver):
@@ -65,7 +62,7 @@ class ZeroMQReceiver(Receiver):
         assert link is not None  # noqa: S101
         # A group is no larger than a segment, which is no larger than the high-water mark.
         room = min(_MOST, self.options.segment_rows - self._unstored)
-        messages: list[Message] = []
+        messages: list[Message] | Values = []
         if self._paused or room <= 0:
             link.wait(seconds, 0)
         elif link.wait(seconds):
@@ -74,8 +71,6 @@ class ZeroMQReceiver(Receiver):
             raise Unmendable(f"{link.trouble}: it refuses the key, or the user or the password")
         if messages:
             self._unstored += len(messages)
-            if self._counts is not None:
-                messages[-1] = messages[-1]._replace(cursor=self._counts.encoded())
             failpoint("zeromq.after-take")
         return messages
 
@@ -103,42 +98,43 @@ class ZeroMQReceiver(Receiver):
 
     # -- messages -----------------------------------------------------------------------------
 
-    def _read(self, socket: Any, room: int) -> list[Message]:
+    def _read(self, socket: Any, room: int) -> list[Message] | Values:
         """Return the messages that are there, but not many more bytes than fit into a segment."""
-        read = self._read_single if self._layout.names == ("value",) else self._read_frames
-        found: list[Message] = []
         left = self.options.segment_bytes
+        if self._layout.names == ("value",):
+            return self._read_single(socket, room, left)
+        found: list[Message] = []
         while room > 0 and left > 0:
             count = min(room, _AT_ONCE)
-            messages, size = read(socket, count)
+            messages, size = self._read_frames(socket, count)
             found += messages
             left -= size
             room -= len(messages)
             if len(messages) < count:
                 break
+        if found and self._counts is not None:
+            found[-1] = found[-1]._replace(cursor=self._counts.encoded())
         return found
 
-    def _read_single(self, socket: Any, count: int) -> tuple[list[Message], int]:
-        """Read messages that ought to have one frame; return them and their bytes."""
-        values: list[bytes] = []
+    def _read_single(self, socket: Any, room: int, left: int) -> list[Message] | Values:
+        """Read messages that ought to have one frame."""
+        values: list[Any] = []
         add, receive, flag = values.append, socket.recv, int(zmq.NOBLOCK)
-        other: Message | None = None
         try:
-            for _ in range(count):
-                frame = receive(flag, False)
-                if frame.more:
-                    frames, of = self._rest(socket, frame)
-                    other = refused(frames, self._origin, misfit(of, self._layout.names))
-                    break
-                add(frame.bytes)
+            while room > 0 and left > 0:
+                known = len(values)
+                for _ in range(min(room, _AT_ONCE)):
+                    frame = receive(flag, False)
+                    if frame.more:
+                        frames, of = self._rest(socket, frame)
+                        other = refused(frames, self._origin, misfit(of, self._layout.names))
+                        return [*Values(values, self._origin), other]
+                    add(frame)
+                room -= len(values) - known
+                left -= sum(map(len, values[known:]))
         except zmq.Again:
             pass
-        origins: Any = repeat(self._origin)
-        n: Any = _nothing
-        messages = list(map(made, zip(values, n, n, n, origins, n, n, n, n, _no_extra)))  # noqa: B905
-        if other is not None:
-            messages.append(other)
-        return messages, sum(map(len, values))
+        return Values(values, self._origin)
 
     def _read_frames(self, socket: Any, count: int) -> tuple[list[Message], int]:
         """Read messages of many frames, and what is missing between them; return them and their bytes."""

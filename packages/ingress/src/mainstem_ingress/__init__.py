@@ -6,7 +6,7 @@ An author writes a `Receiver` (connect, take, acknowledge) and an `IngressSource
 from __future__ import annotations
 
 from mainstem_ingress.errors import LogError, Unmendable, Unreachable
-from mainstem_ingress.messages import Message
+from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.source import IngressSource
@@ -19,4 +19,5 @@ __all__ = [
     "Receiver",
     "Unmendable",
     "Unreachable",
+    "Values",
 ]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from mainstem import failpoint, sync_folder
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.messages import Message
+from mainstem_ingress.messages import Message, Values
 
 FORMAT = 1
 #: No room: what a write fails with that can be tried again later.
@@ -88,6 +88,8 @@ def as_batch(
     messages: Sequence[Message], ids: Sequence[bytes | None] | None, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Return messages as a record batch; `ids` are the hashes of their ids, None for none at all."""
+    if isinstance(messages, Values):
+        return _batch_of_values(messages, schema)
     count = len(messages)
     value, key, headers, timestamp, origin, _, _, _, refused, extra = zip(*messages, strict=True)
     now = time.time_ns() // 1000
@@ -105,6 +107,19 @@ def as_batch(
         ),
         _ids(ids or [None] * count),
     ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _batch_of_values(messages: Values, schema: pa.Schema) -> pa.RecordBatch:
+    """As `as_batch`, of messages that differ in their values alone."""
+    count = len(messages)
+    times = np.full(count, time.time_ns() // 1000, dtype="<i8")
+    made = {
+        "value": _packed(messages.values, pa.binary()),
+        "timestamp": _array(pa.timestamp("us", "UTC"), count, times),
+        "origin": _repeated(messages.origin, count),
+    }
+    arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -129,17 +144,20 @@ def _bytes(values: Sequence[bytes | None], kind: Any = None) -> Any:
     missing = values.count(None)
     if missing == count:
         return pa.nulls(count, kind)
-    valid = None
-    if missing:
-        flags = np.fromiter((v is not None for v in values), bool, count)
-        valid = _bits(flags)
-    whole = [v or b"" for v in values] if missing else values
-    ends = np.cumsum(np.fromiter(map(len, whole), np.int64, count))  # type: ignore[arg-type]
+    if not missing:
+        return _packed(values, kind)
+    flags = np.fromiter((v is not None for v in values), bool, count)
+    return _packed([v or b"" for v in values], kind, valid=_bits(flags))
+
+
+def _packed(values: Sequence[Any], kind: Any, valid: Any = None) -> Any:
+    count = len(values)
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, count))
     if ends[-1] > _MOST:
         raise OverflowError(f"{ends[-1]:,} bytes are too many for one segment")
     offsets = np.zeros(count + 1, dtype="<i4")
     offsets[1:] = ends
-    return _array(kind, count, offsets, b"".join(whole), valid=valid)  # type: ignore[arg-type]
+    return _array(kind, count, offsets, b"".join(values), valid=valid)
 
 
 def _ids(hashes: Sequence[bytes | None]) -> Any:
@@ -150,12 +168,19 @@ def _ids(hashes: Sequence[bytes | None]) -> Any:
     return _array(pa.binary(16), len(hashes), b"".join(h or bytes(16) for h in hashes), valid=valid)
 
 
+def _repeated(text: str | None, count: int) -> Any:
+    if text is None:
+        return pa.nulls(count, pa.string())
+    encoded = text.encode()
+    if len(encoded) * count > _MOST:
+        raise OverflowError(f"{len(encoded) * count:,} bytes are too many for one segment")
+    offsets = np.arange(count + 1, dtype="<i4") * np.int32(len(encoded))
+    return _array(pa.string(), count, offsets, encoded * count)
+
+
 def _texts(values: Sequence[str | None]) -> Any:
-    if values and values.count(values[0]) == len(
-        values
-    ):  # as nearly always: one queue, nothing refused
-        encoded: list[bytes | None] = [values[0].encode() if values[0] is not None else None]
-        return _bytes(encoded * len(values), pa.string())
+    if values and values.count(values[0]) == len(values):
+        return _repeated(values[0], len(values))  # as nearly always: one queue, nothing refused
     return _bytes([None if v is None else v.encode() for v in values], pa.string())
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.identities import Identities, hash_of, words_of
 from mainstem_ingress.log import Log, end_since, lock
-from mainstem_ingress.messages import Message
+from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
     ID,
@@ -96,7 +96,11 @@ class Store:
             OSError: it could not be written, and nothing of it is stored.
             LogError: what another receiver has stored can't be read.
         """
-        if not self._horizon or all(message.id is None for message in messages):
+        if (
+            isinstance(messages, Values)
+            or not self._horizon
+            or all(message.id is None for message in messages)
+        ):
             self._write(messages, None, _cursor(messages))
             return
         hashes = [None if m.id is None else hash_of(m.id) for m in messages]
@@ -192,6 +196,8 @@ class Store:
 
 
 def _cursor(messages: Sequence[Message]) -> str | None:
+    if isinstance(messages, Values):
+        return messages.cursor
     return next((m.cursor for m in reversed(messages) if m.cursor is not None), None)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from mainstem import failpoint
 
 from mainstem_ingress.errors import LogError, Unmendable, Unreachable
-from mainstem_ingress.messages import Message
+from mainstem_ingress.messages import Group, Message, Values, joined
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
@@ -138,7 +138,7 @@ class Taking:
         waiting = receiver.waiting()
         self._no_room = ""  # found out anew
         awaited = None if waiting is None else self._store.counts.taken + waiting
-        group: list[Message] = []
+        group: Group = []
         size = 0
         began = last = time.monotonic()
         paused = False
@@ -146,12 +146,14 @@ class Taking:
             left = _WAIT
             if group and not self._no_room:
                 left = began + self._linger - time.monotonic()
-            messages = list(receiver.take(min(_WAIT, max(0.0, left))))
+            found = receiver.take(min(_WAIT, max(0.0, left)))
+            messages = found if isinstance(found, Values) else list(found)
             if messages:
                 last = time.monotonic()
                 began = began if group else last
-                size += self._refuse_large(messages)
-                group += messages
+                messages, new = self._refuse_large(messages)
+                group = joined(group, messages)
+                size += new
             stopping = self._stop.is_set()
             full = size >= self._options.segment_bytes or len(group) >= self._options.segment_rows
             due = full or stopping or time.monotonic() - began >= self._linger
@@ -181,7 +183,7 @@ class Taking:
             else:
                 self.tell("running")
 
-    def _stored(self, group: list[Message]) -> bool:
+    def _stored(self, group: Group) -> bool:
         """Store a group; False if there is no room for it, which is tried again after a while."""
         if self._no_room and time.monotonic() < self._again:
             return False
@@ -212,16 +214,23 @@ class Taking:
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error
         self._unread = own.unread(self._store.next, self._store.bytes)
 
-    def _refuse_large(self, messages: list[Message]) -> int:
-        """Refuse messages that are too large, in place; return the bytes of all values."""
+    def _refuse_large(self, messages: Group) -> tuple[Group, int]:
+        """Return messages, of which those that are too large are refused, and the bytes of all values."""
         most = self._options.max_message
-        size = sum([len(m.value) for m in messages if m.value is not None])
+        size = _bytes_of(messages)
         if size > most:
-            for index, m in enumerate(messages):
-                if m.value is not None and len(m.value) > most:
-                    messages[index] = _beginning(m, most)
-            size = sum([len(m.value) for m in messages if m.value is not None])
-        return size
+            messages = [
+                _beginning(m, most) if m.value is not None and len(m.value) > most else m
+                for m in messages
+            ]
+            size = _bytes_of(messages)
+        return messages, size
+
+
+def _bytes_of(messages: Group) -> int:
+    if isinstance(messages, Values):
+        return sum(map(len, messages.values))  # type: ignore[arg-type]
+    return sum([len(m.value) for m in messages if m.value is not None])
 
 
 def _beginning(message: Message, most: int) -> Message:
