@@ -9,7 +9,6 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 from mainstem import OptionError
@@ -20,6 +19,7 @@ from mainstem_direct_webhook.source.source import WebhookSource
 from mainstem_ingress import Unreachable
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import TakingProcess, stored
+from mainstem_testkit.processes import descendants
 from mainstem_testkit.servers.server import free_port
 from webhook_clients import ask, connect, options, read_reply, standing, wire
 
@@ -115,9 +115,8 @@ def test_requests_that_do_not_fit_are_refused_with_a_problem():
             ask(stand.port, path="/safe", headers={"Authorization": "Bearer open-sesame"}).status
             == 200
         )
-        facts = stand.receiver.facts()
-        assert facts["answers"]["401"] == 2
-        assert facts["answers"]["404"] == 3
+        told = {"200": 6, "401": 2, "404": 3}
+        wait_for(lambda: told.items() <= stand.receiver.facts()["answers"].items())
 
 
 def test_a_connection_outlives_a_refusal():
@@ -362,9 +361,6 @@ def test_a_batch_becomes_messages_with_their_bytes(split, body, parts):
         assert ask(stand.port, body=body, headers={"webhook-id": "b"}).status == 200
     assert [m.value for m in stand.messages] == parts
     assert [m.id for m in stand.messages] == [b"/in\0b\0%d" % n for n in range(len(parts))]
-    assert [m.token is not None for m in stand.messages] == [
-        n == len(parts) - 1 for n in range(len(parts))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -586,7 +582,7 @@ def test_two_receivers_share_a_port(tmp_path):
 
 def test_a_port_that_is_taken_is_waited_for():
     """Pass: `Unreachable` while somebody has it, and afterwards it serves."""
-    given = options()
+    given, before = options(), set(descendants())
     receiver = WebhookReceiver(given, 0, "rows")
     with socket.socket() as other:
         other.bind(("127.0.0.1", given.port))
@@ -599,7 +595,7 @@ def test_a_port_that_is_taken_is_waited_for():
         assert ask(given.port, path="/healthz", method="GET").status == 200
     finally:
         receiver.close()
-    assert not [t for t in threading.enumerate() if t.name == "webhook-server"]
+    assert set(descendants()) <= before, "the server has not ended"
 
 
 def test_a_log_that_nobody_reads_fills_up_and_says_so(tmp_path):

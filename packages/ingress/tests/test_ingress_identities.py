@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mainstem_ingress import identities as identities_module
 from mainstem_ingress.identities import Identities, as_words, hash_of, words_of
 
 
@@ -52,10 +53,15 @@ def test_hashes_that_share_their_first_half_are_told_apart() -> None:
 
 
 def test_many_hashes_that_want_one_slot_all_find_room() -> None:
-    """Probing goes on around the table's end."""
+    """Probing goes on around the table's end; few are looked up one by one, many all at once."""
     pairs = np.array([[(n << 40) | 4095, n] for n in range(3000)], dtype=np.uint64)
     identities = Identities(10, 10_000)
-    for part in np.array_split(pairs, 7):
+    for part in (
+        *np.array_split(pairs[:1000], 7),
+        pairs[1000:2000],
+        pairs[2000:2005],
+        pairs[2005:],
+    ):
         assert identities.new(part).all()
         identities.add(part, 0)
     assert not identities.new(pairs).any()
@@ -111,10 +117,17 @@ STEPS = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps=STEPS, horizon=st.integers(0, 12))
+@given(steps=STEPS, horizon=st.integers(0, 12), few=st.sampled_from([0, 12, 300]))
 def test_nothing_is_forgotten_within_the_horizon_and_nothing_invented(
-    steps: list[tuple[int, list[int]]], horizon: int
+    steps: list[tuple[int, list[int]]], horizon: int, few: int
 ) -> None:
+    """Pass: a model says the same, with small groups looked up one by one, all at once, and by turns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(identities_module, "_FEW", few)
+        _compare(steps, horizon)
+
+
+def _compare(steps: list[tuple[int, list[int]]], horizon: int) -> None:
     identities = Identities(horizon, 10_000)
     stored: dict[int, float] = {}
     at = 0.0

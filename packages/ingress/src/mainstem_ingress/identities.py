@@ -17,6 +17,8 @@ import numpy.typing as npt
 #: A hash has 16 bytes, kept as two numbers: 16 bytes a slot, at most 6 of 10 slots taken.
 _FULL = 0.6
 _FIRST_SLOTS = 1 << 12
+#: So many hashes are looked at one by one, which is faster than all at once.
+_FEW = 300
 
 Words = npt.NDArray[np.uint64]
 
@@ -40,7 +42,7 @@ class _Table:
         self.began: float | None = None
         self.last = 0.0
         self.count = 0
-        self._slots: Words = np.zeros((_FIRST_SLOTS, 2), dtype=np.uint64)
+        self._empty(_FIRST_SLOTS)
 
     @property
     def bytes(self) -> int:
@@ -50,6 +52,9 @@ class _Table:
         """Return which of the hashes are in the table."""
         found = np.zeros(len(pairs), dtype=bool)
         if not self.count:
+            return found
+        if len(pairs) < _FEW:
+            found[:] = [self._slot(*pair)[1] for pair in pairs.tolist()]
             return found
         mask = np.uint64(len(self._slots) - 1)
         waiting = np.arange(len(pairs))
@@ -70,6 +75,11 @@ class _Table:
         self.count += len(pairs)
 
     def _place(self, pairs: Words) -> None:
+        if len(pairs) < _FEW:
+            for first, second in pairs.tolist():
+                place = self._slot(first, second)[0]
+                self._flat[place], self._flat[place + 1] = first, second
+            return
         mask = np.uint64(len(self._slots) - 1)
         waiting, at = pairs, pairs[:, 0] & mask
         while len(waiting):
@@ -82,9 +92,24 @@ class _Table:
             self._slots[at[wins]] = waiting[wins]
             waiting, at = waiting[~wins], (at[~wins] + np.uint64(1)) & mask
 
+    def _slot(self, first: int, second: int) -> tuple[int, bool]:
+        """Return where in `_flat` a hash is, or would be, and which of the two."""
+        flat, most = self._flat, len(self._flat) - 1
+        at = 2 * first & most
+        while (there := flat[at]) != 0:
+            if there == first and flat[at + 1] == second:
+                return at, True
+            at = at + 2 & most
+        return at, False
+
+    def _empty(self, slots: int) -> None:
+        self._slots: Words = np.zeros((slots, 2), dtype=np.uint64)
+        #: The same memory as one row of numbers; Python reads single ones faster so.
+        self._flat = self._slots.reshape(-1).data
+
     def _grow(self) -> None:
         old = self._slots[self._slots[:, 0] != 0]
-        self._slots = np.zeros((2 * len(self._slots), 2), dtype=np.uint64)
+        self._empty(2 * len(self._slots))
         self._place(old)
 
 

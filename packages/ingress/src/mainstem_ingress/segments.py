@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +242,7 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
         LogError: it is there, and perhaps not for good.
     """
     new = file_of(folder, header.number, suffix + _NEW_SUFFIX)
-    schema = batch.schema.with_metadata({_HEADER: json.dumps(asdict(header)).encode()})
+    schema = batch.schema.with_metadata({_HEADER: json.dumps(vars(header)).encode()})
     failpoint("ingress.before-write")
     try:
         with new.open("wb") as file:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -35,15 +35,11 @@ class Gone(Exception):  # noqa: N818
 
 
 class Application:
-    """Answers requests. All but `accepting` and `answers` is for the loop's thread alone.
+    """Answers requests; what they brought it leaves with `handover`, which is set before the first."""
 
-    Args:
-        handover: takes the messages; each request's last message has, as its token, the future that
-            `settle` wants.
-    """
+    handover: Handover
 
-    def __init__(self, options: WebhookSourceOptions, handover: Handover) -> None:
-        self._handover = handover
+    def __init__(self, options: WebhookSourceOptions) -> None:
         self._routes = Routes(
             Endpoint(path, each, options.ids) for path, each in options.paths.items()
         )
@@ -69,17 +65,13 @@ class Application:
         self._pending = 0
         self._waiting: set[asyncio.Future[bool]] = set()
 
-    def settle(self, requests: Iterable[asyncio.Future[bool]], stored: bool = True) -> None:
-        """Let requests be answered: their messages are stored, or were given up."""
-        for request in requests:
-            if not request.done():
-                request.set_result(stored)
-
     def close(self) -> None:
         """Answer those who wait, and all to come, with 503: what was not stored is not kept."""
         self._closing = True
         self.accepting = False
-        self.settle(list(self._waiting), stored=False)
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -154,10 +146,9 @@ class Application:
         if self._closing:
             raise busy(_LATER)
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        found[-1] = found[-1]._replace(token=waiting)
         self._waiting.add(waiting)
         try:
-            self._handover.put(found, len(body), len(self.connections))
+            self.handover.put(found, len(body), len(self.connections), waiting)
             failpoint("webhook.handed-over")
             if not await waiting:
                 raise busy(_LATER)

@@ -1,4 +1,4 @@
-"""The HTTP server of one receiver: uvicorn in a thread, with a loop of its own."""
+"""The HTTP server: uvicorn on a socket of ours."""
 
 from __future__ import annotations
 
@@ -7,42 +7,51 @@ import errno
 import logging
 import socket
 import ssl
-import threading
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 from mainstem_ingress import Unmendable, Unreachable
 
 from mainstem_direct_webhook.source.application import Application
+from mainstem_direct_webhook.source.handover import Handover
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.protocol import protocol_of, reap, server_context
 
 #: How long requests that are not whole may take when the server ends, in seconds.
 _FAREWELL = 2
-_STARTS = _ENDS = 30.0
 _BACKLOG = 2048
+_TELL_EVERY = 1.0
 #: Failures to listen that pass with time.
 _PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals as they are: whoever started the process ends it."""
+        yield
+
+
 class Server:
-    """Serves an application until told to stop.
+    """Listens from the beginning, and serves an application until told to end.
 
     Raises:
         Unmendable: the address or a certificate can't be used.
         Unreachable: the address is in use.
     """
 
-    def __init__(self, options: WebhookSourceOptions, application: Application) -> None:
+    def __init__(self, options: WebhookSourceOptions) -> None:
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what matters, the answers tell
         self._options = options
-        self._application = application
-        context = _context(options)
+        self._context = _context(options)
         self._socket = _listening(options)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: BaseException | None = None
+        self._server: uvicorn.Server | None = None
+
+    async def serve(self, application: Application, handover: Handover) -> None:
+        """Serve until told to end, and tell the other end of the pipe so when it begins."""
+        options = self._options
         config = uvicorn.Config(
             application,
             http=protocol_of(options.limits),
@@ -59,59 +68,35 @@ class Server:
             timeout_graceful_shutdown=_FAREWELL,
         )
         config.load()
-        config.ssl = context
-        self._server = uvicorn.Server(config)
-        application.connections = self._server.server_state.connections
-        self._running = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="webhook-server", daemon=True)
-        self._thread.start()
-        self._running.wait(_STARTS)
-        if self._failure is not None or not self._running.is_set():
-            self.close()
-            raise Unreachable(f"the server does not start: {self._failure}")
-
-    @property
-    def alive(self) -> bool:
-        """Whether it serves."""
-        return self._thread.is_alive()
-
-    def settle(self, requests: Iterable[asyncio.Future[bool]]) -> None:
-        """Let requests be answered: their messages are stored."""
-        self._call(self._application.settle, list(requests))
-
-    def close(self) -> None:
-        """Take no more requests, answer those that are there, and end; what waits gets 503."""
-        self._call(self._application.close)
-        self._server.should_exit = True
-        self._thread.join(_ENDS)
-        self._socket.close()
-
-    def _call(self, task: Any, *arguments: Any) -> None:
-        loop = self._loop
-        if loop is not None:
-            with suppress(RuntimeError):  # it has ended
-                loop.call_soon_threadsafe(task, *arguments)
-
-    def _work(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._running.set()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        config.ssl = self._context
+        self._server = _Uvicorn(config)
         connections: Any = self._server.server_state.connections
-        reaper = asyncio.create_task(reap(connections, self._options.limits))
-        self._loop.call_soon(self._running.set)
+        application.connections = connections
+        others = [
+            asyncio.create_task(reap(connections, options.limits)),
+            asyncio.create_task(_tell(application, handover)),
+        ]
+        handover.tell("serving")  # what comes before uvicorn accepts waits in the kernel
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
-            reaper.cancel()
+            for task in others:
+                task.cancel()
             for connection in list(connections):
                 connection.transport.abort()
             await asyncio.sleep(0)  # lets those who were cut off learn it
+            handover.answered(application.answers)
+
+    def end(self) -> None:
+        """Take no more connections, and end when those that are there have had their answers."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+async def _tell(application: Application, handover: Handover) -> None:
+    while True:
+        await asyncio.sleep(_TELL_EVERY)
+        handover.answered(application.answers)
 
 
 def _listening(options: WebhookSourceOptions) -> socket.socket:
