@@ -71,6 +71,7 @@ bench: install
 	$(BIN)/python benchmarks/amqp_backlog.py
 	$(BIN)/python benchmarks/sql_sink.py
 	$(BIN)/python benchmarks/webhook_source.py
+	$(BIN)/python benchmarks/webhook_latency.py
 	$(BIN)/python benchmarks/webhook_sink.py
 	$(BIN)/python benchmarks/zeromq_pull.py
 

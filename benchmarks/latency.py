@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,23 @@ class Noted(Kept):
         self.latencies += [(now, now - at) for at in sent]
 
 
-def measure(source: dict[str, Any], sent: str, folder: Path, seconds: float, work: Any) -> Any:
-    """Run a document for a while; return the batch times and latencies after the warm-up."""
+def measure(
+    source: dict[str, Any],
+    sent: str,
+    folder: Path,
+    seconds: float,
+    work: Callable[[], object],
+    ready: Callable[[], bool] = lambda: True,
+) -> tuple[list[float], list[float]]:
+    """Run a document for a while; return the batch times and latencies after the warm-up.
+
+    Args:
+        source: the entry of the document.
+        sent: an expression for the time, in seconds since 1970, at which a row was sent.
+        folder: for the checkpoint.
+        work: sends rows, for as long as the warm-up and the measurement take.
+        ready: whether there is somebody to send to.
+    """
     kept = Noted()
     plan = make_plan(
         {
@@ -55,6 +71,8 @@ def measure(source: dict[str, Any], sent: str, folder: Path, seconds: float, wor
     )
     running = Running(made, show_rows=False, fresh=())
     time.sleep(WARM)
+    while not ready():
+        time.sleep(0.1)
     worker = threading.Thread(target=work)
     worker.start()
     time.sleep(WARM)

@@ -42,6 +42,14 @@ async def post(port: int, seconds: float, answered: list[float]) -> None:
             await asyncio.sleep(max(0.0, began + (step + 1) / 100 - time.time()))
 
 
+def serving(port: int) -> bool:
+    """Whether the server answers."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/readyz").is_success
+    except httpx.TransportError:
+        return False
+
+
 def main(seconds: float) -> None:
     """Measure and print."""
     answered: list[float] = []
@@ -54,6 +62,7 @@ def main(seconds: float) -> None:
             place / "webhook",
             seconds,
             lambda: asyncio.run(post(port, WARM + seconds, answered)),
+            lambda: serving(port),
         )
         cuts = statistics.quantiles(answered, n=100)
         print(f"answers, ms: p50 {1000 * cuts[49]:.0f}, p99 {1000 * cuts[98]:.0f}")

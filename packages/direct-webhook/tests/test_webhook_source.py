@@ -236,6 +236,18 @@ def test_proxies_are_believed_only_when_told():
             assert came == expected
 
 
+def test_proxies_are_believed_by_a_server_of_ipv6():
+    """Pass: one that has an IPv4 address, which is seen as an IPv6 address then, is believed as told."""
+    rate = {"requests": 1, "per": "1 hour"}
+    trusted = ["127.0.0.0/8"]
+    with standing(rate=rate, trusted_proxies=trusted, host="::") as stand:
+        came = [
+            ask(stand.port, headers={"X-Forwarded-For": address}).status
+            for address in ("192.0.2.1", "192.0.2.2", "192.0.2.1")
+        ]
+        assert came == [200, 200, 429]
+
+
 def test_the_bytes_on_their_way_are_bounded():
     """Pass: while bodies of 1,500 bytes wait, one that would make it 3,000 is 503; then it is taken."""
     limits = {"pending_bytes": 2000}

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import socket
+import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -233,18 +234,142 @@ def test_what_is_no_http_is_refused_with_a_problem():
             assert reply.headers["connection"] == "close"
 
 
-def test_an_upgrade_is_not_made():
-    """Pass: a request for WebSockets or HTTP/2 ends in an error or a plain answer, never in 101."""
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("name", ["h2c", "websocket", "foo"])
+def test_a_request_that_asks_for_another_protocol_is_one_as_any(name, chunked, together):
+    """Pass: no 101; its body is stored, of its length or chunked, in one piece or several, and what comes
+    after it on the connection is a request of its own, and never a part of the body."""
+    body = b"POST /in HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\nsmuggled"
+    upgrade = {
+        "Upgrade": name,
+        "Connection": "Upgrade, HTTP2-Settings",
+        "HTTP2-Settings": "AAMAAABk",
+    }
+    framing = {"Transfer-Encoding": "chunked"} if chunked else {}
+    sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    if not chunked:
+        framing = {"Content-Length": str(len(body))}
+    head = wire(body=b"", headers={**upgrade, **framing}, close=False)
+    empty = wire(body=b"", headers=upgrade, close=False)
+    pieces = [head, sent[:20], sent[20:], empty, wire(body=b"next")]
+    with standing() as stand, connect(stand.port) as connection:
+        for piece in [b"".join(pieces)] if together else pieces:
+            connection.sendall(piece)
+            if not together:
+                threading.Event().wait(0.05)  # the next is to come in a piece of its own
+        statuses = re.findall(rb"HTTP/1.1 (\d+)", ends(connection))
+        assert statuses == [b"200"] * 3
+    assert [m.value for m in stand.messages] == [body, b"", b"next"]
+
+
+def test_http_2_is_not_spoken():
+    """Pass: what begins as HTTP/2 ends without a message, and others are served."""
     with standing(limits=QUICK) as stand:
-        for name in ("websocket", "h2c"):
-            request = wire(headers={"Upgrade": name, "Connection": "Upgrade"}, close=False)
-            with connect(stand.port) as connection:
-                connection.sendall(request)
-                assert not ends(connection).startswith(b"HTTP/1.1 101")
         with connect(stand.port) as connection:
             connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             ends(connection)
+        assert stand.messages == []
         assert ask(stand.port).status == 200
+
+
+def test_who_sends_on_after_the_answer_does_not_stay():
+    """Pass: bodies that end after their answers, more of them than connections may be: all are cut off,
+    and others are served."""
+    with standing(limits={**QUICK, "connections": 5}) as stand:
+        held = []
+        for _ in range(5):
+            connection = connect(stand.port)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n")
+            assert read_reply(connection).status == 200
+            with suppress(OSError):
+                connection.sendall(b"x")
+            held.append(connection)
+        for connection in held:
+            ends(connection)
+        assert ask(stand.port).status == 200
+
+
+def test_who_does_not_read_its_answers_does_not_stay():
+    """Pass: a client that sends whole requests, whose answers no buffer holds, and reads nothing, is cut
+    off; others are served then."""
+    few = b"GET /healthz HTTP/1.1\r\n\r\n" * 20
+    with standing(limits={**QUICK, "connections": 1}) as stand, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.connect(("127.0.0.1", stand.port))
+        connection.settimeout(1)
+        with suppress(OSError):
+            while True:  # until nothing more is taken, or it is cut off
+                connection.sendall(few)
+                threading.Event().wait(0.001)
+
+        def served():
+            with suppress(OSError):
+                return ask(stand.port).status == 200
+
+        wait_for(served, 20)
+
+
+def test_what_comes_behind_a_body_is_no_header():
+    """Pass: trailers are thrown away, a few of them; one after the other without end, or one that does
+    not end, is 431, and the memory of the server does not grow."""
+    chunked = {"Transfer-Encoding": "chunked", "X-GitHub-Event": "true"}
+    head = wire(body=b"", headers=chunked, close=False)
+    trailers = b"X-GitHub-Event: forged\r\nX-GitHub-Delivery: forged\r\n"
+    body = b"1\r\nx\r\n0\r\n"
+    before = set(descendants())
+    with standing(limits={**LONG, "head_bytes": "8 KiB"}) as stand:
+        for pieces in ([head + body + trailers + b"\r\n"], [head, body, trailers, b"\r\n"]):
+            with connect(stand.port) as connection:
+                for piece in pieces:
+                    connection.sendall(piece)
+                    threading.Event().wait(0.05)
+                assert read_reply(connection).status == 200
+            assert [m.headers for m in stand.messages] == [[("x-github-event", b"true")]]
+            stand.messages.clear()
+        (server,) = set(descendants()) - before
+        resident_before = resident(server)
+        for piece in (b"x-github-event: forged\r\n" * 1000, b"x" * 30_000):
+            with connect(stand.port) as connection:
+                connection.sendall(head + body)
+                with suppress(ConnectionError):
+                    for _ in range(1000):
+                        connection.sendall(piece)
+                with suppress(ConnectionError):
+                    assert read_reply(connection).status in (200, 431)
+        assert resident(server) - resident_before < 8 * 2**20
+        assert ask(stand.port).status == 200
+        assert [m.headers for m in stand.messages if len(m.headers or ()) > 1] == []
+
+
+def test_parts_count_with_their_headers():
+    """Pass: a small body of many parts that would each be stored with large headers is 413, and stores
+    nothing; with small ones it is taken."""
+    paths = {"/in": {"verify": {"use": "none"}, "split": "ndjson", "headers": ["x-large"]}}
+    limits = {**LONG, "pending_bytes": "4 MiB"}
+    with standing(paths=paths, limits=limits, max_message="1 MiB") as stand:
+        body = b"1\n" * 1000
+        assert ask(stand.port, body=body, headers={"x-large": "y" * 20_000}).status == 413
+        assert stand.messages == []
+        for _ in range(3):
+            assert ask(stand.port, body=body, headers={"x-large": "y" * 2000}).status == 200
+        assert len(stand.messages) == 3000
+
+
+def test_a_body_that_is_read_as_json_has_a_limit_of_its_own():
+    """Pass: 413 where a field is looked for, parts are, or events are; where none is, it is taken."""
+    none = {"use": "none"}
+    paths = {
+        "/plain": {"verify": none},
+        "/field": {"verify": none, "id": {"field": "id"}},
+        "/split": {"verify": none, "split": "json_array"},
+        "/events": {"verify": none, "cloudevents": True},
+    }
+    with standing(paths=paths, limits={**LONG, "parsed_bytes": "10 KiB"}) as stand:
+        body = b"[%s]" % b",".join([b"[]"] * 10_000)
+        found = {path: ask(stand.port, path=path, body=body).status for path in paths}
+        assert found == {"/plain": 200, "/field": 413, "/split": 413, "/events": 413}
+        assert [m.value for m in stand.messages] == [body]
 
 
 def test_many_requests_at_once_over_one_connection_are_answered_in_order():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -12,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
 from mainstem_ingress import Unmendable
+from mainstem_testkit import wait_for
+from mainstem_testkit.processes import descendants
 from webhook_clients import ask, connect, options, standing
 
 PASSWORD = "open-sesame"
@@ -103,6 +107,28 @@ def test_https_is_served_and_http_is_not(authority):
             assert ask(stand.port, context=context(authority)).status == 200
             silent.sendall(b"\x16\x03\x01")
         assert len(stand.messages) == 2
+
+
+def test_who_does_not_end_its_handshake_is_cut_off(authority):
+    """Pass: of 60 silent clients no more than `connections` are let in, those are cut off after
+    `head_time`, and then others are served."""
+    limits = {"head_time": "500 ms", "connections": 10}
+    before = set(descendants())
+    with standing(tls=tls(authority), limits=limits) as stand:
+        (server,) = set(descendants()) - before
+        files = Path(f"/proc/{server}/fd")
+        idle = len(list(files.iterdir()))
+        silent = [connect(stand.port) for _ in range(60)]
+        most = max(len(list(files.iterdir())) - idle for _ in range(20))
+        assert most <= 11  # one is let in to be shown out
+        for each in silent:
+            each.settimeout(20)
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""
+        wait_for(lambda: len(list(files.iterdir())) <= idle)
+        assert ask(stand.port, context=context(authority)).status == 200
+        for each in silent:
+            each.close()
 
 
 def test_a_path_can_ask_for_a_certificate(authority, tmp_path):

@@ -10,13 +10,23 @@ from pathlib import Path
 
 import pytest
 from ingress_far import HERE, messages, store_of, values_in
-from mainstem_ingress import LogError, Message
+from mainstem_ingress import LogError, Message, Values
 from mainstem_ingress import retention as retention_module
+from mainstem_ingress import segments as segments_module
 from mainstem_ingress import storing as storing_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import IDS_SUFFIX, file_of, numbers, open_segment, read_header
+from mainstem_ingress.segments import (
+    IDS_SUFFIX,
+    as_batch,
+    file_of,
+    numbers,
+    open_segment,
+    read_header,
+    schema_of,
+)
+from mainstem_ingress.storing import Store
 
 
 class Clock:
@@ -58,6 +68,52 @@ def test_a_second_copy_in_a_later_group_is_dropped(log: Log) -> None:
     assert values_in(log) == [1, 2, 3]
     assert store.next == 2, "a group of duplicates alone makes no segment"
     assert store.counts.duplicates == 4
+
+
+def test_a_group_of_too_many_bytes_becomes_several_segments(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: all are there in order, with their ids and where to go on; one too large alone is an error."""
+    monkeypatch.setattr(segments_module, "_MOST", 100)
+    given = [Message(b"%d" % n * 25, id=b"%d" % n, cursor=f"{n}") for n in range(9)]
+    store = store_of(log)
+    store.store(given)
+    store.store(Values([bytes(60), bytes(50)], cursor="10"))
+    assert [len(open_segment(file_of(store.folder, n))[1]) for n in range(store.next)] == [
+        *(4, 2, 3),
+        *(1, 1),
+    ]
+    found = [int(value) for value in values_in(log)[:9]]
+    assert found == [int(b"%d" % n * 25) for n in range(9)]
+    assert store.counts.stored == 11
+    again = store_of(log)
+    assert again.cursor == store.cursor == "10"
+    again.store(given)
+    assert again.counts.duplicates == 9
+    with pytest.raises(OverflowError):
+        again.store([Message(bytes(101))])
+
+
+def test_what_was_renamed_before_a_kill_is_safe_before_it_counts(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: a folder is synced before its ids are learned, and those of others before a copy of what is
+    in them counts as stored."""
+    store_of(log, 0).store(messages(1, ids=True))
+    synced: list[str] = []
+    monkeypatch.setattr(storing_module, "sync_folder", lambda folder: synced.append(folder.name))
+    learn = Store._learn
+    monkeypatch.setattr(
+        Store, "_learn", lambda self, **of: (synced.append("learn"), learn(self, **of))
+    )
+    another = store_of(log, 1)
+    assert synced == ["1", "learn"]
+    synced.clear()
+    another.store(messages(2, ids=True))
+    assert synced == ["learn"]
+    another.store(messages(1, ids=True))
+    assert synced == ["learn", "learn", "0"]
+    assert values_in(log) == [1, 2]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -287,14 +343,12 @@ def test_the_cursor_is_that_of_the_last_message_taken(log: Log, ids: bool) -> No
     assert store.cursor == store_of(log).cursor == "4", "a message without a cursor changes none"
 
 
-def test_more_than_offsets_reach_is_refused_whole(log: Log) -> None:
-    """Not stored with what would be read as other values."""
-    store = store_of(log)
-    large = Message(bytes(2**30))
-    with pytest.raises(OverflowError, match="too many for one segment"):
-        store.store([large, large])
-    assert store.next == 0
-    assert list(store.folder.iterdir()) == []
+def test_more_than_offsets_reach_is_no_batch() -> None:
+    """Not made with what would be read as other values."""
+    large = bytes(2**30)
+    for given in ([Message(large), Message(large)], Values([large, large])):
+        with pytest.raises(OverflowError, match="too many for one segment"):
+            as_batch(given, None, schema_of())
 
 
 STORING = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import threading
@@ -177,6 +178,7 @@ def test_it_is_acknowledged_after_all_is_safe(log: Log, monkeypatch: pytest.Monk
     with working(receiver, log, linger="0 s"):
         receiver.idle.wait(30)
     assert receiver.events == [
+        "fsync 0",  # what another may have left there
         "connect",
         "ingress.before-write",
         "ingress.after-write",
@@ -528,8 +530,11 @@ def test_a_stop_on_a_full_disk_leaves_the_rest_at_the_far_side(small_disk: Path,
     assert values_in(log) == []
 
 
-def test_while_the_disk_is_full_it_does_not_spin(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The receiver is asked to wait for what comes, as at any other time."""
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+def test_while_the_disk_is_full_it_does_not_spin(
+    log: Log, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The receiver is asked to wait for what comes, as at any other time; so it is without a free file."""
     waits: list[float] = []
 
     class Watched(Scripted):
@@ -538,7 +543,7 @@ def test_while_the_disk_is_full_it_does_not_spin(log: Log, monkeypatch: pytest.M
             return super().take(seconds)
 
     def full(_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     receiver = Watched(messages(1))
     store = store_of(log)

@@ -27,8 +27,8 @@ from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message, Values
 
 FORMAT = 1
-#: No room: what a write fails with that can be tried again later.
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+#: No room, or no file to be had: what a write fails with that can be tried again later.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 SUFFIX = ".arrow"
 IDS_SUFFIX = ".ids"
 _NEW_SUFFIX = ".new"

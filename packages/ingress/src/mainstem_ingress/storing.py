@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from mainstem import sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.identities import Identities, hash_of, words_of
@@ -75,6 +76,8 @@ class Store:
         self._identities = Identities(self._horizon, options.duplicates_most)
         self._learned: dict[str, int] = {}
         remove_torn(self.folder)
+        # What a process that was killed has renamed counts as stored from here on.
+        sync_folder(self.folder)
         found = numbers(self.folder)
         self.next = found[-1] + 1 if found else 0
         self.cursor: str | None = None
@@ -113,6 +116,8 @@ class Store:
             new = self._identities.new(words)
             dropped = {identified[i] for i in (~new).nonzero()[0]}
             kept = [m for i, m in enumerate(messages) if i not in dropped] if dropped else messages
+            if dropped:
+                self._sync_others()
             if kept:
                 ids = [h for i, h in enumerate(hashes) if i not in dropped]
                 self._write(kept, ids, _cursor(messages))
@@ -120,11 +125,17 @@ class Store:
             self.counts.duplicates += len(dropped)
 
     def _write(
-        self,
-        messages: Sequence[Message],
-        ids: Sequence[bytes | None] | None,
-        cursor: str | None,
+        self, messages: Sequence[Message], ids: Sequence[bytes | None] | None, cursor: str | None
     ) -> None:
+        try:
+            batch = self._batch(messages, ids)
+        except OverflowError:  # too many bytes for one segment
+            if len(messages) == 1:
+                raise
+            half = len(messages) // 2
+            self._write(messages[:half], ids and ids[:half], _cursor(messages[:half]))
+            self._write(messages[half:], ids and ids[half:], cursor)
+            return
         header = Header(
             number=self.next,
             rows=len(messages),
@@ -133,7 +144,6 @@ class Store:
             created=time.time(),
             cursor=self.cursor if cursor is None else cursor,
         )
-        batch = self._batch(messages, ids)
         self.bytes += write(self.folder, header, batch)
         self.rows += len(messages)
         self.cursor = header.cursor
@@ -141,6 +151,12 @@ class Store:
         refused = len(messages) - batch.column("_reason").null_count
         self.counts.refused += refused
         self.counts.stored += len(messages) - refused
+
+    def _sync_others(self) -> None:
+        """See to it that what other receivers have stored is there for good, also if they are gone."""
+        for name in self.log.receivers():
+            if name != self.name:
+                sync_folder(self.log.receiver(name))
 
     def _batch(
         self, messages: Sequence[Message], ids: Sequence[bytes | None] | None

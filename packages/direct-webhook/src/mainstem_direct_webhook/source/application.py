@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from mainstem import failpoint
+from mainstem_ingress import Message
 
 from mainstem_direct_webhook.source.answers import Answer, Refused, busy, plain
 from mainstem_direct_webhook.source.endpoint import Endpoint, Head
@@ -41,9 +42,9 @@ class Application:
 
     def __init__(self, options: WebhookSourceOptions) -> None:
         self._routes = Routes(
-            Endpoint(path, each, options.ids) for path, each in options.paths.items()
+            Endpoint(path, each, options.ids, options.max_message, options.limits)
+            for path, each in options.paths.items()
         )
-        self._most = options.max_message
         self._limits = options.limits
         self._health, self._readiness = options.health, options.readiness
         rate = options.rate
@@ -116,7 +117,7 @@ class Application:
         held = 0
         try:
             chunks: list[bytes] = []
-            self._fits(int(head.headers.get(b"content-length", b"0")))
+            self._fits(int(head.headers.get(b"content-length", b"0")), endpoint.most)
             more = True
             while more:
                 event = await receive()
@@ -125,7 +126,7 @@ class Application:
                 chunk = event["body"]
                 held += len(chunk)
                 self._pending += len(chunk)
-                self._fits(held, 0)
+                self._fits(held, endpoint.most, 0)
                 chunks.append(chunk)
                 more = event["more_body"]
             try:
@@ -145,14 +146,22 @@ class Application:
             return self._stored
         if self._closing:
             raise busy(_LATER)
+        size = len(body) if len(found) == 1 else sum(map(_size, found))
+        more = max(0, size - len(body))
+        if size > self._limits.pending_bytes:
+            raise Refused(413, "Its messages, each with its headers, are too large together.")
+        if self._pending + more > self._limits.pending_bytes:
+            raise busy(_LATER)
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiting)
+        self._pending += more
         try:
-            self.handover.put(found, len(body), len(self.connections), waiting)
+            self.handover.put(found, size, len(self.connections), waiting)
             failpoint("webhook.handed-over")
             if not await waiting:
                 raise busy(_LATER)
         finally:
+            self._pending -= more
             self._waiting.discard(waiting)
         failpoint("webhook.before-answer")
         return self._stored
@@ -172,10 +181,10 @@ class Application:
         if size > limits.head_bytes or len(pairs) > limits.headers:
             raise Refused(431, "The headers are too large.", [_CLOSE])
 
-    def _fits(self, size: int, new: int | None = None) -> None:
+    def _fits(self, size: int, most: int, new: int | None = None) -> None:
         """Refuse a body of a size, of which `new` bytes are not yet counted as pending."""
-        if size > self._most:
-            raise Refused(413, f"A body has {self._most:,} bytes at most.")
+        if size > most:
+            raise Refused(413, f"A body has {most:,} bytes at most.")
         if self._pending + (size if new is None else new) > self._limits.pending_bytes:
             raise busy("Too much is being read.")
 
@@ -202,3 +211,9 @@ class Application:
             if not event["more_body"]:
                 return True
         return False
+
+
+def _size(message: Message) -> int:
+    """Return the bytes of a value and its headers."""
+    size = len(message.value or b"")
+    return size + sum([len(name) + len(value) for name, value in message.headers or ()])

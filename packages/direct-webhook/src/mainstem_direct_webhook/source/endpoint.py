@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from mainstem_ingress import Message
@@ -11,7 +12,7 @@ from mainstem_ingress import Message
 from mainstem_direct_webhook.source import cloudevents_in, json_text
 from mainstem_direct_webhook.source.answers import Answer, Refused
 from mainstem_direct_webhook.source.keeping import Keeper
-from mainstem_direct_webhook.source.options import PathOptions, Place
+from mainstem_direct_webhook.source.options import Limits, PathOptions, Place
 from mainstem_direct_webhook.source.verifiers import Headers, make_verifier
 
 #: Where senders put ids, when neither the options nor the verifier say it.
@@ -33,18 +34,39 @@ class Head(NamedTuple):
     peer: Mapping[str, Any]
 
 
+class _Value:
+    """The value of a message, which is parsed when a field of it is first asked for."""
+
+    def __init__(self, value: bytes) -> None:
+        self.bytes = value
+        self._held: Any = None
+        self._parsed = False
+
+    def field(self, path: str) -> bytes | None:
+        if not self._parsed:
+            self._parsed = True
+            with suppress(json_text.NotJSON):
+                self._held = json_text.value(json_text.text_of(self.bytes))
+        found = json_text.field(self._held, path)
+        return None if found is None else found.encode(errors="surrogatepass")
+
+
 class Endpoint:
     """Reads requests to one path.
 
     Args:
         path: as in the options, with its parameters.
-        ids: the source's option of that name.
+        ids, max_message, limits: the source's options of these names.
     """
 
-    def __init__(self, path: str, options: PathOptions, ids: str) -> None:
+    def __init__(
+        self, path: str, options: PathOptions, ids: str, max_message: int, limits: Limits
+    ) -> None:
         self.path = path
         self.options = options
         self._ids = ids
+        #: The most bytes of a body.
+        self.most = min(max_message, limits.parsed_bytes) if options.parses else max_message
         self._verifier = make_verifier(options.verify)
         self._methods = frozenset(options.methods)
         self._allow = ", ".join(sorted(self._methods)).encode()
@@ -98,23 +120,25 @@ class Endpoint:
             return [self._event(head, kept, event) for event in events]
         kept = self._keeper.kept(head.pairs)
         if options.split is None:
-            found = self._key(head, body) if self._key else None
-            return [Message(body, found, kept, None, head.path, self._identity(head, body))]
+            value = _Value(body)
+            found = self._key(head, value) if self._key else None
+            return [Message(body, found, kept, None, head.path, self._identity(head, value))]
         split = json_text.lines if options.split == "ndjson" else json_text.elements
         parts = split(body, most)
         self._few(parts)
         return [self._part(head, kept, number, text) for number, text in enumerate(parts)]
 
     def _part(self, head: Head, kept: list[tuple[str, bytes]], number: int, text: str) -> Message:
-        value = text.encode()
+        value = _Value(text.encode())
         found = self._key(head, value) if self._key else None
         number_of = None if self._id is not None and self._id.field else number
-        return Message(value, found, kept, None, head.path, self._identity(head, value, number_of))
+        identity = self._identity(head, value, number_of)
+        return Message(value.bytes, found, kept, None, head.path, identity)
 
     def _event(
         self, head: Head, kept: list[tuple[str, bytes]], event: cloudevents_in.Event
     ) -> Message:
-        found = self._key(head, event.value or b"") if self._key else None
+        found = self._key(head, _Value(event.value or b"")) if self._key else None
         identity = None if self._ids == "never" else head.path.encode() + b"\0" + event.id
         headers = [*kept, *event.headers]
         return Message(event.value, found, headers, event.timestamp, head.path, identity)
@@ -123,7 +147,7 @@ class Endpoint:
         if len(parts) > self.options.most_parts:
             raise Refused(413, f"A request holds {self.options.most_parts:,} messages at most.")
 
-    def _identity(self, head: Head, value: bytes, number: int | None = None) -> bytes | None:
+    def _identity(self, head: Head, value: _Value, number: int | None = None) -> bytes | None:
         """Return what a message is told apart by: its path, its id, and its place in the request."""
         if self._ids == "never":
             return None
@@ -144,18 +168,13 @@ def _finder(place: Place | None) -> Any:
     return None if place is None else lambda head, value: _find(place, head, value)
 
 
-def _find(place: Place, head: Head, value: bytes) -> bytes | None:
+def _find(place: Place, head: Head, value: _Value) -> bytes | None:
     """Return what stands at a place; None if nothing does."""
     if place.header is not None:
         return head.headers.get(place.header.lower().encode()) or None
     if place.path is not None:
         return head.parameters[place.path].encode()
-    try:
-        held = json_text.value(json_text.text_of(value))
-    except json_text.NotJSON:
-        return None
-    found = json_text.field(held, place.field or "")
-    return None if found is None else found.encode(errors="surrogatepass")
+    return value.field(place.field or "")
 
 
 def _kind(headers: Headers) -> str:

@@ -12,7 +12,12 @@ from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
 
 from mainstem_direct_webhook.source.keeping import KEPT, is_secret
-from mainstem_direct_webhook.source.verify_options import HMACVerify, MTLSVerify, Verify
+from mainstem_direct_webhook.source.verify_options import (
+    HMACVerify,
+    MTLSVerify,
+    SlackVerify,
+    Verify,
+)
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SEGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}|[A-Za-z0-9._~!$&'()*+,;=:@-]*")
@@ -104,6 +109,13 @@ class PathOptions(Options):
                 raise ValueError(f"{each!r} carries a secret or a signature, and is never kept")
         return value
 
+    @property
+    def parses(self) -> bool:
+        """Whether bodies are read as JSON."""
+        fields = [place.field for place in (self.key, self.id) if place is not None]
+        asked = isinstance(self.verify, SlackVerify)
+        return bool(asked or self.cloudevents or self.split or any(fields))
+
     @model_validator(mode="after")
     def _fits(self) -> PathOptions:
         if self.cloudevents and (self.split or self.id):
@@ -173,7 +185,14 @@ class Limits(Options):
         256 * 2**20,
         ge=1,
         description="The most bytes of bodies that are being read, or wait to be stored, in each "
-        "receiver; above it, the answer is 503.",
+        "receiver; above it, the answer is 503. Of what is split, each part counts with its headers.",
+    )
+
+    parsed_bytes: Size = option(
+        8 * 2**20,
+        ge=1,
+        description="The most bytes of a body that is read as JSON: that is split, an event, or has its "
+        "key or id in a field. Meanwhile the receiver answers nobody.",
     )
 
     @field_validator("head_time", "body_time", "idle_time")

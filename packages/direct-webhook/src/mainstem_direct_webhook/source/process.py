@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 import pickle
+import resource
 import signal
 import socket
 from typing import Any
@@ -63,6 +64,8 @@ def main() -> None:
     except (Unmendable, Unreachable) as error:
         pipe.sendall(framed(("failed", isinstance(error, Unreachable), str(error))))
         return
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gc.set_threshold(_GARBAGE)
     asyncio.run(serve(options, server, pipe))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+import httptools
+from mainstem_ingress import Unmendable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mainstem_direct_webhook.source.answers import Refused
@@ -16,6 +18,21 @@ from mainstem_direct_webhook.source.options import Limits
 
 #: How long a client that was cut off may take to read why, in seconds.
 _FAREWELL = 1.0
+#: What says how a body ends.
+_FRAMING = (b"content-length", b"transfer-encoding")
+#: What is called by uvicorn or httptools, and replaced here.
+_CALLED = (
+    "connection_made",
+    "data_received",
+    "on_message_begin",
+    "on_url",
+    "on_header",
+    "on_headers_complete",
+    "on_body",
+    "on_message_complete",
+    "on_response_complete",
+    "send_400_response",
+)
 _DETAILS = {
     400: "The request is not HTTP/1.1.",
     408: "The request took too long.",
@@ -23,60 +40,124 @@ _DETAILS = {
 }
 
 
+class _Parser:
+    """A parser that reads on after a request to change protocols, which is never done.
+
+    httptools takes it that no HTTP follows the head of such a request, so it reads no body.
+
+    Args:
+        parser: of a connection, from its beginning.
+        body: makes the parser for what follows such a head.
+    """
+
+    def __init__(self, parser: Any, body: Callable[[], Any]) -> None:
+        self._parser, self._body = parser, body
+
+    def feed_data(self, data: bytes) -> None:
+        """Read a piece; raises `httptools.HttpParserError` of what is no HTTP."""
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as end:
+                data = data[end.args[0] :]
+                self._parser = self._body()
+            else:
+                return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
 class Protocol(HttpToolsProtocol):
     """A connection that knows until when its client must have done what it is to do next.
 
     A head must be whole within `head_time` of its first byte (the first of a connection, of its
-    opening), a body within `body_time` of the head, and between requests `idle_time` may pass. Who
-    does not keep to that is cut off by `reap`.
+    opening), a body within `body_time` of the head, and between requests `idle_time` may pass, as it
+    may until answers are read. Who does not keep to that is cut off by `reap`.
     """
 
     limits: ClassVar[Limits]
     deadline = math.inf
     _in_head = False
-    _head_bytes = 0
+    _upgrading = False
+    #: While the parser of a body is told how the body ends.
+    _muted = False
+    #: How many heads, pieces of bodies and ends have come; and the bytes that have come without one.
+    _steps = 0
+    _other_bytes = 0
+    #: When all that was written had been read.
+    _all_read = 0.0
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.parser: Any = _Parser(self.parser, self._parser_of_body)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            transport.abort()
-            return
         peer = transport.get_extra_info("peercert")
         if peer:
             self.app_state = {**self.app_state, "peer": peer}
-        self.deadline = self.loop.time() + self.limits.head_time.total_seconds()
+        self._all_read = self.loop.time()
+        self.deadline = self._all_read + self.limits.head_time.total_seconds()
 
     def data_received(self, data: bytes) -> None:
-        # Of the piece in which a head begins, what is before it is not its own.
-        later = self._in_head
+        before = self._steps
         super().data_received(data)
-        if later and self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > self.limits.head_bytes:
-                self._end(431)
+        # What brings no step is part of a head, a chunk's extension, or trailers.
+        self._other_bytes = self._other_bytes + len(data) if self._steps == before else 0
+        if self._other_bytes > self.limits.head_bytes:
+            self._end(431)
 
     def on_message_begin(self) -> None:
+        if self._muted:
+            return
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head = True
+        self._steps += 1
         self.deadline = self.loop.time() + self.limits.head_time.total_seconds()
 
+    def on_url(self, url: bytes) -> None:
+        if not self._muted:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # trailers are thrown away, as they may be (RFC 9110, section 6.5.1)
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        if self._muted:
+            self._muted = self._upgrading = False
+            return
         super().on_headers_complete()
         self._in_head = False
+        self._steps += 1
+        self._upgrading = self.parser.should_upgrade()
         self.deadline = self.loop.time() + self.limits.body_time.total_seconds()
 
+    def on_body(self, body: bytes) -> None:
+        self._steps += 1
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        if self._upgrading:
+            return
         super().on_message_complete()
-        self.deadline = math.inf
+        self._steps += 1
+        # An answer may come before the end of its request.
+        self.deadline = self._idle() if self.cycle.response_complete else math.inf
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle.response_complete:
-            idle = self.loop.time() + self.limits.idle_time.total_seconds()
-            self.deadline = min(self.deadline, idle)
+            self.deadline = min(self.deadline, self._idle())
 
     def reap(self, now: float) -> None:
         """Cut the client off if its time is over."""
+        if not self.transport.get_write_buffer_size():
+            self._all_read = now
+        elif now - self._all_read > self.limits.idle_time.total_seconds():
+            self.transport.abort()  # it does not read its answers, or not why it is cut off
+            return
         if now < self.deadline or self.transport.is_closing():
             return
         started = self.cycle is not None and self.cycle.response_started
@@ -84,6 +165,17 @@ class Protocol(HttpToolsProtocol):
             self._end(408)
         else:
             self.transport.close()
+
+    def _idle(self) -> float:
+        return self.loop.time() + self.limits.idle_time.total_seconds()
+
+    def _parser_of_body(self) -> Any:
+        """Return a parser to which the head is known, so that what follows is its body."""
+        made = httptools.HttpRequestParser(self)
+        lines = [b"%s: %s\r\n" % pair for pair in self.headers if pair[0] in _FRAMING]
+        self._muted = True
+        made.feed_data(b"".join((b"POST / HTTP/1.1\r\n", *lines, b"\r\n")))
+        return made
 
     def send_400_response(self, msg: str) -> None:
         self._end(400)
@@ -99,7 +191,14 @@ class Protocol(HttpToolsProtocol):
 
 
 def protocol_of(limits: Limits) -> type[Protocol]:
-    """Return the class of connections with limits."""
+    """Return the class of connections with limits.
+
+    Raises:
+        Unmendable: uvicorn has changed so much that limits would not be kept.
+    """
+    missing = [name for name in _CALLED if not hasattr(HttpToolsProtocol, name)]
+    if missing:
+        raise Unmendable(f"this version of uvicorn has no {missing[0]}; limits need it")
     return type("LimitedProtocol", (Protocol,), {"limits": limits})
 
 

@@ -8,7 +8,8 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from ipaddress import ip_network
 from typing import Any
 
 import uvicorn
@@ -16,22 +17,78 @@ from mainstem_ingress import Unmendable, Unreachable
 
 from mainstem_direct_webhook.source.application import Application
 from mainstem_direct_webhook.source.handover import Handover
-from mainstem_direct_webhook.source.options import WebhookSourceOptions
+from mainstem_direct_webhook.source.options import Limits, WebhookSourceOptions
 from mainstem_direct_webhook.source.protocol import protocol_of, reap, server_context
 
 #: How long requests that are not whole may take when the server ends, in seconds.
 _FAREWELL = 2
 _BACKLOG = 2048
 _TELL_EVERY = 1.0
+#: How long nobody is let in when a connection could not be accepted, in seconds.
+_AGAIN = 0.2
 #: Failures to listen that pass with time.
 _PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Uvicorn(uvicorn.Server):
+    """A server that counts connections from their first packet, and lets no handshake last.
+
+    Args:
+        listening: a socket that listens and does not block.
+    """
+
+    def __init__(self, config: uvicorn.Config, listening: socket.socket, limits: Limits) -> None:
+        super().__init__(config)
+        self._listening, self._limits = listening, limits
+        self._opening: set[asyncio.Task[None]] = set()
+        self._accepting: asyncio.Task[None] | None = None
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals as they are: whoever started the process ends it."""
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept."""
+        self.servers = []
+        self._accepting = asyncio.create_task(self._accept())
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and wait for the answers on their way."""
+        for task in [*self._opening, *([self._accepting] if self._accepting else [])]:
+            task.cancel()
+        self._listening.close()
+        await super().shutdown(sockets)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                made, _ = await loop.sock_accept(self._listening)
+            except OSError:  # no file is free, or the client has gone
+                await asyncio.sleep(_AGAIN)
+                continue
+            open_ones = len(self.server_state.connections) + len(self._opening)
+            if open_ones >= self._limits.connections:
+                made.close()
+                continue
+            task = loop.create_task(self._open(made))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, made: socket.socket) -> None:
+        def protocol() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state={}
+            )
+
+        ssl = self.config.ssl
+        limit = self._limits.head_time.total_seconds() if ssl else None
+        with suppress(OSError):  # as it is when a handshake fails
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, made, ssl=ssl, ssl_handshake_timeout=limit
+            )
 
 
 class Server:
@@ -46,6 +103,7 @@ class Server:
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # what matters, the answers tell
         self._options = options
         self._context = _context(options)
+        self._protocol = protocol_of(options.limits)
         self._socket = _listening(options)
         self._server: uvicorn.Server | None = None
 
@@ -54,7 +112,7 @@ class Server:
         options = self._options
         config = uvicorn.Config(
             application,
-            http=protocol_of(options.limits),
+            http=self._protocol,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -62,23 +120,22 @@ class Server:
             access_log=False,
             server_header=False,
             proxy_headers=bool(options.trusted_proxies),
-            forwarded_allow_ips=options.trusted_proxies,
-            backlog=_BACKLOG,
+            forwarded_allow_ips=_networks(options.trusted_proxies),
             timeout_keep_alive=max(1, round(options.limits.idle_time.total_seconds())),
             timeout_graceful_shutdown=_FAREWELL,
         )
         config.load()
         config.ssl = self._context
-        self._server = _Uvicorn(config)
+        self._server = _Uvicorn(config, self._socket, options.limits)
         connections: Any = self._server.server_state.connections
         application.connections = connections
         others = [
             asyncio.create_task(reap(connections, options.limits)),
             asyncio.create_task(_tell(application, handover)),
         ]
-        handover.tell("serving")  # what comes before uvicorn accepts waits in the kernel
+        handover.tell("serving")  # who comes before we accept waits in the kernel
         try:
-            await self._server.serve(sockets=[self._socket])
+            await self._server.serve()
         finally:
             for task in others:
                 task.cancel()
@@ -99,8 +156,18 @@ async def _tell(application: Application, handover: Handover) -> None:
         handover.answered(application.answers)
 
 
+def _networks(trusted: list[str]) -> list[str]:
+    """Return networks, those of IPv4 also as a socket of IPv6 shows their addresses."""
+    found = list(trusted)
+    for each in trusted:
+        network = ip_network(each)
+        if network.version == 4:
+            found.append(f"::ffff:{network.network_address}/{96 + network.prefixlen}")
+    return found
+
+
 def _listening(options: WebhookSourceOptions) -> socket.socket:
-    """Return a socket that is bound; uvicorn lets it listen."""
+    """Return a socket that listens."""
     where = f"{options.host}:{options.port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -115,6 +182,7 @@ def _listening(options: WebhookSourceOptions) -> socket.socket:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         made.bind(address)
         made.listen(_BACKLOG)
+        made.setblocking(False)
     except OSError as error:
         made.close()
         told = f"can't listen on {where}: {error.strerror}"
