@@ -78,7 +78,7 @@ def test_a_group_of_too_many_bytes_becomes_several_segments(
     given = [Message(b"%d" % n * 25, id=b"%d" % n, cursor=f"{n}") for n in range(9)]
     store = store_of(log)
     store.store(given)
-    store.store(Values([bytes(60), bytes(50)], cursor="10"))
+    store.store(Values([b"9" * 60, b"9" * 50], cursor="10"))
     assert [len(open_segment(file_of(store.folder, n))[1]) for n in range(store.next)] == [
         *(4, 2, 3),
         *(1, 1),
