@@ -144,6 +144,15 @@ def test_redirects_on_the_same_host_are_followed_when_told(far, status):
     }
 
 
+def test_a_redirect_is_relative_to_where_it_was_given(far):
+    """Pass: the second of two redirects names its place from that of the first."""
+    deeper = f"/{far.name}/v2/hooks/"
+    far.tell(*({"status": 307, "headers": {"location": text}} for text in (deeper, "in?a=b")))
+    assert run(far, [b"x"], redirects="same_host") == {}
+    paths = [(came["path"], came["query"]) for came in far.came()]
+    assert paths == [(f"/{far.name}/hook", ""), (deeper, ""), (f"{deeper}in", "a=b")]
+
+
 @pytest.mark.parametrize(
     "location",
     [
@@ -153,6 +162,7 @@ def test_redirects_on_the_same_host_are_followed_when_told(far, status):
         "//elsewhere.test/",
         "gopher://127.0.0.1:{port}/",
         "http://[",
+        "/{name}/a b",
     ],
 )
 def test_redirects_to_elsewhere_are_never_followed(far, location):

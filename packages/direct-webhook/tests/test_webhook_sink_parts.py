@@ -7,13 +7,17 @@ import json
 import re
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mainstem import OptionError, Refused, read_columns
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
+from mainstem_direct_webhook.sink import delivering
+from mainstem_direct_webhook.sink.blanking import Blanking
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.parcels import Packing, name_of, one_line
 from mainstem_direct_webhook.sink.sink import WebhookSink
@@ -39,6 +43,9 @@ def options(**given):
         ({"url": 5_318_008}, "begins with https://"),
         ({"url": "https:///SECRET"}, "no host"),
         ({"url": "https://h:0/SECRET"}, "port 0"),
+        ({"url": "https://a..b/SECRET"}, "between two dots"),
+        ({"url": "https://.b/SECRET"}, "between two dots"),
+        ({"url": f"https://{'a' * 64}.test/SECRET"}, "over 63"),
         ({"url": "https://h:99999/SECRET"}, "no valid URL"),
         ({"url": "https://u:SECRET@x@h/"}, "second `@`"),
         ({"url": "https://SECRET@h/"}, "user without a password"),
@@ -92,6 +99,12 @@ def test_options_that_do_not_fit_are_refused_without_a_secret(given, words):
     assert re.search(words, told)
     assert "SECRET" not in told
     assert "5318008" not in told
+
+
+@pytest.mark.parametrize("host", ["a" * 63 + ".test", "a.test.", "[2606:4700::1111]", "8.8.8.8"])
+def test_hosts_that_can_be_looked_up(host):
+    """Pass: the longest name, one with a dot at its end, and addresses are let in."""
+    assert options(url=f"https://{host}/in")
 
 
 def test_no_option_shows_its_secret():
@@ -166,6 +179,70 @@ def test_a_wait_is_bounded_and_as_long_as_asked(tries, asked, longest):
     assert 0 < found <= longest
     assert found >= min(asked or 0, longest)
     assert found >= min(0.1 * 2.0 ** min(tries - 1, 20), longest) or asked is not None
+
+
+# -- what is shown --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("x abc+d/ef x", "x * x"),
+        ("x abc%2Bd%2Fef x", "x * x"),
+        ("x abc%2bd%2fef x", "x * x"),
+        ("x ABC+D/EF x", "x * x"),
+        (r'{"t":"abc+d\/ef"}', '{"t":"*"}'),
+        (r"x abc\u002Bd\u002fef x", "x * x"),
+        ("x abc&#43;d&#x2f;ef x", "x * x"),
+        ('x "hush" \n hush x', "x * x"),
+        (r"x \"hush\" hush\t x", r"x *\t x"),
+        ("x &quot;hush&quot; hush x", "x * x"),
+        ("x &#034;hush&#34; hush x", "x * x"),
+        ("x tok1 x", "x * x"),
+        ("x only x", "x * x"),
+        ("x p\u00e4ss x", "x * x"),
+        (r"x p\u00E4ss x", "x * x"),
+        ("x p&auml;ss p%C3%A4ss x", "x p&auml;ss * x"),
+        (b"x p\xe4ss x".decode(errors="replace"), "x * x"),
+        ("x dTpww6Rzcw== x", "x * x"),
+        ("x SIGNING0SIGNING0SIGNING0SIGNING0 x", "x * x"),
+        ("no v1 and x/y are shown\x00", "no v1 and x/y are shown?"),
+    ],
+)
+def test_secrets_are_blanked_however_they_are_written(said, shown):
+    """Pass: URL's path and query, headers, password and signing secret as they are, decoded, or escaped
+    as URLs, JSON or HTML do; the rest is there."""
+    made = options(
+        url="https://h.test/tok1/v1?t=abc%2Bd%2Fef&only&k=x",
+        headers={"x-a": '"hush"  hush'},
+        auth={"user": "u", "password": "päss"},
+        sign_with="whsec_" + "SIGNING0" * 4,
+    )
+    assert Blanking(made).shown(said).replace("**********", "*") == shown
+
+
+def test_an_endpoint_without_secrets_is_shown_as_it_is():
+    """Pass: nothing is blanked, and of a long text there is the start."""
+    assert Blanking(options(url="https://h.test/")).shown("a  b\n" * 200) == ("a b " * 200)[:300]
+
+
+# -- lanes ----------------------------------------------------------------------------------
+
+
+def test_lanes_that_do_not_end_are_waited_for_together(monkeypatch):
+    """Pass: `close` waits 5 seconds for 8 threads that hang, not for each."""
+    now = [100.0]
+
+    class Hanging:
+        def join(self, seconds):
+            now[0] += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(delivering, "time", clock, raising=False)
+    deliverer = delivering.Deliverer(lambda: None, 8, lambda: None)
+    deliverer._threads = [Hanging() for _ in range(8)]
+    deliverer.close()
+    assert now == [105.0]
 
 
 # -- bodies ---------------------------------------------------------------------------------
@@ -297,6 +374,10 @@ def test_what_the_sink_writes_the_source_reads(mode, kind):
         ({"ce-a": b"\xff"}, "ce-a is not UTF-8"),
         ({"ce-a": b"x\r\ny"}, "control character"),
         ({"content-type": b"a\r\nb"}, "no media type"),
+        ({"content-type": b" text/plain"}, "no media type"),
+        ({"content-type": b"text/plain "}, "no media type"),
+        ({"content-type": b"   "}, "no media type"),
+        ({"content-type": "text/pläin".encode("latin-1")}, "no media type"),
     ],
 )
 def test_attributes_that_are_none_refuse_their_row(headers, words):
@@ -305,6 +386,23 @@ def test_attributes_that_are_none_refuse_their_row(headers, words):
         parcels, (reason,) = events(b"1", headers, mode)
         assert parcels == []
         assert words in reason
+
+
+@pytest.mark.parametrize("year", [-1, 10_000, 292_000])
+def test_a_time_that_no_event_can_have_refuses_its_row(year):
+    """Pass: a timestamp of Spark's that is no time of RFC 3339 is a reason, and its neighbour is sent."""
+    refused = Refused()
+    made = options(format="cloudevents", cloudevents={"source": "/a", "type": "b"})
+    micros = pa.array([(year - 1970) * 31_556_952_000_000, 0], pa.int64())
+    batch = rows_of([b"1", b"2"], timestamp=[AT, AT])
+    batch = batch.set_column(3, "timestamp", micros.cast(pa.timestamp("us", "UTC")))
+    (parcel,) = Packing(made).parcels(batch, refused)
+    assert parcel.body == b"2"
+    ((row,),) = (b.to_pylist() for b in refused.take())
+    assert (row["payload"], row["reason"]) == (
+        b"1",
+        "the timestamp is not within the years 1 to 9999",
+    )
 
 
 def test_an_event_needs_source_and_type():

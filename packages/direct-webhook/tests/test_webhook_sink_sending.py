@@ -9,16 +9,19 @@ import os
 import socket
 import threading
 import time
+import tracemalloc
 from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 import standardwebhooks
+from mainstem import Refused
 from mainstem_direct_webhook.sink import delivering, trying
 from mainstem_direct_webhook.sink import lane as lane_module
 from mainstem_direct_webhook.sink.lane import DeliveryError
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.sending import send
+from mainstem_direct_webhook.sink.parcels import Message, Packing
+from mainstem_direct_webhook.sink.sending import make_deliverer, send
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.plugin import serve
 from mainstem_testkit.processes import resident
@@ -263,6 +266,34 @@ def test_headers_that_no_request_can_carry_refuse_their_row(far):
     assert far.bodies() == [b"4"]
 
 
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_a_type_of_data_that_no_request_can_carry_refuses_its_row(far, mode):
+    """Pass: the row is refused before anything is sent of it; its neighbours are sent."""
+    columns = {"headers": [[("content-type", each)] for each in (b" text/plain", b"  ", b"a/b")]}
+    events = {"mode": mode, "source": "/a", "type": "b"}
+    given = {"format": "cloudevents", "cloudevents": events, "give_up": "1 second"}
+    refused = run(far, [b"0", b"1", b"2"], columns, **given)
+    assert set(refused) == {b"0", b"1"}
+    assert len(far.came()) == 1
+
+
+def test_a_header_that_no_request_can_carry_is_not_tried_again(far, waits):
+    """Pass: what got past all checks refuses its message, without a try more, and the next is sent."""
+    options, refused = options_of(far), Refused()
+    packing = Packing(options)
+    deliverer = make_deliverer(options, packing, refused)
+    for number, value in enumerate((" wrong", "right")):
+        message = Message(identity(number), None, b"%d" % number, b"%d" % number, (("x-a", value),))
+        deliverer.send(packing.pack([message]))
+    deliverer.flush()
+    deliverer.close()
+    ((row,),) = (batch.to_pylist() for batch in refused.take())
+    assert row["payload"] == b"0"
+    assert row["reason"].startswith("no request can carry it: ")
+    assert far.bodies() == [b"1"]
+    assert waits == []
+
+
 # -- order and speed ------------------------------------------------------------------------
 
 
@@ -323,6 +354,27 @@ def test_memory_does_not_grow_with_what_is_sent(far):
 
     assert not list(send(given(), options_of(far)))
     assert max(sizes[5:]) - sizes[5] < 60_000_000
+
+
+def test_memory_does_not_grow_with_the_batch_of_rows(far):
+    """Pass: of one batch of 600 rows and 150 MB, while the endpoint stands still and after, there are
+    never 50 MB in Python's hands."""
+    far.tell(hold=True, forget=True)
+    values = pa.array([bytes(250_000)] * 600, pa.binary())
+    ids = pa.array([identity(n) for n in range(600)], pa.binary())
+    given = iter([pa.RecordBatch.from_arrays([values, ids], ["value", "_id"])])
+    tracemalloc.start()
+    try:
+        task = threading.Thread(target=lambda: list(send(given, options_of(far))))
+        task.start()
+        wait_for(lambda: far.state()["waiting"] == 8)
+        far.release()
+        task.join(60)
+        assert not task.is_alive()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 50_000_000
 
 
 def test_a_connection_serves_many_requests(far):
@@ -624,6 +676,17 @@ def test_a_task_that_is_broken_off_ends_its_lanes(far):
     task.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("webhook-")]
     far.release()
+
+
+def test_decoded_and_escaped_secrets_of_an_answer_are_not_shown(far, waits):
+    """Pass: a token of the query decoded, a short part of the path, and a header as JSON has it."""
+    given = {
+        "url": f"{far.url}/tok12345/x?token=abc%2Bdef%2Fghi",
+        "headers": {"x-s": '"hushhush"'},
+    }
+    far.tell(status=400, body=json.dumps('abc+def/ghi, tok12345 and "hushhush"'))
+    (reason,) = run(far, [b"x"], **given).values()
+    assert reason == '400 Bad Request: "**********, ********** and **********"'
 
 
 def test_what_an_endpoint_repeats_of_secrets_is_not_shown(far, waits):

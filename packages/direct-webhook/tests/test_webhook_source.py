@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from mainstem import OptionError
+from mainstem_direct_webhook.source.keeping import KEPT, Keeper, is_secret
 from mainstem_direct_webhook.source.limiting import Limiter
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
@@ -24,6 +25,7 @@ from mainstem_testkit.servers.server import free_port
 from webhook_clients import ask, connect, options, read_reply, standing, wire
 
 NONE = {"use": "none"}
+HASHED = {"use": "hmac", "secret": "s", "header": "X-Hash"}
 
 
 def only(stand):
@@ -515,6 +517,67 @@ def test_capabilities_say_what_ids_give():
 
 
 @pytest.mark.parametrize(
+    ("verify", "allowed"),
+    [
+        ({"use": "standard", "secret": "whsec_" + "abcdefgh" * 4}, False),
+        ({"use": "stripe", "secret": "s"}, False),
+        ({"use": "slack", "secret": "s"}, False),
+        ({**HASHED, "timestamp": "x-time", "signed": "{timestamp}.{body}"}, False),
+        (HASHED, True),
+        ({"use": "github", "secret": "s"}, True),
+    ],
+)
+def test_ids_are_remembered_for_as_long_as_a_request_is_fresh(verify, allowed):
+    """Pass: with `ids: always` half an hour of `tolerance` needs an hour of ids, at every path whose
+    verifier looks at a time; without, it is at-least-once anyway."""
+    tolerance = {} if verify["use"] == "github" else {"tolerance": "30 minutes 1 s"}
+    paths = {"/in": {"verify": NONE}, "/timed": {"verify": {**verify, **tolerance}}}
+    assert WebhookSource(options(paths=paths))
+    longer = {"duplicates_within": "60 minutes 2 s"}
+    assert WebhookSource(options(paths=paths, ids="always", **longer))
+    if allowed:
+        assert WebhookSource(options(paths=paths, ids="always"))
+        return
+    with pytest.raises(OptionError, match="twice the `tolerance` of '/timed'") as error:
+        WebhookSource(options(paths=paths, ids="always"))
+    assert error.value.option == "duplicates_within"
+    assert "3602 seconds or more" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorization", "proxy-authorization", "cookie", "set-cookie", "x-hub-signature-256",
+        "x-shop-hmac-sha256", "x-auth", "x-api-key", "x-apikey", "x-functions-key", "key",
+        "ocp-apim-subscription-key", "x-access-key", "x-access-key-id", "x-goog-iap-jwt-assertion",
+        "x-passphrase", "x-pass", "x-passwd", "x-user-pwd", "x-csrf-token", "x-client-secret",
+        "x-idempotency-key-secret", "x-message-key-key",
+    ],
+)  # fmt: skip
+def test_headers_of_secrets_are_known_by_their_names(name):
+    """Pass: they are in no pattern, and can be named neither to be kept nor as a place."""
+    assert is_secret(name)
+    assert Keeper(["*"]).kept([(name.encode(), b"x")]) == []
+    for wrong in ({"headers": [name]}, {"key": {"header": name.title()}}, {"id": {"header": name}}):
+        with pytest.raises(ValueError, match="never kept"):
+            options(paths={"/in": {"verify": NONE, **wrong}})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in KEPT if "*" not in name), "x-idempotency-key", "x-partition-key",
+        "x-routing-key", "message-key", "x-ordering-key", "x-github-event", "x-keyboard", "x-monkey",
+        "x-compass", "x-passenger", "x-author", "x-design", "content-length",
+    ],
+)  # fmt: skip
+def test_other_headers_are_kept(name):
+    """Pass: those that are kept by default, keys of data, and names that hold a part of such a word."""
+    assert not is_secret(name)
+    assert options(paths={"/in": {"verify": NONE, "headers": [name], "key": {"header": name}}})
+
+
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"paths": {}}, "paths"),
@@ -526,6 +589,11 @@ def test_capabilities_say_what_ids_give():
         ({"paths": {"/a": {"verify": NONE, "key": {}}}}, "one of header, path and field"),
         ({"paths": {"/a": {"verify": NONE, "headers": ["Authorization"]}}}, "never kept"),
         ({"paths": {"/a": {"verify": NONE, "headers": ["x-api-key"]}}}, "never kept"),
+        ({"paths": {"/a": {"verify": NONE, "key": {"header": "Authorization"}}}}, "never kept"),
+        ({"paths": {"/a": {"verify": NONE, "id": {"header": "X-Hub-Signature"}}}}, "never kept"),
+        ({"paths": {"/a": {"verify": HASHED, "headers": ["x-hash"]}}}, "'X-Hash' is a signature"),
+        ({"paths": {"/a": {"verify": HASHED, "key": {"header": "x-hash"}}}}, "'X-Hash' is a signature"),
+        ({"paths": {"/a": {"verify": HASHED, "id": {"header": "X-HASH"}}}}, "'X-Hash' is a signature"),
         ({"paths": {"/a": {"verify": NONE, "content_types": ["json"]}}}, "no media type"),
         ({"paths": {"/a": {"verify": NONE, "cloudevents": True, "split": "ndjson"}}}, "of their own"),
         ({"paths": {"/a": {"verify": {"use": "mtls"}}}}, "needs `tls`"),

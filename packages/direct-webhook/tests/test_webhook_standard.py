@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ from mainstem_direct_webhook.standard import (
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + base64.b64encode(bytes(range(32))).decode()
+NOW = 1_700_000_000
 
 
 def encoded(raw):
@@ -41,10 +43,12 @@ def pair(seed=bytes(range(32))):
 
 
 bodies = st.text(max_size=200).map(str.encode)
-ids = st.text(
-    st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="."), min_size=1
-)
-times = st.integers(0, 10**11)
+#: All that may be in a header, with many dots and digits; but for what could be the time.
+ids = (
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
+    | st.text(st.sampled_from(".19a"), min_size=1)
+).filter(lambda text: not re.search(r"\.[1-9][0-9]{9}(\.|$)", text))
+times = st.integers(10**9, 10**10 - 1)
 raw_secrets = st.binary(min_size=24, max_size=80)
 
 
@@ -105,25 +109,25 @@ def test_ed25519_against_openssl(tmp_path):
 def test_several_signatures_and_several_secrets():
     """Pass: one match is enough, wherever it stands; a signature counts for its own version alone."""
     keys = [read_secret(SECRET), read_secret(pair()[0])]
-    first, second = (sign(key, "a", 1, b"x") for key in keys)
+    first, second = (sign(key, "a", NOW, b"x") for key in keys)
     noise = "v1,AAAA v2,zzz nonsense v1, v1a,AAAA , v1,\x7f"
     for header in (first, second, f"{noise} {second}", f"{first} {noise}", f"{first} {second}"):
-        assert verify(keys, "a", "1", b"x", header)
-    assert not verify([keys[0]], "a", "1", b"x", second)
-    assert not verify([keys[1]], "a", "1", b"x", first)
-    assert not verify(keys, "a", "1", b"x", noise)
-    assert not verify([], "a", "1", b"x", first)
+        assert verify(keys, "a", str(NOW), b"x", header)
+    assert not verify([keys[0]], "a", str(NOW), b"x", second)
+    assert not verify([keys[1]], "a", str(NOW), b"x", first)
+    assert not verify(keys, "a", str(NOW), b"x", noise)
+    assert not verify([], "a", str(NOW), b"x", first)
     swapped = f"v1a,{first.partition(',')[2]} v1,{second.partition(',')[2]}"
-    assert not verify(keys, "a", "1", b"x", swapped)
+    assert not verify(keys, "a", str(NOW), b"x", swapped)
 
 
 def test_no_more_signatures_are_looked_at_than_said():
     """Pass: the 32nd counts, the 33rd does not: a header full of signatures costs little."""
     key = read_secret(SECRET)
-    right = sign(key, "a", 1, b"x")
+    right = sign(key, "a", NOW, b"x")
     wrong = "v1,AAAA "
-    assert verify([key], "a", "1", b"x", wrong * (MOST_SIGNATURES - 1) + right)
-    assert not verify([key], "a", "1", b"x", wrong * MOST_SIGNATURES + right)
+    assert verify([key], "a", str(NOW), b"x", wrong * (MOST_SIGNATURES - 1) + right)
+    assert not verify([key], "a", str(NOW), b"x", wrong * MOST_SIGNATURES + right)
 
 
 @given(ids, times, bodies, st.data())
@@ -154,17 +158,36 @@ def test_any_text_in_headers_is_false_and_no_error(message_id, timestamp, body, 
 
 
 def test_parts_can_not_be_moved_between_id_timestamp_and_body():
-    """Pass: the content `a.1.2.x` verifies as one message alone, and an id with a dot is not signed."""
+    """Pass: where the parts of what is signed could be others, at most one reading verifies; what could
+    be read in two ways is not signed."""
     key = read_secret(SECRET)
-    header = sign(key, "a", 1, b"2.x")
-    assert verify([key], "a", "1", b"2.x", header)
-    assert not verify([key], "a.1", "2", b"x", header)
-    assert not verify([key], "a", "1.2", b"x", header)
-    for wrong in ("a.1", "", "ä", "a b", "a\n"):
+    header = sign(key, "a", NOW, b"%d.x" % NOW)
+    assert verify([key], "a", str(NOW), b"%d.x" % NOW, header)
+    assert not verify([key], f"a.{NOW}", str(NOW), b"x", header)
+    assert not verify([key], "a", f"{NOW}.{NOW}", b"x", header)
+    header = sign(key, "a.1", NOW, b"2.x")
+    assert verify([key], "a.1", str(NOW), b"2.x", header)
+    assert not verify([key], "a", "1", b"%d.2.x" % NOW, header)
+    assert not verify([key], f"a.1.{NOW}", "2", b"x", header)
+    for wrong in (f"a.{NOW}", f"a.{NOW}.b", f".{NOW}", "", "ä", "a b", "a\n"):
         with pytest.raises(ValueError, match="can't sign"):
-            sign(key, wrong, 1, b"")
-    with pytest.raises(ValueError, match="can't sign"):
-        sign(key, "a", -1, b"")
+            sign(key, wrong, NOW, b"")
+    for wrong in (-1, 0, 999_999_999, 10_000_000_000):
+        with pytest.raises(ValueError, match="can't sign"):
+            sign(key, "a", wrong, b"")
+
+
+@given(st.lists(st.sampled_from(["a", "1", "", str(NOW)]), min_size=3, max_size=8))
+def test_what_is_signed_can_be_read_in_one_way(parts):
+    """Pass: wherever a text is cut into id, time and body, the one cut at its first time verifies."""
+    key, content = read_secret(SECRET), ".".join(parts)
+    header = f"v1,{encoded(key.sign(content.encode()))}"
+    cuts = [
+        (".".join(parts[:n]), parts[n], ".".join(parts[n + 1 :])) for n in range(1, len(parts) - 1)
+    ]
+    first = next((cut for cut in cuts if cut[1] == str(NOW)), None)
+    right = [cut for cut in cuts if verify([key], *cut[:2], cut[2].encode(), header)]
+    assert right == ([first] if first is not None and first[0] else [])
 
 
 @pytest.mark.parametrize(
@@ -199,29 +222,29 @@ def test_secrets_in_every_form():
     secret, public, raw = pair(seed)
     whole = read_secret(f"whsk_{encoded(seed + raw)}")
     half = read_secret(f" {secret}\n")
-    assert sign(whole, "a", 1, b"x") == sign(half, "a", 1, b"x")
+    assert sign(whole, "a", NOW, b"x") == sign(half, "a", NOW, b"x")
     bare = read_secret(OTHER.rstrip("="))
     assert isinstance(bare, HMACKey)
     assert isinstance(half, PrivateKey)
-    assert sign(bare, "a", 1, b"x") == sign(read_secret(OTHER), "a", 1, b"x")
+    assert sign(bare, "a", NOW, b"x") == sign(read_secret(OTHER), "a", NOW, b"x")
     assert isinstance(read_secret(public), PublicKey)
     for key in (whole, bare, read_secret(public)):
         assert repr(key).endswith("(**********)")
         again = pickle.loads(pickle.dumps(key))
-        assert verify([again], "a", 1, b"x", sign(bare if key is bare else half, "a", 1, b"x"))
+        assert verify([again], "a", NOW, b"x", sign(bare if key is bare else half, "a", NOW, b"x"))
 
 
 def test_a_public_key_does_not_sign():
     """Pass: an error that names the kind of secret that does."""
     with pytest.raises(SecretError, match="whsk_"):
-        sign(read_secret(pair()[1]), "a", 1, b"x")
+        sign(read_secret(pair()[1]), "a", NOW, b"x")
 
 
 def test_hmac_needs_no_cryptography():
     """Pass: signing and verifying by v1 in a new process does not import `cryptography`."""
     code = (
         "import sys; from mainstem_direct_webhook.standard import *; "
-        f"key = read_secret({SECRET!r}); assert verify([key], 'a', 1, b'x', sign(key, 'a', 1, b'x'));"
+        f"key = read_secret({SECRET!r}); assert verify([key], 'a', {NOW}, b'x', sign(key, 'a', {NOW}, b'x'));"
         "assert not any(name.partition('.')[0] == 'cryptography' for name in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -78,6 +78,23 @@ def test_signatures_of_independent_libraries_are_let_in(sign):
         assert check(made, {n: v for n, v in headers.items() if n != name}) == 401
 
 
+@pytest.mark.parametrize("sign", [by_standardwebhooks, by_svix])
+def test_an_id_may_have_dots(sign):
+    """Pass: as other libraries sign it; the parts can't be moved to where the id ends otherwise."""
+    made = verifier(use="standard", secret=SECRET)
+    headers = sign(message_id="evt.1.x.")
+    assert check(made, headers) == 0
+    for moved, time in (
+        ("evt", "1"),
+        ("evt.1", "x"),
+        ("evt.1.x.", f"{NOW}0"),
+        (f"evt.1.x..{NOW}", "1"),
+    ):
+        wrong = {**headers, "webhook-id": moved, "webhook-timestamp": time}
+        assert check(made, wrong, b"x..%d.%s" % (NOW, BODY)) == 401
+    assert check(made, sign(message_id=f"evt.{NOW}")) == 401
+
+
 def test_any_of_several_secrets_is_enough():
     """Pass: while secrets change, both are let in, and a header with several signatures too."""
     made = verifier(use="standard", secret=[SECRET, OTHER])

@@ -74,7 +74,9 @@ class Place:
     def came(self):
         """Return all requests in the order in which they came: `headers`, `body`, `status`, ..."""
         file = self.server.folder / "came" / self.name
-        rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        # What is behind the last line break is still being written.
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
+        rows = [json.loads(line) for line in lines]
         return [{**row, "body": base64.b64decode(row["body"])} for row in rows]
 
     def bodies(self):

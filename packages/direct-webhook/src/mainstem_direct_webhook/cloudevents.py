@@ -1,125 +1,19 @@
-"""Writes CloudEvents 1.0 for HTTP: binary, structured and batched (JSON).
-
-Attributes of a message stand in its headers as `ce-NAME`, and the type of its data as `content-type`, as
-the source `webhook` gives them. `id` is the message's own identity, and `time` its timestamp.
-"""
+"""What reader and writer of CloudEvents 1.0 share."""
 
 from __future__ import annotations
 
-import base64
-import json
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from urllib.parse import quote
+from datetime import UTC, datetime
 
 STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
-DEFAULT_TYPE = "application/json"
 
-_NAME = re.compile(r"[a-z0-9]+")
+#: The name of an attribute.
+NAME = re.compile(r"[a-z0-9]+")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 _JSON = re.compile(r"[^/;]+/([^;]*\+)?json\s*(;|$)", re.IGNORECASE)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What a header's value need not encode: all that is visible but `"` and `%` (HTTP binding, 3.1.3.2).
-_VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-#: What is not taken from a message's headers.
-_OURS = ("id", "specversion", "datacontenttype", "data", "data_base64")
-
-Headers = Mapping[str, bytes | None]
-
-
-def attributes(
-    identity: str,
-    headers: Headers,
-    micros: int | None,
-    *,
-    source: str | None,
-    kind: str | None,
-) -> dict[str, str]:
-    """Return the attributes of a message's event, without `datacontenttype`.
-
-    Args:
-        identity: the event's `id`.
-        headers: of the message, of which `ce-NAME` are taken.
-        micros: the event's `time`, in microseconds since 1970.
-        source: if the headers have no `ce-source`.
-        kind: the `type`, if the headers have no `ce-type`.
-
-    Raises:
-        ValueError: the event has no source or type, or an attribute that CloudEvents does not have.
-    """
-    found = {"specversion": "1.0", "id": identity}
-    found |= {name: text for name, text in (("source", source), ("type", kind)) if text}
-    for header, held in headers.items():
-        name = header.lower()[3:]
-        if not header.lower().startswith("ce-") or name in _OURS or not held:
-            continue
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{header} is no attribute: names have a-z and 0-9 alone")
-        try:
-            found[name] = held.decode()
-        except UnicodeDecodeError:
-            raise ValueError(f"{header} is not UTF-8") from None
-        if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in found[name]):
-            raise ValueError(f"{header} has a control character")
-    if micros is not None:
-        at = _EPOCH + timedelta(microseconds=micros)
-        found["time"] = at.isoformat().replace("+00:00", "Z")
-    for name in ("source", "type"):
-        if name not in found:
-            raise ValueError(
-                f"the event has no {name}: neither a header ce-{name} nor the option says it"
-            )
-    return found
-
-
-def data_type(headers: Headers, otherwise: str | None) -> str:
-    """Return the type of a message's data: its header `content-type`, else what is said, else JSON.
-
-    Raises:
-        ValueError: the header is not text.
-    """
-    held = next((held for name, held in headers.items() if name.lower() == "content-type"), None)
-    if not held:
-        return otherwise or DEFAULT_TYPE
-    text = held.decode("latin-1")
-    if not (text.isascii() and text.isprintable()):
-        raise ValueError("content-type is no media type")
-    return text
-
-
-def binary(event: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the headers of an event in binary mode, without `content-type`."""
-    return [(f"ce-{name}", quote(text, safe=_VISIBLE)) for name, text in event.items()]
-
-
-def structured(event: Mapping[str, str], kind: str, value: bytes | None) -> bytes:
-    """Return an event as a JSON object.
-
-    Data of a JSON type stands in it as it is, text of a `text/` type as a string, other as base64.
-
-    Args:
-        event: the attributes.
-        kind: the type of the data.
-        value: the data; None for an event without. It must be JSON if `kind` is a type of JSON.
-    """
-    members = dict(event)
-    if value is None:
-        return _dumps(members)
-    members["datacontenttype"] = kind
-    if _JSON.match(kind):
-        return b'%s,"data":%s}' % (_dumps(members)[:-1], value)
-    if kind.lower().startswith("text/"):
-        try:
-            return _dumps({**members, "data": value.decode()})
-        except UnicodeDecodeError:
-            pass
-    return _dumps({**members, "data_base64": base64.b64encode(value).decode()})
 
 
 def is_json(kind: str) -> bool:
-    """Whether a media type is one of JSON."""
+    """Whether a media type, perhaps with parameters, is one of JSON (JSON format, 3.1.1)."""
     return _JSON.match(kind) is not None
-
-
-def _dumps(members: Mapping[str, str]) -> bytes:
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()

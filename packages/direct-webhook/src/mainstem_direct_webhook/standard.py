@@ -10,6 +10,9 @@ signature  method           secrets
 `v1a,...`  ed25519          `whsk_`: signs and verifies; `whpk_`: verifies
 =========  ===============  ==================================================
 
+An id may have a `.` in it. So that one signature never fits two messages, a timestamp has ten digits
+(2001 to 2286), and no part of an id behind a `.` is such a number.
+
 Freshness of the timestamp, and whether an id was seen before, are for the caller to judge.
 """
 
@@ -18,6 +21,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
@@ -34,6 +38,9 @@ ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature
 
 #: Signatures of a header that are looked at; a sender in the middle of a rotation has two or three.
 MOST_SIGNATURES = 32
+
+#: The timestamp in what is signed: the first part that can be one.
+_TIME = re.compile(rb"\.([1-9][0-9]{9})\.")
 
 _PUBLIC_BYTES = _SEED_BYTES = 32
 _LEAST_HMAC_BYTES = 24
@@ -159,19 +166,20 @@ def sign(key: Key, message_id: str, timestamp: int, body: bytes) -> str:
 
     Args:
         key: of `read_secret`.
-        message_id: goes into `webhook-id`: visible ASCII without `.`.
-        timestamp: goes into `webhook-timestamp`: seconds since 1970.
+        message_id: goes into `webhook-id`: visible ASCII, without ten digits behind a `.`.
+        timestamp: goes into `webhook-timestamp`: seconds since 1970, ten digits.
         body: the raw body.
 
     Raises:
         SecretError: the key can't sign.
-        ValueError: the id has a `.`, or what a header can't hold; the timestamp is out of range.
+        ValueError: the id can't be told from the timestamp, or has what a header can't hold; the
+            timestamp is out of range.
     """
     content = _content(message_id, str(timestamp), body)
     if content is None:
         raise ValueError(
-            f"can't sign: the id must be visible ASCII without `.` and the timestamp seconds since "
-            f"1970, got {message_id[:80]!r} and {timestamp!r}"
+            f"can't sign: the id must be visible ASCII, without ten digits behind a `.`, and the "
+            f"timestamp ten digits of seconds since 1970, got {message_id[:80]!r} and {timestamp!r}"
         )
     return f"{key.version},{base64.b64encode(key.sign(content)).decode()}"
 
@@ -181,8 +189,8 @@ def verify(
 ) -> bool:
     """Whether one of the signatures in a header was made by one of the keys.
 
-    An id with a `.` and a timestamp that is no plain number are false: with them, one signature would
-    fit two messages. So are signatures after the 32nd.
+    An id with ten digits behind a `.`, and a timestamp of other than ten, are false: with them, one
+    signature would fit two messages. So are signatures after the 32nd.
 
     Args:
         keys: of `read_secret`; more than one while secrets are changed.
@@ -208,10 +216,13 @@ def verify(
 def _content(message_id: str, timestamp: str, body: bytes) -> bytes | None:
     """Return what is signed; None if the parts could not be told apart, or not be in headers."""
     visible = message_id.isascii() and message_id.isprintable() and " " not in message_id
-    number = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12
-    if not message_id or not visible or "." in message_id or not number:
+    if not message_id or not visible or not timestamp.isascii():
         return None
-    return b"%s.%s.%s" % (message_id.encode(), timestamp.encode(), body)
+    head = b"%s.%s." % (message_id.encode(), timestamp.encode())
+    first = _TIME.search(head)
+    if first is None or first.end() != len(head) or first[1] != timestamp.encode():
+        return None
+    return head + body
 
 
 def _decoded(text: str) -> bytes | None:

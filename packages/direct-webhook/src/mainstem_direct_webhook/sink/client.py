@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+import h11
 import httpcore
 from h2.exceptions import H2Error
 from mainstem import TLSOptions
@@ -24,8 +25,6 @@ from mainstem_direct_webhook.sink.hidden import PORTS, split, userinfo
 from mainstem_direct_webhook.sink.network import Network
 
 if TYPE_CHECKING:
-    from mainstem import Secret
-
     from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 
 #: Bytes of an answer's body that are read; the connection of a longer one is closed.
@@ -61,6 +60,10 @@ class UnreachableError(Exception):
     """The endpoint can't be reached, and trying again does not mend it. Says why."""
 
 
+class UnsendableError(Exception):
+    """No request can carry what is to be sent. Says why."""
+
+
 class Client:
     """Sends requests to the endpoint of some options.
 
@@ -71,10 +74,9 @@ class Client:
     def __init__(self, options: WebhookSinkOptions, context: ssl.SSLContext | None = None) -> None:
         self._method = options.method
         self._url = split(options.url)
-        self._target = _target(self._url)
         self._follow = options.redirects == "same_host"
         self._http2 = options.http2
-        self._common = list(_common(options))
+        self._common = list(common_headers(options))
         self._context = context or (options.tls or TLSOptions()).context()
         self._network = Network(options.allow_private)
         self._pool = self._make_pool()
@@ -90,19 +92,20 @@ class Client:
         Raises:
             UnansweredError: no whole answer came in time.
             UnreachableError: no try will get one.
+            UnsendableError: a header has a name or a value that no header can have.
         """
         own = {name.encode(): text.encode("latin-1") for name, text in headers}
         given = [(name, text) for name, text in self._common if name not in own]
         given += [*own.items(), (b"content-length", str(len(body)).encode())]
         self._network.deadline = deadline
-        target = self._target
+        url = self._url
         for _ in range(_REDIRECTS):
-            reply, location = self._try(target, given, body)
+            reply, location = self._try(url, given, body)
             if not self._follow or reply.status not in (307, 308) or location is None:
                 break
             if not _same(location, self._url):
                 break
-            target = _target(location)
+            url = location
         return reply
 
     def abort(self) -> None:
@@ -115,12 +118,13 @@ class Client:
             self._pool.close()
 
     def _try(
-        self, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
+        self, url: SplitResult, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> tuple[Reply, SplitResult | None]:
-        host = (self._url.hostname or "").encode()
-        scheme = self._url.scheme.encode()
-        url = httpcore.URL(scheme=scheme, host=host, port=self._url.port, target=target)
-        request = httpcore.Request(self._method, url, headers=headers, content=body)
+        host = (url.hostname or "").encode()
+        asked = httpcore.URL(
+            scheme=url.scheme.encode(), host=host, port=url.port, target=_target(url)
+        )
+        request = httpcore.Request(self._method, asked, headers=headers, content=body)
         try:
             response = self._pool.handle_request(request)
             try:
@@ -131,6 +135,8 @@ class Client:
             raise UnreachableError(str(error)) from None
         except _FAULTS as error:
             self._renew()
+            if _unsendable(error):
+                raise UnsendableError(_words(error)) from None
             if why := _permanent(error):
                 raise UnreachableError(why) from None
             raise UnansweredError(_words(error)) from None
@@ -139,7 +145,7 @@ class Client:
         found = {name.lower(): value.decode("latin-1") for name, value in response.headers}
         location = None
         if 300 <= response.status < 400 and b"location" in found:
-            location = _location(self._url, found[b"location"])
+            location = _location(url, found[b"location"])
         elsewhere = f"{location.scheme}://{location.hostname}" if location else ""
         return Reply(response.status, start, found.get(b"retry-after"), elsewhere), location
 
@@ -167,7 +173,7 @@ class Client:
         )
 
 
-def _common(options: WebhookSinkOptions) -> Iterable[tuple[bytes, bytes]]:
+def common_headers(options: WebhookSinkOptions) -> Iterable[tuple[bytes, bytes]]:
     """Yield the headers of all requests."""
     yield b"host", split(options.url).netloc.rpartition("@")[2].encode()
     given = {name: value.get_secret_value() for name, value in options.headers.items()}
@@ -183,25 +189,6 @@ def _common(options: WebhookSinkOptions) -> Iterable[tuple[bytes, bytes]]:
         yield name.encode(), text.encode("latin-1")
 
 
-def secret_texts(options: WebhookSinkOptions) -> list[str]:
-    """Return what must not be shown, should an answer repeat it; the longest first."""
-    url = options.url
-    parts = split(url)
-    secrets: list[Secret | None] = [url, *options.headers.values(), *(options.sign_with or ())]
-    if options.auth is not None:
-        secrets += [options.auth.bearer, options.auth.password]
-    texts = [each.get_secret_value() for each in secrets if each is not None]
-    texts += [
-        text.decode("latin-1").partition(" ")[2]
-        for name, text in _common(options)
-        if name == b"authorization"
-    ]
-    texts += [*(userinfo(url) or ("", ""))[1:], parts.query]
-    texts += [pair.partition("=")[2] for pair in parts.query.split("&")]
-    texts += [part for part in parts.path.split("/") if len(part) >= 16]
-    return sorted({text for text in texts if len(text) >= 4}, key=len, reverse=True)
-
-
 def _target(url: SplitResult) -> bytes:
     """Return what a request asks for: path and query, as they are written."""
     return ((url.path or "/") + (f"?{url.query}" if url.query else "")).encode()
@@ -215,7 +202,8 @@ def _location(url: SplitResult, text: str) -> SplitResult | None:
     except ValueError:
         return None
     whole = found.geturl()
-    return found if found.hostname and whole.isascii() and whole.isprintable() else None
+    visible = whole.isascii() and whole.isprintable() and " " not in whole
+    return found if found.hostname and visible else None
 
 
 def _same(location: SplitResult, url: SplitResult) -> bool:
@@ -229,6 +217,12 @@ def _chain(error: BaseException | None) -> Iterable[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
+
+
+def _unsendable(error: BaseException) -> bool:
+    # Over HTTP/2 such an error can also be of a stream that the far side has just ended.
+    found = any(isinstance(each, h11.LocalProtocolError) for each in _chain(error))
+    return found and isinstance(error, httpcore.LocalProtocolError)
 
 
 def _permanent(error: BaseException) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from mainstem_direct_webhook.sink.parcels import Parcel
 _DEPTH = 8
 #: Bytes of bodies that are held; one request is always.
 _MOST_BYTES = 32 * 1024 * 1024
+#: How long `close` waits for the lanes, in seconds.
 _PATIENCE = 5.0
 
 
@@ -101,8 +103,9 @@ class Deliverer:
         if unanswered:
             for lane in lanes:
                 lane.abort()
-        for thread in self._threads:
-            thread.join(_PATIENCE)  # the system's look-up of a name can't be broken off
+        until = time.monotonic() + _PATIENCE
+        for thread in self._threads:  # the system's look-up of a name can't be broken off
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _full(self, size: int) -> bool:
         return self._held >= _DEPTH * self._concurrency or (

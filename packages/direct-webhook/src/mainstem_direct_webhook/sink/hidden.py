@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import Secret
 from pydantic import WithJsonSchema
-from pydantic_core import core_schema
 
+from mainstem_direct_webhook.fields import (
+    SECRET_SCHEMA,
+    SECRETS_SCHEMA,
+    TOKEN,
+    VALUE,
+    Hidden,
+    hide,
+    hide_all,
+)
 from mainstem_direct_webhook.standard import PublicKey, read_secret
 
 PORTS = {"http": 80, "https": 443}
-
-#: A name of a header (RFC 9110, section 5.6.2).
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-#: A value of a header: visible characters, with spaces and tabs within.
-VALUE = re.compile(r"[!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?|")
 
 #: Headers that the sink makes itself, or that are between two ends of a connection.
 OWN_HEADERS = frozenset(
@@ -44,36 +45,10 @@ def allowed(name: str) -> str:
     return lower
 
 
-class _Hidden:
-    """Makes a value secret in a first step that takes any, and looks into it in a second.
-
-    Errors of pydantic carry the value that they are about; so whoever reports them has none.
-    """
-
-    def __init__(self, hide: Callable[[Any], Any], check: Callable[[Any], Any]) -> None:
-        self._steps = (hide, check)
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        steps: list[core_schema.CoreSchema] = [
-            core_schema.no_info_plain_validator_function(step) for step in self._steps
-        ]
-        return core_schema.chain_schema(steps)
-
-
-def _hide(value: Any) -> Secret:
-    if isinstance(value, Secret):
-        return value
-    return Secret(value if isinstance(value, str) else "")  # refused then, and not shown either
-
-
-def _hide_all(value: Any) -> tuple[Secret, ...]:
-    return tuple(map(_hide, value if isinstance(value, list | tuple) else [value]))
-
-
 def _hide_values(value: Any) -> dict[str, Secret] | None:
     if not isinstance(value, dict):
         return None
-    return {str(name): _hide(held) for name, held in value.items()}
+    return {str(name): hide(held) for name, held in value.items()}
 
 
 def _check_text(value: Secret) -> Secret:
@@ -111,23 +86,21 @@ def _check_headers(value: dict[str, Secret] | None) -> dict[str, Secret]:
     return checked
 
 
-_TEXT = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}
-
 #: Text that goes into a header, and is never printed.
-SecretText = Annotated[Secret, _Hidden(_hide, _check_text), WithJsonSchema(_TEXT)]
+SecretText = Annotated[Secret, Hidden(hide, _check_text), WithJsonSchema(SECRET_SCHEMA)]
 #: The URL of an endpoint; it is never printed.
-EndpointURL = Annotated[Secret, _Hidden(_hide, _check_url), WithJsonSchema(_TEXT)]
+EndpointURL = Annotated[Secret, Hidden(hide, _check_url), WithJsonSchema(SECRET_SCHEMA)]
 #: One secret of Standard Webhooks, or several.
 SigningSecrets = Annotated[
     tuple[Secret, ...],
-    _Hidden(_hide_all, _check_signing),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+    Hidden(hide_all, _check_signing),
+    WithJsonSchema(SECRETS_SCHEMA),
 ]
 #: Headers, by lower-case name.
 SecretHeaders = Annotated[
     dict[str, Secret],
-    _Hidden(_hide_values, _check_headers),
-    WithJsonSchema({"type": "object", "additionalProperties": _TEXT}),
+    Hidden(_hide_values, _check_headers),
+    WithJsonSchema({"type": "object", "additionalProperties": SECRET_SCHEMA}),
 ]
 
 
@@ -152,6 +125,10 @@ def split(url: Secret) -> SplitResult:
         )
     if not parts.hostname or port == 0:
         raise ValueError("the URL has no host, or port 0")
+    if any(not 0 < len(label) < 64 for label in parts.hostname.removesuffix(".").split(".")):
+        raise ValueError(
+            "the URL's host is no name: what is between two dots is empty, or over 63 characters"
+        )
     if parts.fragment:
         raise ValueError("the URL has something after `#`, which is never sent")
     # What the one reads as a host may be another's password, which errors would then show.

@@ -10,14 +10,17 @@ from http import HTTPStatus
 from mainstem import PipelineError, failpoint
 
 from mainstem_direct_webhook import standard
-from mainstem_direct_webhook.sink.client import Client, Reply, UnansweredError, UnreachableError
+from mainstem_direct_webhook.sink.client import (
+    Client,
+    Reply,
+    UnansweredError,
+    UnreachableError,
+    UnsendableError,
+)
 from mainstem_direct_webhook.sink.hidden import place
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.parcels import Message, Parcel
 from mainstem_direct_webhook.sink.trying import ENDPOINT_TRIES, Fate, fate, pause, retry_after
-
-#: Characters of an answer's body that are shown.
-_SHOWN = 300
 
 
 class DeliveryError(PipelineError):
@@ -68,7 +71,7 @@ class Lane:
         client: the connection.
         gate: of all lanes of the task.
         keys: that sign.
-        hidden: texts that are not shown, the longest first.
+        shown: makes of what the endpoint says what may be shown.
         refuse: called with a message that is refused for good, and the reason.
         pack: makes a request of some messages.
         last: by `time.monotonic`, when the batch fails.
@@ -80,7 +83,7 @@ class Lane:
         client: Client,
         gate: Gate,
         keys: Sequence[standard.Key],
-        hidden: Sequence[str],
+        shown: Callable[[str], str],
         refuse: Callable[[Message, str], None],
         pack: Callable[[Sequence[Message]], Parcel],
         last: float,
@@ -92,7 +95,7 @@ class Lane:
         self._client = client
         self._gate = gate
         self._keys = keys
-        self._hidden = hidden
+        self._shown = shown
         self._refuse = refuse
         self._pack = pack
         self._last = last
@@ -106,18 +109,18 @@ class Lane:
             DeliveryError: see the class.
             StoppedError: the task ends.
         """
-        reply = self._settled(parcel)
-        if reply is None:
+        why = self._settled(parcel)
+        if why is None:
             return
         if len(parcel.messages) > 1:
             # One of them may be to blame: alone, only that is refused.
             for message in parcel.messages:
                 self.deliver(self._pack([message]))
         else:
-            self._refuse(parcel.messages[0], self._told(reply))
+            self._refuse(parcel.messages[0], why)
 
-    def _settled(self, parcel: Parcel) -> Reply | None:
-        """Send a request until it is taken (None) or refused (the answer)."""
+    def _settled(self, parcel: Parcel) -> str | None:
+        """Send a request until it is taken (None) or refused (why)."""
         self._gate.wait()
         began = time.monotonic()
         until = min(began + self._give_up, self._last)
@@ -132,17 +135,19 @@ class Lane:
                 reply = self._send(parcel, until)
             except UnreachableError as error:
                 raise DeliveryError(f"{self._where}: {error}") from None
+            except UnsendableError as error:
+                return f"no request can carry it: {self._shown(str(error))}"
             except UnansweredError as error:
                 # A try that was cut short at the very end says less than those before it.
                 if not trouble or time.monotonic() < until:
-                    trouble = self._blanked(str(error))
+                    trouble = self._shown(str(error))
             else:
                 failpoint("webhook.after-response")
                 meant = fate(reply.status, self._options.reject)
                 if meant is Fate.DONE:
                     return None
                 if meant is Fate.REFUSED:
-                    return reply
+                    return self._told(reply)
                 trouble = self._told(reply)
                 asked = retry_after(reply.retry_after)
                 if meant is Fate.ASTRAY:
@@ -201,12 +206,5 @@ class Lane:
             phrase = f" {HTTPStatus(reply.status).phrase}"
         except ValueError:
             phrase = ""
-        text = self._blanked(reply.body.decode(errors="replace"))
+        text = self._shown(reply.body.decode(errors="replace"))
         return f"{reply.status}{phrase}" + (f": {text}" if text else "")
-
-    def _blanked(self, text: str) -> str:
-        """Return the start of what the far side says, in one line and without secrets."""
-        text = " ".join(text.split())
-        for hidden in self._hidden:
-            text = text.replace(hidden, "**********")
-        return "".join(char if char.isprintable() else "?" for char in text)[:_SHOWN]

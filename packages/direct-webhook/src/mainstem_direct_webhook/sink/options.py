@@ -6,12 +6,12 @@ from datetime import timedelta
 from ipaddress import ip_address
 from typing import Literal
 
-from mainstem import Duration, Options, Size, TLSOptions, option
+from mainstem import Options, Size, TLSOptions, option
 from pydantic import field_validator, model_validator
 
+from mainstem_direct_webhook.fields import VALUE, PositiveDuration
 from mainstem_direct_webhook.sink.addresses import refusal
 from mainstem_direct_webhook.sink.hidden import (
-    VALUE,
     EndpointURL,
     SecretHeaders,
     SecretText,
@@ -146,21 +146,21 @@ class WebhookSinkOptions(Options):
         description="How many tasks send in parallel at most; as many as the batch has partitions when "
         "left out.",
     )
-    timeout: Duration = option(
+    timeout: PositiveDuration = option(
         timedelta(seconds=30),
         description="How long one try may take, from the connection to the end of the answer.",
     )
-    give_up: Duration = option(
+    give_up: PositiveDuration = option(
         timedelta(minutes=5),
         description="How long to try on with one request before the batch fails.",
     )
-    batch_timeout: Duration | None = option(
+    batch_timeout: PositiveDuration | None = option(
         None,
         advanced=True,
         description="How long a task may take for its part of a batch before the batch fails, also when "
         "requests are answered; for as long as it takes when left out.",
     )
-    longest_wait: Duration = option(
+    longest_wait: PositiveDuration = option(
         timedelta(minutes=1),
         advanced=True,
         description="How long to wait between two tries at most, whatever `Retry-After` says.",
@@ -181,13 +181,6 @@ class WebhookSinkOptions(Options):
         description="Whether to connect to addresses that are not public: private, loopback, "
         "link-local, reserved.",
     )
-
-    @field_validator("timeout", "give_up", "longest_wait", "batch_timeout")
-    @classmethod
-    def _positive(cls, value: timedelta | None) -> timedelta | None:
-        if value is not None and value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
 
     @field_validator("content_type")
     @classmethod

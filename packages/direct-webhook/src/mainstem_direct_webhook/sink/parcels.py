@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from mainstem import Refused
 
-from mainstem_direct_webhook import cloudevents
-from mainstem_direct_webhook.sink.hidden import VALUE
+from mainstem_direct_webhook.cloudevents import BATCH, STRUCTURED, is_json
+from mainstem_direct_webhook.fields import VALUE
+from mainstem_direct_webhook.sink import cloudevents_out
 
 if TYPE_CHECKING:
     from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 
 _BINARY, _JSON, _NDJSON = "application/octet-stream", "application/json", "application/x-ndjson"
+
+#: Bytes of rows that are turned into Python's values at a time; one row is always.
+_SLICE = 1024 * 1024
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -55,7 +59,7 @@ class Packing:
     def __init__(self, options: WebhookSinkOptions) -> None:
         self._options = options
         self._events = options.cloudevents
-        several = {"json_array": _JSON, "ndjson": _NDJSON, "cloudevents": cloudevents.BATCH}
+        several = {"json_array": _JSON, "ndjson": _NDJSON, "cloudevents": BATCH}
         kind = several[options.format] if options.several else options.content_type or _BINARY
         if options.several and options.format != "cloudevents":
             kind = options.content_type or kind
@@ -63,7 +67,7 @@ class Packing:
 
     def parcels(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[Parcel]:
         """Yield the requests of a batch of rows; a row that can be in none is noted as refused."""
-        messages = self._messages(batch, refused)
+        messages = (each for few in _slices(batch) for each in self._messages(few, refused))
         if not self._options.several:
             for message in messages:
                 yield self.pack([message])
@@ -142,18 +146,18 @@ class Packing:
     ) -> tuple[bytes, Headers]:
         events = self._events
         assert events is not None  # noqa: S101
-        event = cloudevents.attributes(
+        event = cloudevents_out.attributes(
             name_of([identity]), pairs, micros, source=events.source, kind=events.type
         )
-        kind = cloudevents.data_type(pairs, self._options.content_type)
+        kind = cloudevents_out.data_type(pairs, self._options.content_type)
         if events.mode == "binary":
-            own = (("content-type", kind), *cloudevents.binary(event))
+            own = (("content-type", kind), *cloudevents_out.binary(event))
             return value or b"", self._forwarded(pairs, own)
-        data = one_line(value) if value is not None and cloudevents.is_json(kind) else value
-        body = cloudevents.structured(event, kind, data)
+        data = one_line(value) if value is not None and is_json(kind) else value
+        body = cloudevents_out.structured(event, kind, data)
         if events.mode == "batch":
             return body, ()
-        return body, self._forwarded(pairs, (("content-type", cloudevents.STRUCTURED),))
+        return body, self._forwarded(pairs, (("content-type", STRUCTURED),))
 
     def _forwarded(self, pairs: dict[str, bytes | None], own: Headers) -> Headers:
         """Return the request's own headers with those of the message that the options let through."""
@@ -171,6 +175,16 @@ class Packing:
                 raise ValueError(f"the header {name} has a value that no request can carry")
             made[name] = text
         return tuple(made.items())
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a batch, few at a time: as Python's values they are there a second time."""
+    if batch.num_rows <= 1 or batch.nbytes <= _SLICE:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _slices(batch.slice(0, half))
+    yield from _slices(batch.slice(half))
 
 
 def name_of(identities: Sequence[bytes]) -> str:

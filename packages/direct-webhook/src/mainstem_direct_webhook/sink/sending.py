@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from mainstem import Refused, TLSOptions, failpoint
 
-from mainstem_direct_webhook.sink.client import Client, secret_texts
+from mainstem_direct_webhook.sink.blanking import Blanking
+from mainstem_direct_webhook.sink.client import Client
 from mainstem_direct_webhook.sink.delivering import Deliverer
 from mainstem_direct_webhook.sink.lane import Gate, Lane
 from mainstem_direct_webhook.sink.parcels import Packing
@@ -20,16 +21,20 @@ if TYPE_CHECKING:
     from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 
 
-def make_deliverer(options: WebhookSinkOptions, refused: Refused) -> Deliverer:
+def make_deliverer(options: WebhookSinkOptions, packing: Packing, refused: Refused) -> Deliverer:
     """Return what delivers requests as the options say.
+
+    Args:
+        packing: makes a request of each message of one that was refused.
+        refused: is given the messages that are refused for good.
 
     Raises:
         OSError: a file of `tls` can't be read.
     """
-    gate, packing = Gate(), Packing(options)
+    gate = Gate()
     context = (options.tls or TLSOptions()).context()
     keys = [read_secret(secret.get_secret_value()) for secret in options.sign_with or ()]
-    hidden = secret_texts(options)
+    blanking = Blanking(options)
     most = options.batch_timeout
     last = time.monotonic() + most.total_seconds() if most is not None else float("inf")
 
@@ -39,7 +44,7 @@ def make_deliverer(options: WebhookSinkOptions, refused: Refused) -> Deliverer:
             Client(options, context),
             gate,
             keys,
-            hidden,
+            blanking.shown,
             lambda message, why: refused.add(message.identity, message.payload, why),
             packing.pack,
             last,
@@ -58,7 +63,7 @@ def send(
         OSError: a file of `tls` can't be read.
     """
     refused, packing = Refused(), Packing(options)
-    deliverer = make_deliverer(options, refused)
+    deliverer = make_deliverer(options, packing, refused)
     try:
         for batch in batches:
             for parcel in packing.parcels(batch, refused):

@@ -8,21 +8,24 @@ what they stand for); the attributes stand in `headers` as `ce-NAME`, and `datac
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from mainstem_direct_webhook.cloudevents import BATCH, EPOCH, NAME, STRUCTURED, is_json
 from mainstem_direct_webhook.source import json_text
 
-STRUCTURED, BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
-
-_NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "type")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_JSON = re.compile(r"[^/;]+/([^;]*\+)?json(;|$)")
+#: What stands in double quotes (RFC 9110, section 5.6.4), and what is escaped in there. A quote that
+#: does not end matches too, to the end, so that nobody looks for its end from each one after it.
+_QUOTED, _ESCAPED = re.compile(rb'"((?:[^"\\]|\\.)*+)("?)'), re.compile(rb"\\(.)")
+#: RFC 3339, section 5.6, and the space that it lets stand for `T`.
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)(\.[0-9]+)?"
+    r"([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+)
 
 
 class NotEvent(ValueError):  # noqa: N818
@@ -78,13 +81,14 @@ def _structured(text: str) -> Event:
     value: bytes | None = None
     if encoded is not None:
         try:
+            if not _is_text(*encoded):
+                raise ValueError
             value = base64.b64decode(encoded[0], validate=True)
-        except (binascii.Error, TypeError, ValueError):
+        except ValueError:
             raise NotEvent("data_base64 is not base64") from None
     elif data is not None:
         held, written = data
-        is_text = isinstance(held, str) and written.startswith('"')
-        if is_text and kind is not None and not _JSON.match(kind.lower()):
+        if _is_text(held, written) and kind is not None and not is_json(kind):
             written = held  # JSON can hold such data as text alone
         value = _bytes(written)
     event = _event(attributes, value)
@@ -100,7 +104,7 @@ def _event(attributes: Mapping[str, str], value: bytes | None) -> Event:
     missing = [name for name in _REQUIRED if not attributes.get(name)]
     if missing:
         raise NotEvent(f"an event has no {missing[0]}")
-    if not all(map(_NAME.fullmatch, attributes)):
+    if not all(map(NAME.fullmatch, attributes)):
         raise NotEvent("an attribute's name has other characters than a-z and 0-9")
     at = attributes.get("time")
     return Event(
@@ -109,6 +113,10 @@ def _event(attributes: Mapping[str, str], value: bytes | None) -> Event:
         None if at is None else _micros(at),
         _bytes(attributes["source"]) + b"\0" + _bytes(attributes["id"]),
     )
+
+
+def _is_text(held: Any, written: str) -> bool:
+    return isinstance(held, str) and written.startswith('"')  # whole numbers are their texts
 
 
 def _text(held: Any) -> str:
@@ -127,18 +135,32 @@ def _bytes(text: str) -> bytes:
 
 
 def _decoded(value: bytes) -> str:
+    """Return what a header's value stands for (HTTP binding, 3.1.3.2)."""
+    unquoted = _QUOTED.sub(_unquoted, value)
     try:
-        return unquote_to_bytes(value).decode()
+        return unquote_to_bytes(unquoted).decode()
     except UnicodeDecodeError:
         raise NotEvent("an attribute is not UTF-8") from None
 
 
+def _unquoted(found: re.Match[bytes]) -> bytes:
+    return _ESCAPED.sub(rb"\1", found[1]) if found[2] else found[0]
+
+
 def _micros(text: str) -> int:
-    """Return the microseconds since 1970 of a time in RFC 3339."""
+    """Return the microseconds since 1970 of a time in RFC 3339; a leap second is the one after it."""
+    found = _TIME.fullmatch(text)
     try:
-        at = datetime.fromisoformat(text.upper())
-        if at.tzinfo is None:
+        if found is None:
             raise ValueError
-        return (at - _EPOCH) // timedelta(microseconds=1)
+        day, hour, minute, second, fraction, zone = found.group(1, 2, 3, 4, 5, 6)
+        leap = second == "60"
+        written = f"{day}T{hour}:{minute}:{59 if leap else second}{fraction or ''}{zone.upper()}"
+        at = datetime.fromisoformat(written)
+        if leap:
+            at = at.astimezone(UTC) + timedelta(seconds=1)
+            if (at.day, at.hour, at.minute) != (1, 0, 0):
+                raise ValueError  # they are at the end of a month
+        return (at - EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
         raise NotEvent("an event's time is not of RFC 3339") from None

@@ -19,14 +19,16 @@ KEPT = (
 )
 
 _SECRET = re.compile(
-    r"authorization|authentication|cookie|signature|secret|token|password|credential"
-    r"|api-?key|(^|-)(auth|hmac|sign|sig)(-|$)"
+    r"authorization|authentication|cookie|signature|secret|token|credential|jwt|api-?key"
+    r"|passphrase|passw(or)?d|pwd|(^|-)(auth|hmac|key|pass|sign|sig)(-|$)"
 )
+#: Keys that belong to data.
+_DATA_KEY = re.compile(r"(^|-)(idempotency|message|ordering|partition|routing)-key(-|$)")
 
 
 def is_secret(name: str) -> bool:
     """Whether a header, by its name in lower case, carries a secret or a signature."""
-    return _SECRET.search(name) is not None
+    return _SECRET.search(_DATA_KEY.sub("-", name)) is not None
 
 
 class Keeper:

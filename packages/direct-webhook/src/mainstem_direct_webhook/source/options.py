@@ -11,15 +11,16 @@ from mainstem import Duration, LocalPath, Options, Secret, Size, option
 from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
 
+from mainstem_direct_webhook.fields import TOKEN, PositiveDuration
 from mainstem_direct_webhook.source.keeping import KEPT, is_secret
 from mainstem_direct_webhook.source.verify_options import (
     HMACVerify,
     MTLSVerify,
     SlackVerify,
+    StripeVerify,
     Verify,
 )
 
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SEGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}|[A-Za-z0-9._~!$&'()*+,;=:@-]*")
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/(\*|(\*\+)?[A-Za-z0-9!#$&^_.+-]+)")
 
@@ -27,7 +28,11 @@ _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/(\*|(\*\+)?[A-Za-z0-9!#$&^_.+-]
 class Place(Options):
     """Where a value stands in a request: one of the three."""
 
-    header: str | None = option(None, description="The name of a header.", example="X-Request-Id")
+    header: str | None = option(
+        None,
+        description="The name of a header; not of one that carries a secret or a signature.",
+        example="X-Request-Id",
+    )
     path: str | None = option(None, description="The name of a `{parameter}` of the path.")
     field: str | None = option(
         None,
@@ -41,8 +46,10 @@ class Place(Options):
     def _one(self) -> Place:
         if sum(each is not None for each in (self.header, self.path, self.field)) != 1:
             raise ValueError("expected one of header, path and field")
-        if self.header is not None and not _TOKEN.fullmatch(self.header):
+        if self.header is not None and not TOKEN.fullmatch(self.header):
             raise ValueError(f"{self.header!r} is no name of a header")
+        if self.header is not None and is_secret(self.header.lower()):
+            raise ValueError(f"{self.header!r} carries a secret or a signature, and is never kept")
         return self
 
 
@@ -65,7 +72,7 @@ class PathOptions(Options):
     headers: list[str] = option(
         lambda: list(KEPT),
         description="The request's headers that are kept, with `*` at the end for all that begin so. "
-        "Those that carry secrets or signatures never are.",
+        "Those whose names tell of secrets or signatures never are.",
     )
     key: Place | None = option(None, description="Where the message's key stands.")
     id: Place | None = option(
@@ -103,7 +110,7 @@ class PathOptions(Options):
     @classmethod
     def _names(cls, value: list[str]) -> list[str]:
         for each in value:
-            if not _TOKEN.fullmatch(each) or "*" in each[:-1]:
+            if not TOKEN.fullmatch(each) or "*" in each[:-1]:
                 raise ValueError(f"{each!r} is no name of a header, or one with `*` at its end")
             if is_secret(each.lower()):
                 raise ValueError(f"{each!r} carries a secret or a signature, and is never kept")
@@ -113,8 +120,9 @@ class PathOptions(Options):
     def parses(self) -> bool:
         """Whether bodies are read as JSON."""
         fields = [place.field for place in (self.key, self.id) if place is not None]
-        asked = isinstance(self.verify, SlackVerify)
-        return bool(asked or self.cloudevents or self.split or any(fields))
+        # Slack asks questions, and Stripe's ids are in the body.
+        read = isinstance(self.verify, SlackVerify | StripeVerify)
+        return bool(read or self.cloudevents or self.split or any(fields))
 
     @model_validator(mode="after")
     def _fits(self) -> PathOptions:
@@ -144,7 +152,7 @@ class Rate(Options):
     """How many requests a client may send."""
 
     requests: int = option(ge=1, description="So many requests,")
-    per: Duration = option(timedelta(seconds=1), description="in so long, over time.")
+    per: PositiveDuration = option(timedelta(seconds=1), description="in so long, over time.")
     burst: int | None = option(
         None, ge=1, description="How many may come at once; as many as `requests` when left out."
     )
@@ -155,11 +163,6 @@ class Rate(Options):
         description="How many clients are remembered; the one not seen for longest is forgotten.",
     )
 
-    @field_validator("per")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        return _positive(value)
-
 
 class Limits(Options):
     """What a client may ask of the server."""
@@ -168,13 +171,13 @@ class Limits(Options):
         32 * 2**10, ge=1024, le=2**20, description="The most bytes of a request line and headers."
     )
     headers: int = option(100, ge=1, le=1000, description="The most headers of a request.")
-    head_time: Duration = option(
+    head_time: PositiveDuration = option(
         timedelta(seconds=10), description="How long the request line and headers may take."
     )
-    body_time: Duration = option(
+    body_time: PositiveDuration = option(
         timedelta(seconds=30), description="How long a body may take to come."
     )
-    idle_time: Duration = option(
+    idle_time: PositiveDuration = option(
         timedelta(seconds=75),
         description="How long a connection may be idle between requests.",
     )
@@ -194,11 +197,6 @@ class Limits(Options):
         description="The most bytes of a body that is read as JSON: that is split, an event, or has its "
         "key or id in a field. Meanwhile the receiver answers nobody.",
     )
-
-    @field_validator("head_time", "body_time", "idle_time")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        return _positive(value)
 
 
 class WebhookSourceOptions(IngressOptions):
@@ -220,7 +218,8 @@ class WebhookSourceOptions(IngressOptions):
         "when_given",
         description="Which messages are told apart by ids, so that second deliveries within "
         "`duplicates_within` are answered and not stored. `always` refuses those without one (400), "
-        "and makes this source exactly-once; `never` is for ids that are not unique.",
+        "and makes this source exactly-once; it needs `duplicates_within` of twice each `tolerance`. "
+        "`never` is for ids that are not unique.",
     )
     status: Literal[200, 201, 202, 204] = option(
         200, description="The status of the answer when the message is on disk."
@@ -304,19 +303,14 @@ class WebhookSourceOptions(IngressOptions):
             raise ValueError(f"{needs[0]!r} verifies by mtls, which needs `tls` with `ca`")
         for path, options in self.paths.items():
             verify = options.verify
+            places = [each.header or "" for each in (options.key, options.id) if each is not None]
             if isinstance(verify, HMACVerify) and verify.header.lower() in {
-                name.lower() for name in options.headers
+                name.lower() for name in (*options.headers, *places)
             }:
                 raise ValueError(f"{path!r}: {verify.header!r} is a signature, and is never kept")
         if self.limits.pending_bytes < self.max_message:
             raise ValueError("`limits.pending_bytes` is less than `max_message`")
         return self
-
-
-def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise ValueError("expected more than 0 seconds")
-    return value
 
 
 def _parameters(path: str) -> list[str]:

@@ -6,6 +6,7 @@ from mainstem import Level, OptionError, Shown, SourceCapabilities, write_durati
 from mainstem_ingress import IngressSource, Receiver
 
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
+from mainstem_direct_webhook.source.verify_options import Timed
 
 
 class WebhookSource(IngressSource):
@@ -17,6 +18,15 @@ class WebhookSource(IngressSource):
         super().__init__(options)
         if options.ids == "always" and not options.duplicates_within:
             raise OptionError("is 0, so `ids: always` would not help", option="duplicates_within")
+        for path, each in options.paths.items() if options.ids == "always" else ():
+            window = each.verify.window if isinstance(each.verify, Timed) else None
+            if window is not None and options.duplicates_within < window:
+                raise OptionError(
+                    f"is less than twice the `tolerance` of {path!r}: a request could be let in, and "
+                    "stored, a second time",
+                    option="duplicates_within",
+                    hint=f"Write {write_duration(window)} or more, or a shorter `tolerance`.",
+                )
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]

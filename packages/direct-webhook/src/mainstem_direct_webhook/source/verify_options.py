@@ -3,68 +3,44 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from mainstem import Duration, Options, Secret, option
+from mainstem import Options, Secret, option
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
-from pydantic_core import core_schema
 
+from mainstem_direct_webhook.fields import SECRETS_SCHEMA, TOKEN, Hidden, PositiveDuration, hide_all
 from mainstem_direct_webhook.standard import read_secret
 
 
-class _Hidden:
-    """Reads one secret or several, and complains without showing them.
+def _check(value: tuple[Secret, ...]) -> tuple[Secret, ...]:
+    if not value or not all(each.get_secret_value() for each in value):
+        raise ValueError("expected a secret as text, or a list of them, and none that is empty")
+    return value
 
-    Errors of pydantic carry the value that they are about. So texts become `Secret`s in a first step
-    that takes any, and what looks into them is given those.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        steps: list[core_schema.CoreSchema] = [
-            core_schema.no_info_plain_validator_function(self._hide),
-            core_schema.no_info_plain_validator_function(self._check),
-        ]
-        return core_schema.chain_schema(steps)
-
-    @staticmethod
-    def _hide(value: Any) -> tuple[Secret, ...]:
-        many = value if isinstance(value, list | tuple) else [value]
-        if not all(isinstance(each, Secret | str) for each in many):
-            raise ValueError("expected a secret, or a list of them")
-        return tuple(each if isinstance(each, Secret) else Secret(each) for each in many)
-
-    @staticmethod
-    def _check(value: tuple[Secret, ...]) -> tuple[Secret, ...]:
-        if not value or not all(each.get_secret_value() for each in value):
-            raise ValueError("a secret is empty, or there is none")
-        return value
-
-
-_TEXT = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}
 
 #: One secret, or several while it is changed: each is tried.
 Secrets = Annotated[
     tuple[Secret, ...],
-    _Hidden(),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}),
+    Hidden(hide_all, _check),
+    WithJsonSchema(SECRETS_SCHEMA),
 ]
 
 _ROTATED = "The secret; a list of them while it is changed."
 _TOLERANCE = "How far the signed time may be from ours; others are answered with 400."
 
 
-class _Timed(Options):
-    tolerance: Duration = option(timedelta(minutes=5), description=_TOLERANCE)
+class Timed(Options):
+    """Of verifiers whose senders sign a time."""
 
-    @field_validator("tolerance")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
+    tolerance: PositiveDuration = option(timedelta(minutes=5), description=_TOLERANCE)
+
+    @property
+    def window(self) -> timedelta | None:
+        """For how long one request can be let in again and again; None for ever."""
+        return 2 * self.tolerance  # signed by a clock that is ahead by as much
 
 
-class StandardVerify(_Timed):
+class StandardVerify(Timed):
     """Standard Webhooks: `webhook-signature` over id, time and body, `v1` and `v1a`."""
 
     use: Literal["standard"] = option(description="Standard Webhooks.")
@@ -89,28 +65,28 @@ class GitHubVerify(Options):
     secret: Secrets = option(description=_ROTATED, example="${env:GITHUB_SECRET}")
 
 
-class StripeVerify(_Timed):
+class StripeVerify(Timed):
     """Stripe: `Stripe-Signature` over time and body."""
 
     use: Literal["stripe"] = option(description="Stripe.")
     secret: Secrets = option(description=_ROTATED, example="${env:STRIPE_SECRET}")
 
 
-class SlackVerify(_Timed):
+class SlackVerify(Timed):
     """Slack: `X-Slack-Signature` over time and body; its URL check is answered too."""
 
     use: Literal["slack"] = option(description="Slack.")
     secret: Secrets = option(description=_ROTATED, example="${env:SLACK_SECRET}")
 
 
-class HMACVerify(_Timed):
+class HMACVerify(Timed):
     """Any other HMAC over the body in a header."""
 
     use: Literal["hmac"] = option(description="Any other HMAC.")
     secret: Secrets = option(description=_ROTATED)
     header: str = option(
         min_length=1,
-        pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
+        pattern=f"^{TOKEN.pattern}$",
         description="The header with the signature.",
         example="X-Shop-Signature",
     )
@@ -130,6 +106,10 @@ class HMACVerify(_Timed):
         description="What is signed, of `{body}`, `{timestamp}` and other text.",
         example="v0:{timestamp}:{body}",
     )
+
+    @property
+    def window(self) -> timedelta | None:
+        return None if self.timestamp is None else super().window
 
     @model_validator(mode="after")
     def _signed(self) -> HMACVerify:
