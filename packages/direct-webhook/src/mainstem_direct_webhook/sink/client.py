@@ -1,8 +1,7 @@
 """One connection to the endpoint, on which requests go one after another.
 
-By httpcore, which httpx stands on: it lets us choose the address that is connected to, which httpx does
-not, and takes half of httpx's time for a request. A connection serves one thread, over HTTP/2 too; so no
-slow or broken answer touches the requests of others.
+A connection serves one thread, over HTTP/2 too; so no slow or broken answer touches the requests of
+others.
 """
 
 from __future__ import annotations
@@ -11,34 +10,25 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import h11
 import httpcore
-from h2.exceptions import H2Error
+import httpx
 from mainstem import TLSOptions
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError
 from mainstem_direct_webhook.sink.hidden import PORTS, split, userinfo
 from mainstem_direct_webhook.sink.network import Network
+from mainstem_direct_webhook.sink.transport import FAULTS, Transport
 
 if TYPE_CHECKING:
     from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 
 #: Bytes of an answer's body that are read; the connection of a longer one is closed.
 MOST_BODY = 8 * 1024
-#: Servers close idle connections after 5 seconds and more; one that may be closed is not used.
-_KEEP_IDLE = 4.0
 _REDIRECTS = 5
-_FAULTS = (
-    httpcore.NetworkError,
-    httpcore.TimeoutException,
-    httpcore.ProtocolError,
-    OSError,
-    H2Error,
-)
 
 
 class Reply(NamedTuple):
@@ -75,11 +65,11 @@ class Client:
         self._method = options.method
         self._url = split(options.url)
         self._follow = options.redirects == "same_host"
-        self._http2 = options.http2
         self._common = list(common_headers(options))
-        self._context = context or (options.tls or TLSOptions()).context()
         self._network = Network(options.allow_private)
-        self._pool = self._make_pool()
+        context = context or (options.tls or TLSOptions()).context()
+        self._transport = Transport(self._network, context, http2=options.http2)
+        self._httpx = httpx.Client(transport=self._transport, trust_env=False)
 
     def send(self, headers: Iterable[tuple[str, str]], body: bytes, deadline: float) -> Reply:
         """Send a request and return its answer.
@@ -114,63 +104,55 @@ class Client:
 
     def close(self) -> None:
         """End the connection."""
-        with suppress(*_FAULTS):
-            self._pool.close()
+        self._httpx.close()
 
     def _try(
         self, url: SplitResult, headers: list[tuple[bytes, bytes]], body: bytes
     ) -> tuple[Reply, SplitResult | None]:
-        host = (url.hostname or "").encode()
-        asked = httpcore.URL(
-            scheme=url.scheme.encode(), host=host, port=url.port, target=_target(url)
-        )
-        request = httpcore.Request(self._method, asked, headers=headers, content=body)
         try:
-            response = self._pool.handle_request(request)
+            asked = httpx.URL(scheme=url.scheme, host=url.hostname or "", port=url.port)
+        except httpx.InvalidURL as error:
+            raise UnreachableError(str(error)) from None
+        request = httpx.Request(
+            self._method,
+            asked,
+            headers=headers,
+            content=body,
+            extensions={"target": _target(url)},
+        )
+        try:
+            response = self._httpx.send(request, stream=True)
             try:
                 start, whole = self._start(response)
             finally:
                 response.close()
         except AddressRefusedError as error:
             raise UnreachableError(str(error)) from None
-        except _FAULTS as error:
-            self._renew()
+        except FAULTS as error:
+            self._transport.renew()
             if _unsendable(error):
                 raise UnsendableError(_words(error)) from None
             if why := _permanent(error):
                 raise UnreachableError(why) from None
             raise UnansweredError(_words(error)) from None
         if not whole:
-            self._renew()
-        found = {name.lower(): value.decode("latin-1") for name, value in response.headers}
-        location = None
-        if 300 <= response.status < 400 and b"location" in found:
+            self._transport.renew()
+        found = {name.lower(): value.decode("latin-1") for name, value in response.headers.raw}
+        status, location = response.status_code, None
+        if 300 <= status < 400 and b"location" in found:
             location = _location(url, found[b"location"])
         elsewhere = f"{location.scheme}://{location.hostname}" if location else ""
-        return Reply(response.status, start, found.get(b"retry-after"), elsewhere), location
+        return Reply(status, start, found.get(b"retry-after"), elsewhere), location
 
     @staticmethod
-    def _start(response: httpcore.Response) -> tuple[bytes, bool]:
+    def _start(response: httpx.Response) -> tuple[bytes, bool]:
         """Return the start of the body, and whether it is all of it."""
         start = b""
-        for part in response.iter_stream():
+        for part in response.iter_raw():
             start += part
             if len(start) > MOST_BODY:
                 return start[:MOST_BODY], False
         return start, True
-
-    def _renew(self) -> None:
-        self.close()
-        self._pool = self._make_pool()
-
-    def _make_pool(self) -> httpcore.ConnectionPool:
-        return httpcore.ConnectionPool(
-            ssl_context=self._context,
-            max_connections=1,
-            keepalive_expiry=_KEEP_IDLE,
-            http2=self._http2,
-            network_backend=self._network,
-        )
 
 
 def common_headers(options: WebhookSinkOptions) -> Iterable[tuple[bytes, bytes]]:
