@@ -23,6 +23,15 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAMES = TEXT.filter(lambda name: name and name not in (SEQUENCE, ID, LOST))
 
 
+def fields(layout, frames):
+    """What a message's frames become, as what a row's frames are made of."""
+    found = layout.message(frames, "origin")
+    assert found.refused is None
+    headers = None if found.headers is None else dict(found.headers)
+    topic = found.origin if "topic" in layout.names else None
+    return Fields(found.value, found.key, topic, headers, found.id)
+
+
 @st.composite
 def layouts(draw):
     """Any order of any frames, with `value` among them."""
@@ -54,15 +63,15 @@ def messages(draw):
 def test_frames_become_a_row_and_the_row_the_same_frames(given):
     """Pass: for any layout and any content, byte for byte."""
     layout, frames = given
-    fields = layout.fields(frames)
+    row = fields(layout, frames)
     if "headers" in layout.names and not frames[layout.names.index("headers")]:
         # No headers, but those that have frames of their own: `{}` and nothing read alike.
-        again = layout.frames(fields)
+        again = layout.frames(row)
         at = layout.names.index("headers")
         assert again[at] in (b"", b"{}")
         assert again[:at] + again[at + 1 :] == frames[:at] + frames[at + 1 :]
     else:
-        assert layout.frames(fields) == frames
+        assert layout.frames(row) == frames
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,7 +91,7 @@ def test_a_row_becomes_frames_and_the_frames_the_same_row(
     given = {name: text.encode() for name, text in headers.items()}
     own = {n.removeprefix("header.") for n in layout.names if n.startswith("header.")}
     given |= dict.fromkeys(own, b"\xff") | {SEQUENCE: number, ID: identifier}
-    found = layout.fields(layout.frames(Fields(value, key, topic, given)))
+    found = fields(layout, layout.frames(Fields(value, key, topic, given)))
     assert found.value == value
     assert found.key == (key if "key" in layout.names else None)
     assert found.topic == (topic if "topic" in layout.names else None)
@@ -119,6 +128,7 @@ def test_any_frames_give_a_message_or_a_reason(layout, frames):
         (["headers", "value"], [b'{"a":"\\ud800"}', b"v"], "surrogate"),
         (["headers", "value"], [b'{"\\ud800":"a"}', b"v"], "surrogate"),
         (["headers", "value"], [b'{"zmq.lost":"a"}', b"v"], "zmq.lost"),
+        (["headers", "value"], [b'{"a":"' + b"x" * 2**20 + b'"}', b"v"], "more than 1,048,576"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(names, frames, reason):
@@ -129,10 +139,20 @@ def test_what_does_not_fit_is_refused_with_the_reason(names, frames, reason):
     assert message.value.startswith(b"".join(b"%d:" % len(frame) for frame in frames[:1]))
 
 
+def test_headers_of_any_depth_give_a_message_or_a_reason():
+    """Pass: also where JSON can be read and not be written again: nothing is raised."""
+    reasons = set()
+    for depth in range(1, 1200):
+        frame = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+        message = Layout(["headers", "value"]).message([frame, b"v"], "origin")
+        reasons.add(message.refused)
+    assert reasons <= {None, "its headers are no JSON object", "its headers are nested too deeply"}
+
+
 def test_numbers_and_flags_of_headers_become_texts():
     """Pass: as JSON writes them."""
     frame = b'{"n": 1, "f": 1.5, "t": true, "z": null, "l": [1, "\xc3\xa4"], "s": "text"}'
-    found = Layout(["headers", "value"]).fields([frame, b""]).headers
+    found = fields(Layout(["headers", "value"]), [frame, b""]).headers
     expected = {"n": "1", "f": "1.5", "t": "true", "z": "null", "l": '[1, "ä"]', "s": "text"}
     assert found == {name: text.encode() for name, text in expected.items()}
 
@@ -207,6 +227,61 @@ def test_gaps_are_exactly_the_numbers_that_did_not_come(numbers):
     numbers.sort()
     gaps = [n for first, last in seen(counts(), *numbers) for n in range(first, last + 1)]
     assert gaps == [n for n in range(numbers[0], numbers[-1]) if n not in numbers]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(1, 20), unique=True, max_size=16).flatmap(st.permutations),
+    st.integers(0, 16),
+)
+def test_what_comes_late_is_not_lost_in_the_end(numbers, restart):
+    """Pass: in whatever order numbers come after the lowest, as over several connections, each gap is told once, and
+    what was told and has not come late is what never came; also if what was seen is stored on the way."""
+    numbers = [0, *numbers]
+    own = counts()
+    told = [n for first, last in seen(own, *numbers[:restart]) for n in range(first, last + 1)]
+    again = counts(own.encoded())
+    again.lost = own.lost
+    rest = seen(again, *numbers[restart:])
+    told += [n for first, last in rest for n in range(first, last + 1)]
+    assert len(told) == len(set(told))
+    never = set(range(max(numbers))) - set(numbers)
+    assert never <= set(told)
+    assert again.lost == len(never)
+
+
+def test_gaps_that_are_remembered_have_bounds():
+    """Pass: the latest few of each publisher; one that is wider than any queue is told and not remembered, so that a
+    single wrong number does not hide what is lost afterwards."""
+    own = counts()
+    seen(own, *range(0, 10_000, 2))
+    assert len(own.encoded()) < 200
+    assert seen(own, 9_997, 9_995, 10_001) == [(9_999, 10_000)]
+    assert seen(own, 2**60, 10_002, 10_004) == [(10_002, 2**60 - 1), (10_003, 10_003)]
+
+
+def test_counts_that_were_stored_without_gaps_are_read():
+    """Pass: a number for each publisher, as it is written where nothing is missing."""
+    assert counts().encoded() == "{}"
+    own = counts('{"t": 4, "u": [9, 3, 5]}')
+    assert seen(own, 5, 7) == [(6, 6)]
+    assert seen(own, 4, 10, topic=b"u") == []
+    assert json.loads(own.encoded()) == {"t": [7, 6, 6], "u": [10, 3, 3, 5, 5]}
+
+
+def test_publishers_are_told_apart_whatever_their_names_hold():
+    """Pass: two frames `a` and `b, c` are not `a, b` and `c`."""
+    own = counts(names=("topic", "header.x", "sequence", "value"), per=["topic", "header.x"])
+
+    def see(topic, other, number):
+        frames = [topic, other, number.to_bytes(8, "big"), b""]
+        return own.see(frames, own.number(frames))
+
+    pairs = [(b"a", b"b, c"), (b"a, b", b"c"), (b"a\\, b", b"c"), (b"a\\", b"b, c")]
+    for number, pair in enumerate(pairs):
+        assert see(*pair, 100 * number) is None
+    for number, pair in enumerate(pairs):
+        assert see(*pair, 100 * number + 1) is None
 
 
 def test_each_topic_has_its_own_count_and_a_restart_is_no_gap():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 from mainstem import DocumentError, OptionError, Pipeline
@@ -55,6 +56,14 @@ def sink(**given):
             "not both",
         ),
         (WHERE | {"heartbeat": "2 hours"}, "an hour at most"),
+        (WHERE | {"keepalive": "2 hours"}, "an hour at most"),
+        (WHERE | {"keepalive": "1500 ms"}, "whole seconds"),
+        (WHERE | {"socket_buffer": "4 GB"}, "less than or equal to 2147483647"),
+        (WHERE | {"frames": ["body"]}, "'body'"),
+        # Each five characters of Z85 are 32 bits, and these are more.
+        (WHERE | {"curve": {"server_key": "#" * 40}}, "40 characters of Z85"),
+        (WHERE | {"curve": {"clients": ["#" * 40], "secret_key": SECRET}}, "40 characters of Z85"),
+        (WHERE | {"curve": {"clients": "any", "secret_key": "#" * 40}}, "40 characters of Z85"),
         (WHERE | {"reconnect": "0 s"}, "more than 0"),
     ],
 )
@@ -69,6 +78,7 @@ def test_what_makes_no_sense_is_refused_by_both(given, told):
     ("given", "option", "told"),
     [
         ({"topics": ["a"]}, "topics", "socket: sub"),
+        ({"max_frame": "1 MB", "max_message": "2 MB"}, "max_message", "max_frame"),
         ({"receivers": 2}, "receivers", "only one can bind"),
         ({"socket": "sub", "receivers": 2}, "receivers", "every message"),
         (
@@ -91,6 +101,42 @@ def test_what_does_not_fit_together_is_refused_by_the_source(given, option, told
     assert error.value.option == option
 
 
+@pytest.mark.parametrize("given", ["0 s", "9 ms", "30 days"])
+def test_the_sink_waits_for_as_long_as_libzmq_can(given):
+    """Pass: more than its timers tell apart, and less than they hold."""
+    with pytest.raises(ValidationError, match="10 milliseconds to a day"):
+        sink(**WHERE, give_up=given)
+
+
+def test_peers_are_asked_for_by_the_kernel_and_not_by_libzmq():
+    """Pass: by default there are no heartbeats, for back-pressure holds their answers up."""
+    for made in (source(**WHERE), sink(**WHERE)):
+        assert made.options.heartbeat == timedelta(0)
+        assert made.options.keepalive == timedelta(seconds=60)
+
+
+def test_keys_are_those_that_libzmq_reads():
+    """Pass: each that it makes, and the smallest and the largest that there are."""
+    import zmq
+    from mainstem_direct_zeromq.connecting import check_key
+    from zmq.utils import z85
+
+    for _ in range(20):
+        for key in zmq.curve_keypair():
+            check_key(key.decode())
+    for key in (bytes(32), b"\xff" * 32):
+        check_key(z85.encode(key).decode())
+
+
+def test_what_can_be_lost_depends_on_who_binds():
+    """Pass: peers that bind drop their own queues when a connection ends, and the reason says so."""
+    bound, connected = source(**WHERE).capabilities, source(connect="tcp://host:1").capabilities
+    assert "a connection that breaks loses what is on its way" in bound.why
+    assert "peers that bind" not in bound.why
+    assert "what peers that bind hold, up to their own mark" in connected.why
+    assert "the order of messages of different connections does not matter" in bound.assumptions
+
+
 def test_receivers_can_share_what_pushers_that_bind_give_out():
     """Pass: PULL sockets that connect; their order is then not promised."""
     made = source(connect="tcp://host:1", receivers=3)
@@ -103,6 +149,12 @@ def test_receivers_can_share_what_pushers_that_bind_give_out():
     [
         ({"partitions": 2}, "partitions", "expected 1"),
         ({"topic": "t"}, "topic", "`frames` has no `topic`"),
+        ({"topic_from": "place"}, "topic_from", "`frames` has no `topic`"),
+        (
+            {"topic_from": "place", "topic": "t", "frames": ["topic", "value"]},
+            "topic_from",
+            "beside `topic`",
+        ),
         ({"when_full": "drop"}, "when_full", "socket: pub"),
         ({"subscriptions": 2}, "subscriptions", "socket: pub"),
     ],

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from mainstem_ingress import Unmendable, Unreachable
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import secrets_in
 from mainstem_testkit.processes import Resources
-from zeromq_peers import address, source, taker
+from mainstem_testkit.proxy import FaultProxy
+from mainstem_testkit.servers.server import free_port
+from zeromq_peers import GREETING, address, greeting, source, taker
 
 MIB = 2**20
 
@@ -33,18 +36,19 @@ def keys():
 # -- addresses and kinds of socket --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transport", ["tcp", "ipc", "abstract"])
+@pytest.mark.parametrize("transport", ["tcp", "ipv6", "ipc", "abstract"])
 @pytest.mark.parametrize("binds", [True, False])
 def test_push_to_pull_over_each_transport_whoever_binds(peers, tmp_path, transport, binds):
     """Pass: all messages, in their order."""
     where = {
         "tcp": address(),
+        "ipv6": f"tcp://[::1]:{free_port()}",
         "ipc": f"ipc://{tmp_path}/socket",
         "abstract": f"ipc://@{tmp_path.name}-{binds}",
     }[transport]
     with taker(**{"bind" if binds else "connect": where}) as taking:
         taking.connect()
-        push = peers.push(**{"connect" if binds else "bind": where})
+        push = peers.push(**{"connect" if binds else "bind": where}, ipv6=transport == "ipv6")
         for number in range(1000):
             push.send(b"%d" % number)
         found = taking.take_some(1000)
@@ -91,6 +95,23 @@ def test_a_peer_that_comes_back_is_taken_from_again(peers):
             assert values(taking.take_some(1)) == [b"%d" % number]
             push.close()
             wait_for(lambda: not taking.take(0.01) and taking.receiver.facts()["peers"] == 0)
+
+
+def test_peers_are_those_whose_handshake_is_over(peers):
+    """Pass: one of another kind, which comes and is sent away again and again, changes nothing."""
+    where = address()
+    with taker(bind=where) as taking:
+        taking.connect()
+        push = peers.push(where)
+        push.send(b"here")
+        taking.take_some(1)
+        with closing(peers.socket(zmq.PUB, connect=where)):
+            wait_for(lambda: not taking.take(0.05) and taking.receiver.facts()["trouble"])
+            for _ in range(5):
+                taking.take(0.05)
+                assert taking.receiver.facts()["peers"] == 1
+        push.close()
+        wait_for(lambda: not taking.take(0.05) and taking.receiver.facts()["peers"] == 0)
 
 
 # -- frames -------------------------------------------------------------------------------------
@@ -144,6 +165,33 @@ def test_hostile_messages_are_refused_and_the_others_come(peers, frames):
         assert refused[1].value.startswith(b"1:y,1:y,")
 
 
+def test_headers_that_would_break_the_receiver_are_refused(peers):
+    """Pass: nested too deeply to be read, or to be written, and larger than 1 MB: each is refused, and what others
+    sent before and after comes."""
+    where = address()
+    with taker(bind=where, frames=["headers", "value"]) as taking:
+        taking.connect()
+        push = peers.push(where)
+        most = deepest()
+        deep = [b'{"a":' + b"[" * n + b"]" * n + b"}" for n in range(most - 30, most + 100)]
+        large = b'{"a":"' + b"x" * MIB + b'"}'
+        for headers in (b"", *deep, large, b""):
+            push.send_multipart([headers, b"v"])
+        found = taking.take_some(len(deep) + 3)
+        assert [found[0].refused, found[-1].refused] == [None, None]
+        reasons = {(message.refused or "").partition(";")[0] for message in found[1:-1]}
+        assert "its headers are no JSON object" in reasons
+        assert "its headers have more than 1,048,576 bytes" in found[-2].refused
+
+
+def deepest():
+    """How deeply nested JSON may be that Python reads."""
+    with suppress(RecursionError):
+        for depth in count(100, 5):
+            json.loads(b"[" * depth + b"]" * depth)
+    return depth
+
+
 def test_a_frame_that_is_too_large_cuts_its_peer_off(peers):
     """Pass: 100 MB never come into memory; the next message of the peer, and of others, is taken."""
     where = address()
@@ -153,20 +201,22 @@ def test_a_frame_that_is_too_large_cuts_its_peer_off(peers):
         bad.send(b"first")
         good.send(b"beside")
         assert sorted(values(taking.take_some(2))) == [b"beside", b"first"]
-        before = peak()
-        bad.send(b"x" * 100_000_000)
+        large = bytes(100_000_000)
+        before = memory()
+        bad.send(large, copy=False)
         bad.send(b"afterwards")
         good.send(b"beside again")
         found = values(taking.take_some(2))
         assert sorted(found) == [b"afterwards", b"beside again"]
-        # The sender's own copies are in this process: two of them, and none of the receiver's.
-        assert peak() - before < 250_000_000
+        assert memory() - before < 50_000_000
 
 
-def peak():
-    """The most memory that this process had, in bytes."""
+def memory():
+    """The most memory that this process had since this was asked last, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    most = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    Path("/proc/self/clear_refs").write_text("5")
+    return most
 
 
 def test_100_mb_are_taken_when_allowed(peers):
@@ -207,6 +257,88 @@ def test_no_more_is_taken_than_may_be_lost(peers):
         assert [int(value[:6]) for value in values(found)] == list(range(sent))
 
 
+@pytest.mark.parametrize("frames", [["value"], ["key", "value"]])
+def test_a_group_is_no_larger_than_a_segment_and_one_message(peers, frames):
+    """Pass: small messages, then large ones, then some of two or three frames among them: no group has more bytes
+    than a segment before its last message, whatever came before; all come in order."""
+    where = address()
+    with taker(bind=where, frames=frames, segment_bytes="100 KB") as taking:
+        taking.connect()
+        push = peers.push(where)
+        sizes = [10] * 130 + [300_000] * 30 + [10] * 10 + [70_000] * 60
+        for number, size in enumerate(sizes):
+            value = b"%06d" % number + b"x" * size
+            several = number % 7 == 0
+            push.send_multipart([b"k"] * (len(frames) - 1) + [value] + [b"?", b"!"] * several)
+        time.sleep(0.2)  # so that they wait here
+        found = []
+        while len(found) < len(sizes):
+            group = taking.take()
+            assert sum(len(message.value) for message in group[:-1]) <= 100_000
+            taking.acknowledge(group)
+            found += group
+        for number, (message, size) in enumerate(zip(found, sizes, strict=True)):
+            if number % 7:
+                assert (message.value[:6], len(message.value)) == (b"%06d" % number, 6 + size)
+                assert message.refused is None
+            else:
+                assert f"it has {len(frames) + 2} frames" in message.refused
+                start = b"1:k," * (len(frames) - 1) + b"%d:%06d" % (6 + size, number)
+                assert message.value.startswith(start)
+
+
+@pytest.mark.parametrize("binds", [True, False])
+def test_a_pause_loses_nothing(peers, binds):
+    """Pass: with peers that are held back for longer than the kernel waits before it asks for them: all come, in
+    order, over the same connection."""
+    where = address()
+    ours, theirs = ("bind", "connect") if binds else ("connect", "bind")
+    given = {ours: where, "keepalive": "1 s", "high_water_mark": 50, "socket_buffer": "16 KB"}
+    with taker(**given) as taking:
+        taking.connect()
+        push = peers.push(**{theirs: where}, sndhwm=50, sndbuf=16_000)
+        push.send(b"%06d" % 0)
+        found = taking.take_some(1)
+        taking.acknowledge(found)
+        taking.pause()
+        sent = 1
+        until = time.monotonic() + 2.5
+        while time.monotonic() < until:
+            with suppress(zmq.Again):
+                push.send(b"%06d" % sent + b"x" * 10_000, zmq.NOBLOCK)
+                sent += 1
+            assert taking.take(0.01) == []
+            assert taking.receiver.facts()["peers"] == 1
+        taking.resume()
+        while len(found) < sent:
+            group = taking.take()
+            taking.acknowledge(group)
+            found += group
+        assert [int(value[:6]) for value in values(found)] == list(range(sent))
+        assert 10 < sent < 300
+
+
+@pytest.mark.parametrize(("keepalive", "timer"), [("1 s", "02"), ("0 s", "00")])
+@pytest.mark.parametrize("binds", [True, False])
+def test_the_kernel_asks_for_peers_that_are_silent(peers, binds, keepalive, timer):
+    """Pass: its table of connections has a keepalive timer for ours, and none when told so."""
+    where = address()
+    port = f"{int(where.rpartition(':')[2]):04X}"
+    ours, theirs = ("bind", "connect") if binds else ("connect", "bind")
+    with taker(**{ours: where}, keepalive=keepalive) as taking:
+        taking.connect()
+        peers.push(**{theirs: where})
+        wait_for(lambda: not taking.take(0.02) and taking.receiver.facts()["peers"] == 1)
+
+        def timers():
+            rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            side = 1 if binds else 2  # whose address has the port: ours, or the far side's
+            return {row[5][:2] for row in rows if row[side].endswith(f":{port}") and row[3] == "01"}
+
+        # While something is unconfirmed, the timer is another one.
+        wait_for(lambda: timers() == {timer}, 10)
+
+
 def test_a_group_is_no_larger_than_the_mark():
     """Pass: the log writes a segment when so many messages were taken, whatever `segment_rows` says."""
     assert source(bind=address(), high_water_mark=50).options.segment_rows == 50
@@ -239,6 +371,128 @@ def test_gaps_are_given_before_the_message_that_shows_them(peers):
         lost, message = taking.take_some(2)
         assert json.loads(dict(lost.headers)["zmq.lost"])["count"] == 6
         assert message.value == b"9"
+
+
+def test_a_peer_that_comes_again_while_its_messages_wait(peers):
+    """Pass: 300 messages wait here when the connection breaks, 300 more come over the next one and mix with them: all
+    come, one row tells what was missing when the second half began, and in the end nothing is."""
+    with (
+        FaultProxy(free_port()) as proxy,
+        taker(
+            bind=f"tcp://127.0.0.1:{proxy._target}",
+            frames=["sequence", "value"],
+            sequence={"per": []},
+        ) as taking,
+    ):
+        taking.connect()
+        push = peers.push(f"tcp://127.0.0.1:{proxy.port}", sndhwm=1000)
+        numbers = iter(range(10_000))
+
+        def send(count):
+            for number in islice(numbers, count):
+                push.send_multipart([number.to_bytes(8, "big"), b"%d" % number])
+
+        send(1)
+        found = taking.take_some(1)
+        taking.acknowledge(found)
+        taking.pause()
+        send(300)
+        time.sleep(0.3)  # on their way, and here
+        proxy.cut()
+        wait_for(lambda: not taking.take(0.02) and proxy.connections == 2)
+        send(300)
+        time.sleep(0.3)
+        taking.resume()
+        found += taking.take_rest(0.5)
+        came = [int(message.value) for message in found if message.value is not None]
+        assert came != sorted(came)
+        assert sorted(came) == list(range(601))
+        assert len(found) - len(came) == 1
+        assert taking.receiver.facts()["lost"] == 0
+
+
+def test_a_connection_that_breaks_loses_what_is_on_its_way_and_it_is_told(peers):
+    """Pass: the network swallows 20 messages and the connection breaks: those are missing, and the gap that is told
+    is they; what was stored and what is sent later comes."""
+    with (
+        FaultProxy(free_port()) as proxy,
+        taker(
+            bind=f"tcp://127.0.0.1:{proxy._target}",
+            frames=["sequence", "value"],
+            sequence={"per": []},
+        ) as taking,
+    ):
+        taking.connect()
+        push = peers.push(f"tcp://127.0.0.1:{proxy.port}")
+
+        def send(first, last):
+            for number in range(first, last):
+                push.send_multipart([number.to_bytes(8, "big"), b"%d" % number])
+
+        send(0, 10)
+        assert len(taking.take_some(10)) == 10
+        proxy.blackhole()
+        send(10, 30)
+        assert taking.take_rest(0.5) == []
+        proxy.heal()
+        proxy.cut()
+        wait_for(lambda: not taking.take(0.02) and proxy.connections == 2)
+        send(30, 40)
+        gap, *found = taking.take_some(11)
+        assert [int(value) for value in values(found)] == list(range(30, 40))
+        told = json.loads(dict(gap.headers)["zmq.lost"])
+        assert (told["from"], told["to"], told["count"]) == ("10", "29", 20)
+        assert taking.receiver.facts()["lost"] == 20
+
+
+def test_what_pub_drops_for_a_slow_subscriber_is_told(peers):
+    """Pass: a PUB peer, which does not wait, drops messages for us while we stand still; the numbers that the gaps
+    name are those that did not come, all of them and no others."""
+    where = address()
+    given = {"socket": "sub", "high_water_mark": 20, "socket_buffer": "16 KB"}
+    with taker(bind=where, frames=["topic", "sequence", "value"], **given) as taking:
+        taking.connect()
+        pub = peers.socket(zmq.XPUB, connect=where, sndhwm=20, sndbuf=16_000)
+        wait_for(lambda: not taking.take(0.02) and pub.poll(0))
+        assert pub.recv() == b"\x01"
+        found = []
+
+        def send(first, last):
+            for number in range(first, last):
+                pub.send_multipart([b"t", number.to_bytes(8, "big"), b"x" * 10_000])
+
+        def take():
+            group = taking.take(0.05)
+            taking.acknowledge([m for m in group if m.value is not None])
+            found.extend(group)
+            return group
+
+        number = 0
+        for _ in range(3):
+            taking.pause()
+            send(number, number + 500)
+            number += 500
+            taking.resume()
+            while take():
+                pass
+        # One that is not dropped shows what was dropped before it.
+        while not came(found) or came(found)[-1] < 1500:
+            send(number, number + 1)
+            number += 1
+            take()
+        told = set()
+        for message in found:
+            if message.value is None:
+                gap = json.loads(dict(message.headers)["zmq.lost"])
+                told |= set(range(int(gap["from"]), int(gap["to"]) + 1))
+        assert told == set(range(came(found)[-1])) - set(came(found))
+        assert len(told) > 500
+        assert taking.receiver.facts()["lost"] == len(told)
+
+
+def came(found):
+    """The numbers of messages."""
+    return [int.from_bytes(dict(message.headers)[SEQUENCE]) for message in found if message.value]
 
 
 def test_a_message_without_a_number_is_refused(peers):
@@ -288,8 +542,8 @@ def sends(peers, where, taking, **settings):
 
 
 def test_curve_lets_in_the_keys_that_it_knows_and_nobody_else(peers):
-    """Pass: a known key gets in; an unknown one, one that has another server's key, PLAIN and nothing do not,
-    and are counted; what was let in before goes on."""
+    """Pass: a known key gets in; an unknown one does not, and is counted; one that has another server's key, PLAIN
+    and nothing do not."""
     server, server_secret = keys()
     known, known_secret = keys()
     where = address()
@@ -401,6 +655,60 @@ def test_plain_as_a_client(peers):
         link.close()
 
 
+def test_what_was_taken_is_stored_before_the_run_ends(peers):
+    """Pass: one of two peers sends, the other refuses us: the run is told to end when what was taken is stored, not
+    before, and nothing is taken meanwhile."""
+    from mainstem_direct_zeromq.link import Link
+    from mainstem_direct_zeromq.sink import ZeroMQSinkOptions
+
+    good, bad = address(), address()
+    given = {"bind": bad, "plain": {"users": {"anna": "open sesame"}}}
+    door = Link(ZeroMQSinkOptions.model_validate(given), zmq.PUSH, {})
+    try:
+        wrong = {"username": "anna", "password": "hunter2"}
+        with taker(connect=[good, bad], plain=wrong) as taking:
+            taking.connect()
+            given = {"bind": good, "plain": {"users": {"anna": "hunter2"}}}
+            sender = Link(ZeroMQSinkOptions.model_validate(given), zmq.PUSH, {})
+            try:
+                wait_for(lambda: sender.wait(0.01, zmq.POLLOUT) or taking.take(0) is None)
+                sender.socket.send(b"taken")
+                found = taking.take_some(1)
+                link = taking.receiver._link
+                wait_for(lambda: door.wait(0.01, 0) or taking.take(0.01) or link.locked_out)
+                sender.socket.send(b"too late")
+                assert taking.take_rest(0.3) == []
+                taking.acknowledge(found)
+                with pytest.raises(Unmendable, match="does not let us in"):
+                    taking.take()
+            finally:
+                sender.close()
+    finally:
+        door.close()
+
+
+def test_strangers_do_not_keep_it_from_closing(peers):
+    """Pass: 1,500 come and go while nobody attends, as in a sink that waits for its rows; it then takes what is there,
+    and closes."""
+    where = address()
+    with taker(bind=where) as taking:
+        taking.connect()
+        push = peers.push(where)
+        push.send(b"before")
+        assert values(taking.take_some(1)) == [b"before"]
+        wrong = GREETING[:12] + b"WRONG".ljust(20, b"\0") + GREETING[32:]
+        for _ in range(1500):
+            with socket.create_connection(("127.0.0.1", int(where.rpartition(":")[2]))) as stranger:
+                stranger.settimeout(5)
+                with suppress(OSError):
+                    stranger.sendall(wrong)
+                    while stranger.recv(100):
+                        pass
+        push.send(b"after")
+        wait_for(lambda: taking.receiver._link.socket.poll(0))
+        taking.close()
+
+
 def test_nothing_is_left_behind_after_closing(peers):
     """Pass: connections with all that belongs to one, good and failed, leave no thread, file or socket."""
     where = address()
@@ -438,6 +746,33 @@ def test_an_address_that_somebody_has_is_waited_for(peers):
         taking.reconnect()
 
 
+def test_a_path_that_somebody_has_is_waited_for(peers, tmp_path):
+    """Pass: one at which somebody listens is left to him; one that a killed process left is taken over; a file that
+    is no socket is kept, and ends the run."""
+    path = tmp_path / "socket"
+    where = f"ipc://{path}"
+    with taker(bind=where) as first, taker(bind=where) as second:
+        first.connect()
+        with pytest.raises(Unreachable, match=f"can't bind {where}: Address already in use"):
+            second.connect()
+        peers.push(where).send(b"still mine")
+        assert values(first.take_some(1)) == [b"still mine"]
+        first.close()
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(str(path))
+        assert path.exists()
+        second.reconnect()
+        peers.push(where).send(b"now mine")
+        assert values(second.take_some(1)) == [b"now mine"]
+        second.close()
+    path.unlink(missing_ok=True)
+    path.write_text("precious")
+    with taker(bind=where) as taking, pytest.raises(Unmendable, match="a file that is no socket"):
+        taking.connect()
+    assert path.read_text() == "precious"
+
+
 @pytest.mark.parametrize(
     "where",
     ["tcp://192.0.2.1:5555", "tcp://no-such-interface:5555", "ipc:///no/such/folder/socket"],
@@ -462,10 +797,6 @@ def test_no_secret_is_in_what_is_told():
         assert secret not in shown
         if "users" not in options.get("plain", {}):
             assert secrets_in(made.options)
-
-
-#: What a peer that speaks ZMTP 3.1 without security says first.
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 
 
 @pytest.mark.parametrize(
@@ -513,8 +844,7 @@ def test_heartbeats_give_up_a_peer_that_stands_still(peers):
         idle = peers.push(where)
         wait_for(lambda: not taking.take(0.02) and taking.receiver.facts()["peers"] == 1)
         with socket.create_connection(("127.0.0.1", int(where.rpartition(":")[2]))) as silent:
-            ready = b"\x05READY\x0bSocket-Type" + (4).to_bytes(4, "big") + b"PUSH"
-            silent.sendall(GREETING + b"\x04" + bytes([len(ready)]) + ready)
+            silent.sendall(greeting(b"PUSH"))
             wait_for(lambda: not taking.take(0.02) and taking.receiver.facts()["peers"] == 2)
             wait_for(lambda: not taking.take(0.02) and taking.receiver.facts()["peers"] == 1)
         idle.send(b"still here")

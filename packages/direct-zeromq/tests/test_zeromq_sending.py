@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import socket as sockets
 import threading
 import time
+from contextlib import suppress
+from itertools import cycle
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 import zmq
 from mainstem import Refused
-from mainstem_direct_zeromq.link import LinkError
-from mainstem_direct_zeromq.sending import SendError, messages, publish
+from mainstem_direct_zeromq import sending
+from mainstem_direct_zeromq.link import Link, LinkError
+from mainstem_direct_zeromq.sending import Sender, SendError, messages, publish
 from mainstem_direct_zeromq.sink import ZeroMQSink, ZeroMQSinkOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
-from zeromq_peers import address
+from zeromq_peers import address, greeting, taker
 
 
 def options(**given):
@@ -63,7 +68,7 @@ def test_without_a_peer_the_batch_fails_in_the_end():
     """Pass: an error that names the address and what was the matter; not before `give_up`, and nothing hangs."""
     where = address()
     began = time.monotonic()
-    with pytest.raises(SendError, match=f"{where}: not all messages could be handed to peers"):
+    with pytest.raises(SendError, match=f"{where}: no peer took a message for 0.5 s"):
         send(rows(range(10)), connect=where, give_up="500 ms")
     assert time.monotonic() - began >= 0.5
     with pytest.raises(SendError, match="no peer took a message for 0.5 s"):
@@ -92,6 +97,24 @@ def test_a_peer_that_stands_still_blocks_the_task_and_no_memory_grows(peers):
     assert 10 * len(read) < 10 + 10 + 40
 
 
+def test_what_has_not_gone_out_at_the_end_fails_the_batch(peers):
+    """Pass: a PULL peer that does not read, and rows below the mark and above what the kernel holds."""
+    where = address()
+    peers.socket(zmq.PULL, bind=where, rcvhwm=5, rcvbuf=16_000)
+    given = {"connect": where, "socket_buffer": 16_000, "give_up": "500 ms"}
+    with pytest.raises(SendError, match=f"{where}: not all messages could be handed to peers"):
+        send(rows(range(100), size=20_000), **given)
+
+
+def test_what_has_not_gone_out_is_told_whenever_the_wait_ends():
+    """Pass: libzmq ends its wait by whole milliseconds, perhaps a little early: never taken for a message that went
+    out."""
+    for _ in range(60):
+        link = Link(options(connect=address()), zmq.PUSH, {})
+        link.socket.send(b"to nobody")
+        assert not link.close(0.0104)
+
+
 def test_a_slow_peer_slows_the_task(peers):
     """Pass: `give_up` counts from the last message that went out: a batch that takes longer ends well."""
     where = address()
@@ -106,6 +129,7 @@ def test_a_slow_peer_slows_the_task(peers):
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     given = {"connect": where, "high_water_mark": 5, "socket_buffer": 16_000, "give_up": "1.5 s"}
+    given["keepalive"] = "1 s"
     began = time.monotonic()
     assert send(rows(range(120), size=20_000), **given) == []
     assert time.monotonic() - began > 1.5
@@ -186,11 +210,39 @@ def test_a_reader_that_crashes_loses_what_it_had_and_the_rest_goes_on(peers):
     assert set(range(60, 100)) <= set(found)
 
 
-@pytest.mark.parametrize("how", ["curve", "plain"])
-def test_a_reader_that_does_not_let_us_in_fails_the_batch_at_once(peers, how):
-    """Pass: refused by the far side's door: an error that says so, long before `give_up`, without the secret."""
-    from zeromq_peers import taker
+def test_a_worker_that_is_away_gets_nothing_to_keep(peers):
+    """Pass: of two addresses one has nobody: the batch ends well, and the other gets each row once."""
+    collector = peers.collector()
+    given = {"connect": [address(), collector.bind], "give_up": "3 s"}
+    assert send(rows(range(10)), **given) == []
+    assert bodies(collector.wait_for(10)) == [b"%06d" % n for n in range(10)]
+    assert len(collector.quiet()) == 10
 
+
+@pytest.mark.parametrize("how", ["curve", "plain"])
+def test_this_side_can_connect_and_let_in(peers, how):
+    """Pass: the server of CURVE, or of PLAIN, connects to a reader that binds: a small batch comes whole, for the
+    door is attended to until the reader is let in."""
+    server, server_secret = zmq.curve_keypair()
+    public, secret = zmq.curve_keypair()
+    if how == "curve":
+        theirs = {
+            "curve_serverkey": server, "curve_publickey": public, "curve_secretkey": secret,
+        }  # fmt: skip
+        ours = {"secret_key": server_secret.decode(), "clients": [public.decode()]}
+    else:
+        theirs = {"plain_username": b"anna", "plain_password": b"open sesame"}
+        ours = {"users": {"anna": "open sesame"}}
+    collector = peers.collector(**theirs)
+    assert send(rows(range(10)), connect=collector.bind, **{how: ours}) == []
+    assert bodies(collector.wait_for(10)) == [b"%06d" % n for n in range(10)]
+
+
+@pytest.mark.parametrize(("count", "mark"), [(10, 1000), (2000, 5)])
+@pytest.mark.parametrize("how", ["curve", "plain"])
+def test_a_reader_that_does_not_let_us_in_fails_the_batch_at_once(peers, how, count, mark):
+    """Pass: refused by the far side's door, for a batch below the mark and one above: an error that says so, long
+    before `give_up`, without the secret; nothing came."""
     where = address()
     server, server_secret = (key.decode() for key in zmq.curve_keypair())
     _, ours = (key.decode() for key in zmq.curve_keypair())
@@ -207,17 +259,124 @@ def test_a_reader_that_does_not_let_us_in_fails_the_batch_at_once(peers, how):
 
         def work():
             try:
-                send(rows(range(2000)), connect=where, high_water_mark=5, give_up="60 s", **given)
+                send(
+                    rows(range(count)), connect=where, high_water_mark=mark, give_up="60 s", **given
+                )
+                told.append("written")
             except SendError as error:
                 told.append(str(error))
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         wait_for(lambda: not taking.take(0.05) and told, 20)
+        assert taking.take_rest(0.2) == []
     assert "does not let us in" in told[0]
     assert where in told[0]
     assert "hunter2" not in told[0]
     assert ours not in told[0]
+
+
+def test_a_stranger_puts_nothing_large_into_a_sink(peers):
+    """Pass: a reader has nothing to send but subscriptions: one that sends a frame of 1 MB is cut off; the rows go
+    to the other."""
+    where = address()
+    collector = peers.collector(connect=where)
+    cut_off = threading.Event()
+
+    def batches():
+        yield rows([0])
+        cut_off.wait(20)
+        yield rows([1])
+
+    ended = []
+    thread = threading.Thread(
+        target=lambda: ended.append(list(publish(batches(), options(bind=where)))), daemon=True
+    )
+    thread.start()
+    collector.wait_for(1)
+    with sockets.create_connection(("127.0.0.1", int(where.rpartition(":")[2]))) as stranger:
+        stranger.settimeout(5)
+        with suppress(ConnectionError):
+            stranger.sendall(
+                greeting(b"PULL") + b"\x02" + (10**6).to_bytes(8, "big") + bytes(10**6)
+            )
+            while stranger.recv(1000):
+                pass
+    cut_off.set()
+    wait_for(lambda: ended)
+    assert bodies(collector.wait_for(2)) == [b"%06d" % n for n in range(2)]
+
+
+class Balancer:
+    """A PUSH socket whose peer goes before the n-th frame, as libzmq's `lb_t::sendpipe` goes on then.
+
+    That frame is refused. If more were to follow it, all is dropped up to the end of a message.
+    """
+
+    def __init__(self, number):
+        self.came, self._message = [], []
+        self._number, self._dropping = number, False
+
+    def send(self, frame, flags):
+        more = bool(flags & zmq.SNDMORE)
+        if self._dropping:
+            self._dropping = more
+            return
+        self._number -= 1
+        if self._number == 0:
+            self._message, self._dropping = [], more and bool(self._message)
+            raise zmq.Again
+        self._message.append(frame)
+        if not more:
+            self.came.append(self._message)
+            self._message = []
+
+    def send_multipart(self, frames, flags):
+        for frame in frames[:-1]:
+            self.send(frame, flags | zmq.SNDMORE)
+        self.send(frames[-1], flags)
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_a_message_whose_peer_goes_in_the_middle_is_sent_whole_to_the_next(number):
+    """Pass: whichever frame it goes before, both messages come once and whole; libzmq takes none for the rest of what
+    it drops. (When its own thread tells of it sooner, the message counts as on its way: nobody can know.)"""
+    sender = Sender(options(bind=address()))
+    balancer = Balancer(number)
+    sender._link = SimpleNamespace(
+        socket=balancer, locked_out="", wait=lambda *_: True, close=lambda *_: True
+    )
+    two = [[b"a", b"b", b"c", b"first"], [b"a", b"b", b"c", b"second"]]
+    for message in two:
+        sender.send(message)
+    assert balancer.came == two
+
+
+def test_a_subscriber_that_comes_and_goes_does_not_hold_the_task(monkeypatch):
+    """Pass: one of two subscriptions, made and taken back without a pause: the batch fails after `give_up`."""
+    told = cycle([b"\x01", None, b"\x00", None])
+    patience = time.monotonic() + 5
+
+    def wait(*_):
+        assert time.monotonic() < patience, "it still waits"
+        return True
+
+    def recv(*_):
+        if (words := next(told)) is None:
+            raise zmq.Again
+        return words
+
+    link = SimpleNamespace(
+        wait=wait,
+        socket=SimpleNamespace(recv=recv),
+        locked_out="",
+        trouble="",
+        close=lambda *_: True,
+    )
+    monkeypatch.setattr(sending, "Link", lambda *_: link)
+    given = {"socket": "pub", "bind": address(), "subscriptions": 2, "give_up": "100 ms"}
+    with pytest.raises(SendError, match=r"there for 0\.1 s"):
+        send(rows(range(3), origin="t"), **given)
 
 
 def test_an_address_that_somebody_has_fails_the_batch(peers):
@@ -289,6 +448,7 @@ def test_what_it_says_of_itself_depends_on_its_options():
     """Pass: the reason names what can be lost; `_id` is asked for where a frame holds it."""
     push = ZeroMQSink(options(bind=address())).capabilities
     assert "no acknowledgements" in push.why
+    assert "up to 1,000 messages that wait for it" in push.why
     assert not push.needs_id
     pub = ZeroMQSink(
         options(bind=address(), socket="pub", frames=["id", "value"], when_full="drop")

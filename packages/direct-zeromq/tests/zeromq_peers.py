@@ -28,6 +28,16 @@ def taker(**options) -> Taker:
     return Taker(ZeroMQReceiver(source(**options).options, 0, "subject"))
 
 
+def greeting(kind: bytes) -> bytes:
+    """What a peer of ZMTP 3.1 without security says before its first message."""
+    ready = b"\x05READY\x0bSocket-Type" + len(kind).to_bytes(4, "big") + kind
+    return GREETING + b"\x04" + bytes([len(ready)]) + ready
+
+
+#: What it says first of all.
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
+
+
 class Peers:
     """Makes sockets, and closes them at the end."""
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import reduce
 from typing import Annotated, Any, Literal
 
 from mainstem import Duration, Options, Secret, Size, option
 from pydantic import WithJsonSchema, field_validator, model_validator
 from pydantic_core import core_schema
 
-_Z85 = frozenset(
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-)
-_KEY_LENGTH = 40
+from mainstem_direct_zeromq.frames import check_layout
+
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_DIGITS = {character: digit for digit, character in enumerate(_Z85)}
+#: Five characters of Z85 stand for 32 bits (RFC 32 of ZeroMQ).
+_KEY_LENGTH, _WORD = 40, 5
 _TCP = re.compile(r"tcp://(?P<host>\[[^\]\s]+\]|[^:/\s]+):(?P<port>\d{1,5}|\*)")
 _MOST_PLAIN = 255
+_TOPIC_AND_VALUE = ("sub", "pub")
+#: What TCP and libzmq take as a size, at most.
+_MOST_INT = 2**31 - 1
 
 
 def check_key(text: str) -> None:
@@ -25,7 +31,12 @@ def check_key(text: str) -> None:
     Raises:
         ValueError: it is not; the message has nothing of it.
     """
-    if len(text) != _KEY_LENGTH or not _Z85.issuperset(text):
+    words = [text[at : at + _WORD] for at in range(0, len(text), _WORD)]
+    if (
+        len(text) != _KEY_LENGTH
+        or not _DIGITS.keys() >= set(text)
+        or any(reduce(lambda n, c: n * len(_Z85) + _DIGITS[c], word, 0) >= 2**32 for word in words)
+    ):
         raise ValueError(
             "expected a CURVE key: 40 characters of Z85, as zmq_curve_keypair makes it"
         )
@@ -159,6 +170,15 @@ def _check_address(address: str, *, bind: bool) -> None:
 class LinkOptions(Options):
     """What the source and the sink share."""
 
+    socket: str = option(..., description="The kind of socket.")
+    frames: list[str] | None = option(
+        None,
+        min_length=1,
+        description="What the frames of each message are, in order: `value`, `key`, `topic`, `headers` "
+        "(a JSON object), `header.NAME`, `sequence`, `id`, `skip`. Left out, it is `[value]`, and of "
+        "`sub` and `pub` sockets `[topic, value]`.",
+        example=["topic", "headers", "value"],
+    )
     bind: list[str] | str = option(
         list,
         description="Addresses at which peers connect to this side, `tcp://*:PORT`, "
@@ -178,11 +198,20 @@ class LinkOptions(Options):
         None,
         description="A user and a password, which travel unencrypted: PLAIN. Peers must do the same.",
     )
-    heartbeat: Duration = option(
-        timedelta(seconds=30),
+    keepalive: Duration = option(
+        timedelta(seconds=60),
         advanced=True,
-        description="How often a silent peer is asked whether it is alive; one that does not answer "
-        "for as long again is given up. `0 seconds` for never, for peers older than ZMTP 3.1.",
+        description="After how long a silence the kernel asks a peer's host, every 10 seconds, whether "
+        "the connection still stands; it ends with the sixth question without an answer (TCP "
+        "keepalive). `0 seconds` for never.",
+    )
+    heartbeat: Duration = option(
+        timedelta(0),
+        advanced=True,
+        description="How often libzmq asks a peer whether it is alive; `0 seconds` for never. Leave it "
+        "so, and let peers do so too: under back-pressure libzmq does not read the answers of peers that "
+        "are alive, gives them up, and what is on its way is lost. A frame that takes longer than two "
+        "heartbeats never comes.",
     )
     reconnect: Duration = option(
         timedelta(milliseconds=100),
@@ -196,6 +225,7 @@ class LinkOptions(Options):
     socket_buffer: Size | None = option(
         None,
         gt=0,
+        le=_MOST_INT,
         advanced=True,
         description="The size of the kernel's buffer for each connection, in which messages wait too; "
         "the system's default when left out.",
@@ -211,7 +241,21 @@ class LinkOptions(Options):
             raise ValueError("an address is there twice")
         return addresses
 
-    @field_validator("heartbeat", "reconnect", "reconnect_most")
+    @field_validator("frames")
+    @classmethod
+    def _known(cls, value: list[str] | None) -> list[str] | None:
+        if value is not None:
+            check_layout(value)
+        return value
+
+    @field_validator("keepalive")
+    @classmethod
+    def _whole(cls, value: timedelta) -> timedelta:
+        if value % timedelta(seconds=1):
+            raise ValueError("expected whole seconds")
+        return value
+
+    @field_validator("keepalive", "heartbeat", "reconnect", "reconnect_most")
     @classmethod
     def _not_too_long(cls, value: timedelta) -> timedelta:
         if value > timedelta(hours=1):
@@ -232,6 +276,12 @@ class LinkOptions(Options):
         if self.curve is not None and self.plain is not None:
             raise ValueError("expected curve or plain, not both")
         return self
+
+    def layout(self) -> list[str]:
+        """Return the names of the frames."""
+        if self.frames is not None:
+            return self.frames
+        return ["topic", "value"] if self.socket in _TOPIC_AND_VALUE else ["value"]
 
     def addresses(self) -> Sequence[str]:
         """Return all addresses, those to bind first."""

@@ -21,6 +21,7 @@ _PLAIN_NAMES = ("value", "key", "topic", "headers", "sequence", "id", "skip")
 made: Any = partial(tuple.__new__, Message)
 #: How much of a refused message's frames is kept.
 KEPT = 64 * 1024
+_MOST_HEADERS = 2**20
 
 
 def check_layout(names: Sequence[str]) -> None:
@@ -46,28 +47,21 @@ def check_layout(names: Sequence[str]) -> None:
 
 
 class Fields(NamedTuple):
-    """What frames become, and are made of. `headers` is None where there are none."""
+    """What frames are made of. `headers` is None where there are none."""
 
     value: bytes | None
     key: bytes | None = None
     topic: str | None = None
     headers: Mapping[str, bytes] | None = None
-    #: `_id` of a row; of a message read, its frame `id`.
+    #: `_id` of the row.
     id: bytes | None = None
 
 
 class Layout:
-    """The frames of every message, by name and in order; see `check_layout`.
+    """The frames of every message, by name and in order; the README says what each becomes.
 
-    | frame | column |
-    |---|---|
-    | `value`, `key` | the column of that name, byte for byte |
-    | `topic` | `origin`; UTF-8 |
-    | `headers` | `headers`: a JSON object of texts; an empty frame is no headers |
-    | `header.NAME` | the header NAME, byte for byte |
-    | `sequence` | the header `zmq.sequence` |
-    | `id` | the header `zmq.id`, and what copies of a message are known by |
-    | `skip` | none; written, it is empty |
+    Args:
+        names: see `check_layout`.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -89,15 +83,6 @@ class Layout:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def fields(self, frames: Sequence[bytes]) -> Fields:
-        """Return what a message's frames hold.
-
-        Raises:
-            ValueError: they do not fit; says why.
-        """
-        value, key, topic, headers, identifier = self._read(frames)
-        return Fields(value, key, topic, None if headers is None else dict(headers), identifier)
-
     def message(self, frames: Sequence[bytes], origin: str) -> Message:
         """Return frames as a message of the log; refused, with the reason, if they do not fit.
 
@@ -114,7 +99,11 @@ class Layout:
         return message
 
     def _read(self, frames: Sequence[bytes]) -> tuple[Any, ...]:
-        """Return `fields` as a tuple, with headers as pairs."""
+        """Return value, key, topic, headers as pairs, and id.
+
+        Raises:
+            ValueError: the frames do not fit; says why.
+        """
         if len(frames) != self.count:
             raise ValueError(misfit(len(frames), self.names))
         headers: list[tuple[str, bytes]] | None = None
@@ -175,15 +164,17 @@ def misfit(count: int, names: Sequence[str]) -> str:
     return f"it has {count:,} frame{'' if one else 's'}, and `frames` names {len(names)}"
 
 
-def refused(frames: Sequence[bytes], origin: str, reason: str) -> Message:
+def refused(frames: Sequence[bytes | memoryview], origin: str, reason: str) -> Message:
     """Return a message that is refused; its value is its frames as netstrings (`5:hello,`)."""
-    whole = b"".join(b"%d:%b," % (len(frame), frame[:KEPT]) for frame in frames)
+    whole = b"".join(b"%d:%b," % (len(frame), bytes(frame[:KEPT])) for frame in frames)
     if len(whole) > KEPT:
         reason += f"; here are the first {KEPT:,} bytes of its frames"
     return Message(whole[:KEPT], origin=origin, refused=reason)
 
 
 def _read_headers(frame: bytes) -> list[tuple[str, bytes]]:
+    if len(frame) > _MOST_HEADERS:
+        raise ValueError(f"its headers have more than {_MOST_HEADERS:,} bytes")
     try:
         found = json.loads(frame)
     except (ValueError, RecursionError):
@@ -197,6 +188,8 @@ def _read_headers(frame: bytes) -> list[tuple[str, bytes]]:
         return [(_known(name), _text(value).encode()) for name, value in found.items()]
     except UnicodeEncodeError:
         raise ValueError("its headers hold half a surrogate pair") from None
+    except RecursionError:
+        raise ValueError("its headers are nested too deeply") from None
 
 
 def _known(name: str) -> str:

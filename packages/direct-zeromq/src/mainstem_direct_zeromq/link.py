@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import math
+import os
+import socket
+import stat
 import time
 from contextlib import suppress
 from typing import Any
@@ -15,14 +18,22 @@ from mainstem_direct_zeromq.connecting import LinkOptions
 from mainstem_direct_zeromq.doorkeeper import DOMAIN, Doorkeeper
 
 _EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_CONNECTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_DISCONNECTED
     | zmq.EVENT_CONNECT_RETRIED
 )
+_OPENED = (zmq.EVENT_ACCEPTED, zmq.EVENT_CONNECTED)
+_TELLS = "inproc://events"
 _NOT_LET_IN = 400
+#: TCP keepalive: how often the kernel asks, in seconds, and how many questions may go unanswered.
+_ASK_EVERY, _UNANSWERED = 10, 6
+#: How much too early libzmq may end its wait for what has not gone out, in seconds.
+_EARLY = 0.005
 #: What binding fails with that can end by itself: somebody else has the address.
 _TAKEN = (errno.EADDRINUSE,)
 
@@ -42,8 +53,8 @@ class LinkError(Exception):
 class Link:
     """A socket, used in one thread alone.
 
-    `peers` is how many are connected, `refused` how many were not let in, `trouble` the last that went
-    wrong with a connection since one was made, `locked_out` whether a server refused who we are.
+    `trouble` is the last that went wrong with a connection since one was made, `locked_out` the refusal
+    of a server that does not let us in.
 
     Args:
         kind: of socket, such as `zmq.PULL`.
@@ -54,11 +65,10 @@ class Link:
     """
 
     def __init__(self, options: LinkOptions, kind: int, settings: dict[int, Any]) -> None:
-        self.peers = 0
         self.trouble = ""
-        self.locked_out = False
-        self._failed = 0
-        # Whoever comes to an address of ours can claim not to let us in: that must end nothing.
+        self.locked_out = ""
+        #: The open connections, oldest first, and whether the handshake of each is over.
+        self._connections: dict[int, bool] = {}
         self._called = not options.bind
         self._context = zmq.Context()
         self._monitor: Any = None
@@ -74,12 +84,18 @@ class Link:
             raise
 
     @property
+    def peers(self) -> int:
+        """How many are connected, their handshakes over."""
+        return sum(self._connections.values())
+
+    @property
     def refused(self) -> int:
-        """How many peers were not let in."""
+        """How often a key or a password was refused here."""
         return self._doorkeeper.refused if self._doorkeeper is not None else 0
 
     def _set(self, options: LinkOptions, settings: dict[int, Any]) -> None:
         beat = round(options.heartbeat.total_seconds() * 1000)
+        idle = round(options.keepalive.total_seconds())
         every = {
             zmq.LINGER: 0,
             zmq.IPV6: any("[" in address for address in options.addresses()),
@@ -87,7 +103,14 @@ class Link:
             zmq.RECONNECT_IVL_MAX: round(options.reconnect_most.total_seconds() * 1000),
             zmq.HEARTBEAT_IVL: beat,
             **({zmq.HEARTBEAT_TIMEOUT: beat} if beat else {}),
+            zmq.TCP_KEEPALIVE: int(idle > 0),
         }
+        if idle:
+            every |= {
+                zmq.TCP_KEEPALIVE_IDLE: idle,
+                zmq.TCP_KEEPALIVE_INTVL: _ASK_EVERY,
+                zmq.TCP_KEEPALIVE_CNT: _UNANSWERED,
+            }
         if options.socket_buffer is not None:
             every |= {zmq.SNDBUF: options.socket_buffer, zmq.RCVBUF: options.socket_buffer}
         for name, value in (every | settings).items():
@@ -119,7 +142,11 @@ class Link:
             self._doorkeeper = Doorkeeper(self._context, curve, plain)
 
     def _open(self, options: LinkOptions) -> None:
-        self._monitor = self.socket.get_monitor_socket(_EVENTS)
+        # Not `get_monitor_socket`: when its queue is full, libzmq stands still, and can't be closed.
+        self.socket.monitor(_TELLS, _EVENTS)
+        self._monitor = self._context.socket(zmq.PAIR)
+        self._monitor.rcvhwm = 0
+        self._monitor.connect(_TELLS)
         self._poller.register(self.socket, zmq.POLLIN)
         others = [self._monitor, *([self._doorkeeper.socket] if self._doorkeeper else [])]
         for other in others:
@@ -127,6 +154,8 @@ class Link:
             self._others.register(other, zmq.POLLIN)
         for verb, addresses in (("bind", options.bind), ("connect", options.connect)):
             for address in addresses:
+                if verb == "bind" and address.startswith("ipc:///"):
+                    _check_free(address)
                 try:
                     getattr(self.socket, verb)(address)
                 except zmq.ZMQError as error:
@@ -166,32 +195,40 @@ class Link:
 
     def _note(self, told: Any) -> None:
         event, value, where = told["event"], told["value"], told["endpoint"].decode()
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self.peers += 1
+        if event in _OPENED:
+            self._connections[value] = False
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self.trouble = ""
+            # libzmq does not say whose it was: most likely that of the newest in its handshake.
+            for fd in reversed(self._connections):
+                if not self._connections[fd]:
+                    self._connections[fd] = True
+                    break
         elif event == zmq.EVENT_DISCONNECTED:
-            if self._failed:  # libzmq tells of the end of a failed handshake too
-                self._failed -= 1
-            else:
-                self.peers = max(0, self.peers - 1)
+            if self._connections.pop(value, False):
                 self.trouble = f"{where}: the connection ended"
+            else:
+                self.trouble = self.trouble or f"{where}: the connection ended in its handshake"
         elif event == zmq.EVENT_CONNECT_RETRIED:
             self.trouble = self.trouble or f"{where}: nobody answers"
         else:
-            self._failed += 1
-            self.trouble = f"{where}: {self._failure(event, value)}"
+            self.trouble = f"{where}: {self._failure(event)}"
+            # Whoever comes to an address of ours can claim not to let us in: that must end nothing.
+            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH and value == _NOT_LET_IN and self._called:
+                self.locked_out = self.locked_out or self.trouble
 
-    def _failure(self, event: int, value: int) -> str:
+    def _failure(self, event: int) -> str:
         """Return why a handshake failed."""
         if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            theirs = self._called and value == _NOT_LET_IN
-            self.locked_out = self.locked_out or theirs
             if self._doorkeeper is not None:
                 return "a peer was not let in"
             return "the peer does not let us in"
         if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
             return "the peer is secured otherwise, or has another key"
-        return "the peer ended the handshake: is it secured otherwise, or has it another key?"
+        return (
+            "the peer ended the handshake: is its socket of another kind, is it secured otherwise, or "
+            "has it another key?"
+        )
 
     def close(self, linger: float = 0.0) -> bool:
         """Close everything; whether all that was sent had gone out by then.
@@ -210,4 +247,29 @@ class Link:
             self._doorkeeper.close()
         self.socket.close(round(linger * 1000))
         self._context.term()  # waits until addresses are free again
-        return time.monotonic() - began < linger if linger else True
+        return time.monotonic() - began < linger - _EARLY if linger else True
+
+
+def _check_free(address: str) -> None:
+    """Check that nobody has the path of an IPC address; libzmq would remove whatever is there.
+
+    Raises:
+        LinkError: somebody listens there, or there is a file that is no socket.
+    """
+    path = address.removeprefix("ipc://")
+    try:
+        kind = os.lstat(path).st_mode
+    except OSError:
+        return  # nothing is there, or binding will say what is the matter
+    if not stat.S_ISSOCK(kind):
+        text = f"can't bind {address}: there is a file that is no socket"
+        raise LinkError(text, mendable=False)
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return  # its process has ended
+        except OSError:
+            pass  # somebody's whose queue is full, or to whom we may not speak
+    raise LinkError(f"can't bind {address}: Address already in use", mendable=True)

@@ -23,6 +23,7 @@ _ATTEND = 1000
 #: How long to wait before a full PUB socket is tried again: it can't be polled. In seconds.
 _AGAIN = 0.005
 _STEP = 0.1
+_MOST_READ = 64 * 1024
 
 
 class SendError(Exception):
@@ -53,16 +54,19 @@ class Sender:
         self._sent += 1
         if self._sent % _ATTEND == 0:
             self._attend(link)
-        try:
-            link.socket.send_multipart(frames, zmq.NOBLOCK)
-        except zmq.Again:
+        if not _handed_over(link.socket, frames):
             self._wait(link, frames)
 
     def _open(self) -> Link:
         options = self._options
-        mark: dict[int, Any] = {zmq.SNDHWM: options.high_water_mark}
+        mark: dict[int, Any] = {
+            zmq.SNDHWM: options.high_water_mark,
+            # A larger frame ends its connection: readers send subscriptions at most.
+            zmq.MAXMSGSIZE: _MOST_READ,
+        }
         if not self._publishes:
-            self._link = Link(options, zmq.PUSH, mark)
+            # Without IMMEDIATE messages would also wait for peers that are away, or refuse us.
+            self._link = Link(options, zmq.PUSH, mark | {zmq.IMMEDIATE: 1})
             return self._link
         # An XPUB socket is a PUB socket that is told who subscribes.
         told: dict[int, Any] = {zmq.XPUB_VERBOSE: 1, zmq.XPUB_NODROP: options.when_full == "wait"}
@@ -72,10 +76,10 @@ class Sender:
         while wanted > 0:
             if link.wait(_STEP):
                 wanted -= _subscribed(link.socket)
-            elif time.monotonic() > until:
+            self._locked_out(link)
+            if wanted > 0 and time.monotonic() > until:
                 who = "no subscriber is" if wanted == options.subscriptions else "too few are"
                 raise self._gave_up(link, f"{who} there")
-            self._locked_out(link)
         return link
 
     def _wait(self, link: Link, frames: Sequence[bytes]) -> None:
@@ -87,8 +91,7 @@ class Sender:
             else:
                 link.wait(_STEP, zmq.POLLOUT)
             self._locked_out(link)
-            with suppress(zmq.Again):
-                link.socket.send_multipart(frames, zmq.NOBLOCK)
+            if _handed_over(link.socket, frames):
                 return
             if time.monotonic() > until:
                 raise self._gave_up(link, "no peer took a message")
@@ -100,7 +103,7 @@ class Sender:
 
     def _locked_out(self, link: Link) -> None:
         if link.locked_out:
-            raise SendError(f"{link.trouble}: it refuses the key, or the user or the password")
+            raise SendError(f"{link.locked_out}: it refuses the key, or the user or the password")
 
     def _gave_up(self, link: Link, what: str) -> SendError:
         where = ", ".join(self._options.addresses())
@@ -111,11 +114,13 @@ class Sender:
         """Wait until all messages have gone out to the network.
 
         Raises:
-            SendError: they had not within `give_up`.
+            SendError: they had not within `give_up`, or a peer does not let us in.
         """
-        link, self._link = self._link, None
+        link = self._link
         if link is not None:
             link.attend()
+            self._locked_out(link)
+            self._link = None
             if not link.close(self._give_up) and self._options.when_full == "wait":
                 raise self._gave_up(link, "not all messages could be handed to peers")
 
@@ -124,6 +129,20 @@ class Sender:
         link, self._link = self._link, None
         if link is not None:
             link.close()
+
+
+def _handed_over(socket: Any, frames: Sequence[bytes]) -> bool:
+    """Hand over a message, or nothing of it if there is no room."""
+    last = len(frames) - 1
+    for at, frame in enumerate(frames):
+        try:
+            socket.send(frame, zmq.NOBLOCK | (zmq.SNDMORE if at < last else 0))
+        except zmq.Again:
+            if 0 < at < last:
+                # The peer went away in the middle: libzmq drops what comes up to a message's end.
+                socket.send(b"", zmq.NOBLOCK)
+            return False
+    return True
 
 
 def _subscribed(socket: Any) -> int:

@@ -14,6 +14,10 @@ _SIZES = {"uint16": 2, "uint32": 4, "uint64": 8}
 _MOST_DIGITS = 19
 #: What tells publishers apart is remembered, so it must be short, in bytes.
 _MOST_NAME = 255
+#: How many of the gaps that were told are remembered of each publisher, the latest.
+_MOST_GAPS = 8
+#: Of a wider one nothing comes late: the highest high-water mark that we know.
+_WIDEST_GAP = 10_000_000
 
 
 class SequenceOptions(Options):
@@ -93,7 +97,7 @@ class Gap(NamedTuple):
 
 
 class Counts:
-    """The last number of each publisher.
+    """The highest number of each publisher, and the gaps below it that were told lately.
 
     Args:
         names: of the frames.
@@ -107,7 +111,10 @@ class Counts:
         self._order = options.byte_order
         self._begin = options.at
         self._most = options.remember
-        self._last = {k.encode("latin-1"): n for k, n in json.loads(told or "{}").items()}
+        #: By publisher: the highest number, then the first and the last of each gap.
+        self._seen = {k.encode("latin-1"): _read(n) for k, n in json.loads(told or "{}").items()}
+        #: How many numbers were told as missing, less those that came late.
+        self.lost = 0
 
     def number(self, frames: Sequence[bytes]) -> int:
         """Return the number that a message carries.
@@ -128,25 +135,56 @@ class Counts:
     def see(self, frames: Sequence[bytes], number: int) -> Gap | None:
         """Note a message's number; return what is missing before it.
 
-        A number that is not above the last is a new beginning: nobody knows what is missing there.
+        A number in a gap that was told comes late, as after a connection that broke. Another one that
+        is not above the highest is a new beginning: nobody knows what is missing there.
 
         Raises:
             ValueError: what tells the publisher from others is too long.
         """
-        per = self._per
-        publisher = frames[per[0]] if len(per) == 1 else b", ".join([frames[at] for at in per])
+        publisher = self._publisher(frames)
+        # The one that was silent for longest comes first.
+        seen = self._seen.pop(publisher, None) or [number]
+        self._seen[publisher] = seen
+        if len(self._seen) > self._most:
+            del self._seen[next(iter(self._seen))]
+        highest = seen[0]
+        if number > highest:
+            seen[0] = number
+            if number == highest + 1:
+                return None
+            gap = Gap(highest + 1, number - 1, publisher.decode(errors="backslashreplace"))
+            if gap.missing <= _WIDEST_GAP:
+                seen += gap[:2]
+                del seen[1 : -2 * _MOST_GAPS]
+            self.lost += gap.missing
+            return gap
+        if number < highest:
+            for at in range(1, len(seen), 2):
+                first, last = seen[at : at + 2]
+                if first <= number <= last:
+                    left = [(first, number - 1), (number + 1, last)]
+                    seen[at : at + 2] = [n for part in left if part[0] <= part[1] for n in part]
+                    del seen[1 : -2 * _MOST_GAPS]
+                    self.lost = max(0, self.lost - 1)
+                    return None
+            seen[:] = [number]
+        return None
+
+    def _publisher(self, frames: Sequence[bytes]) -> bytes:
+        parts = [frames[at] for at in self._per]
+        if len(parts) > 1:
+            parts = [part.replace(b"\\", rb"\\").replace(b",", rb"\,") for part in parts]
+        publisher = b", ".join(parts)
         if len(publisher) > _MOST_NAME:
             raise ValueError(f"what its count is known by has more than {_MOST_NAME} bytes")
-        last = self._last.pop(publisher, None)
-        self._last[publisher] = number
-        if last is None:
-            if len(self._last) > self._most:
-                del self._last[next(iter(self._last))]
-            return None
-        if number <= last + 1:
-            return None
-        return Gap(last + 1, number - 1, publisher.decode(errors="backslashreplace"))
+        return publisher
 
     def encoded(self) -> str:
         """Return what a new one goes on from."""
-        return json.dumps({k.decode("latin-1"): n for k, n in self._last.items()})
+        seen = {k.decode("latin-1"): n if n[1:] else n[0] for k, n in self._seen.items()}
+        return json.dumps(seen)
+
+
+def _read(told: int | list[int]) -> list[int]:
+    """Return a publisher's numbers; one without gaps is written as its highest alone."""
+    return told if isinstance(told, list) else [told]

@@ -24,12 +24,11 @@ from mainstem.errors import nearest
 from pydantic import field_validator
 
 from mainstem_direct_zeromq.connecting import LinkOptions
-from mainstem_direct_zeromq.frames import Layout, check_layout
+from mainstem_direct_zeromq.frames import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FRAMES = {"push": ["value"], "pub": ["topic", "value"]}
 _TYPES = {
     "value": ("binary",), "key": ("binary",), "headers": ("map<string,binary>",),
 }  # fmt: skip
@@ -43,14 +42,6 @@ class ZeroMQSinkOptions(LinkOptions):
         "push",
         description="The kind of socket: `push` shares messages among PULL peers, `pub` gives each to "
         "every SUB peer that subscribes to it.",
-    )
-    frames: list[str] | None = option(
-        None,
-        min_length=1,
-        description="What the frames of each message are, in order, as the source reads them: `value`, "
-        "`key`, `topic`, `headers`, `header.NAME`, `sequence`, `id`, `skip`. Left out, it is "
-        "`[value]`, and of a `pub` socket `[topic, value]`.",
-        example=["topic", "headers", "value"],
     )
     topic: str | None = option(None, description="The topic of all messages.", example="weather")
     topic_from: str = option(
@@ -68,7 +59,8 @@ class ZeroMQSinkOptions(LinkOptions):
         1000,
         gt=0,
         le=10_000_000,
-        description="How many messages for each peer wait in memory at most; then the batch waits.",
+        description="How many messages for each peer wait in memory at most; then the batch waits. A "
+        "connection that breaks loses them.",
     )
     when_full: Literal["wait", "drop"] = option(
         "wait",
@@ -87,30 +79,20 @@ class ZeroMQSinkOptions(LinkOptions):
         "have gone out, before the batch fails.",
     )
 
-    @field_validator("frames")
-    @classmethod
-    def _known(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None:
-            check_layout(value)
-        return value
-
     @field_validator("give_up")
     @classmethod
     def _some_time(cls, value: timedelta) -> timedelta:
-        if value < timedelta(milliseconds=1):
-            raise ValueError("expected more than 0 seconds")
+        if not timedelta(milliseconds=10) <= value <= timedelta(days=1):
+            raise ValueError("expected 10 milliseconds to a day")
         return value
-
-    def layout(self) -> list[str]:
-        """Return the names of the frames."""
-        return self.frames if self.frames is not None else _FRAMES[self.socket]
 
 
 class ZeroMQSink(Sink):
     """Sends messages to PULL or SUB sockets; nobody confirms them, so some can be lost, some doubled.
 
-    A batch is written when all its messages have gone out to the network. What a peer that crashes, or
-    a connection that breaks, had in memory is lost; a batch that is tried again is sent again.
+    A batch is written when all its messages have gone out to the network. When a peer crashes or a
+    connection breaks, what waits for it or is on its way is lost; a batch that is tried again is sent
+    again.
     """
 
     options: ZeroMQSinkOptions
@@ -127,6 +109,11 @@ class ZeroMQSink(Sink):
             )
         if options.topic is not None and "topic" not in self._layout.names:
             raise OptionError("is there, but `frames` has no `topic`", option="topic")
+        if "topic_from" in options.model_fields_set:
+            if options.topic is not None:
+                raise OptionError("is there beside `topic`, which goes first", option="topic_from")
+            if "topic" not in self._layout.names:
+                raise OptionError("is there, but `frames` has no `topic`", option="topic_from")
         if options.socket == "push":
             for name in ("when_full", "subscriptions"):
                 if name in options.model_fields_set:
@@ -135,8 +122,11 @@ class ZeroMQSink(Sink):
     @property
     def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
         """It may lose, and how: ZeroMQ itself promises little."""
-        on_the_way = "what is on its way when a peer crashes or a connection breaks is lost"
-        ways = [f"ZeroMQ has no acknowledgements: {on_the_way}"]
+        mark = f"{self.options.high_water_mark:,}"
+        lost = f"up to {mark} messages that wait for it are lost, and what is on its way"
+        ways = [
+            f"ZeroMQ has no acknowledgements: when a peer crashes or a connection breaks, {lost}"
+        ]
         if self.options.socket == "pub":
             ways.append(
                 "PUB sends to the subscribers that are there (it waits for "

@@ -20,17 +20,14 @@ from mainstem import (
     read_columns,
 )
 from mainstem_ingress import IngressOptions, IngressSource, Receiver
-from pydantic import field_validator
 
 from mainstem_direct_zeromq.connecting import LinkOptions
 from mainstem_direct_zeromq.frames import LOST as LOST_HEADER
-from mainstem_direct_zeromq.frames import check_layout
 from mainstem_direct_zeromq.sequence import SequenceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_FRAMES = {"pull": ["value"], "sub": ["topic", "value"]}
 #: What is missing, and of which origin and when that was seen.
 LOST_MESSAGES = Events([*LOST.columns, *read_columns("origin STRING, at TIMESTAMP")])
 _GAP = f"headers['{LOST_HEADER}']"
@@ -49,14 +46,6 @@ class ZeroMQSourceOptions(LinkOptions, IngressOptions):
         description="What a `sub` socket subscribes to: how the first frame begins; `''` is all.",
         example=["weather.", "traffic."],
     )
-    frames: list[str] | None = option(
-        None,
-        min_length=1,
-        description="What the frames of each message are, in order: `value`, `key`, `topic`, `headers` "
-        "(a JSON object), `header.NAME`, `sequence`, `id`, `skip`. A message with more or fewer is "
-        "refused. Left out, it is `[value]`, and of a `sub` socket `[topic, value]`.",
-        example=["topic", "headers", "value"],
-    )
     sequence: SequenceOptions | None = option(
         None,
         description="Where the number is by which a publisher counts its messages: what is missing "
@@ -68,25 +57,15 @@ class ZeroMQSourceOptions(LinkOptions, IngressOptions):
         gt=0,
         le=10_000_000,
         description="How many messages of each peer libzmq holds at most, and how many this receiver "
-        "takes at most before it stores them: a crash loses no more of those.",
+        "takes at most before it stores them: a crash loses no more of those. Memory is needed for "
+        "so many messages of each peer.",
     )
     max_frame: Size = option(
         128 * 2**20,
         gt=0,
-        description="A peer that sends a larger frame is cut off at once, and what it sent is lost; "
-        "see also `max_message`.",
+        description="A peer that sends a larger frame is cut off at once: the frame is lost, and what "
+        "is on its way with it. `max_message` can't be more.",
     )
-
-    @field_validator("frames")
-    @classmethod
-    def _known(cls, value: list[str] | None) -> list[str] | None:
-        if value is not None:
-            check_layout(value)
-        return value
-
-    def layout(self) -> list[str]:
-        """Return the names of the frames."""
-        return self.frames if self.frames is not None else _FRAMES[self.socket]
 
     def counted(self) -> SequenceOptions | None:
         """Return where messages have numbers; None if they have none."""
@@ -106,6 +85,8 @@ class ZeroMQSource(IngressSource):
         super().__init__(options.model_copy(update={"segment_rows": group}))
         if options.socket == "pull" and options.topics != [""]:
             raise OptionError("is for `socket: sub`", option="topics")
+        if "max_message" in options.model_fields_set and options.max_message > options.max_frame:
+            raise OptionError("is more than `max_frame` lets in", option="max_message")
         counted = options.counted()
         if counted is not None:
             try:
@@ -130,22 +111,26 @@ class ZeroMQSource(IngressSource):
         """Both kinds of socket lose messages; PULL only those that a crash or a stop finds in memory."""
         options = self.options
         mark = f"{options.high_water_mark:,}"
+        stop = (
+            f"a crash or a stop here loses up to {mark} messages of each peer in libzmq, {mark} not"
+        )
+        theirs = ", and what peers that bind hold, up to their own mark" if options.connect else ""
         if options.socket == "sub":
             why = (
                 "PUB drops messages for a subscriber that is away, not yet connected, or slow (SUB); "
-                f"a crash or a stop here loses up to {mark} of each peer and {mark} not stored yet"
+                f"{stop} stored yet"
             )
         else:
             why = (
-                f"ZeroMQ has no acknowledgements (PULL): a crash or a stop loses up to {mark} messages "
-                f"of each peer in libzmq, {mark} not stored yet, and what the kernel's buffers hold; "
-                "what was stored stays"
+                f"ZeroMQ has no acknowledgements (PULL): {stop} stored yet, and what is on its way "
+                f"between the two libzmqs{theirs}; a connection that breaks loses what is on its "
+                f"way{theirs}; what was stored stays"
             )
         if options.counted() is not None:
             why += "; what is missing comes out of `lost`"
         assumptions = ["the disk keeps what it says it has written"]
         if options.receivers == 1:
-            assumptions.append("the order of messages of different peers does not matter")
+            assumptions.append("the order of messages of different connections does not matter")
         if "id" in options.layout() and options.duplicates_within:
             assumptions.append("no two messages have one id (frame `id`)")
         return SourceCapabilities(
