@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 #: The headers that are kept when the options say nothing: what a body is, and what vendors say of it.
 KEPT = (
@@ -17,6 +18,9 @@ KEPT = (
     "x-github-*",
     "x-slack-retry-*",
 )
+
+#: How many names of headers are not looked at again.
+_REMEMBERED = 1000
 
 _SECRET = re.compile(
     r"authorization|authentication|cookie|signature|secret|token|credential|jwt|api-?key"
@@ -48,16 +52,18 @@ class Keeper:
             if not name.endswith("*") and name.encode() not in self._never
         }
         self._begin = tuple(name[:-1].encode() for name in lower if name.endswith("*"))
+        self._name = lru_cache(_REMEMBERED)(self._look)
 
     def kept(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, bytes]]:
         """Return names, in lower case, and values; of a name that comes twice, the last counts."""
-        exact, begin = self._exact, self._begin
-        found = []
-        for name, value in headers:
-            if name in exact:
-                found.append((exact[name], value))
-            elif name.startswith(begin) and name not in self._never:
-                text = name.decode("latin-1")
-                if not is_secret(text):
-                    found.append((text, value))
-        return found
+        name = self._name
+        return [(text, value) for each, value in headers if (text := name(each)) is not None]
+
+    def _look(self, name: bytes) -> str | None:
+        """Return the name of a header that is kept, else None."""
+        if name in self._exact:
+            return self._exact[name]
+        if not name.startswith(self._begin) or name in self._never:
+            return None
+        text = name.decode("latin-1")
+        return None if is_secret(text) else text

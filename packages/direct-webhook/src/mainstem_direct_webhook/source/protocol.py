@@ -91,6 +91,10 @@ class Protocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.parser: Any = _Parser(self.parser, self._parser_of_body)
+        limits = self.limits
+        self._head_time = limits.head_time.total_seconds()
+        self._body_time = limits.body_time.total_seconds()
+        self._idle_time = limits.idle_time.total_seconds()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -98,7 +102,7 @@ class Protocol(HttpToolsProtocol):
         if peer:
             self.app_state = {**self.app_state, "peer": peer}
         self._all_read = self.loop.time()
-        self.deadline = self._all_read + self.limits.head_time.total_seconds()
+        self.deadline = self._all_read + self._head_time
 
     def data_received(self, data: bytes) -> None:
         before = self._steps
@@ -114,7 +118,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = True
         self._steps += 1
-        self.deadline = self.loop.time() + self.limits.head_time.total_seconds()
+        self.deadline = self.loop.time() + self._head_time
 
     def on_url(self, url: bytes) -> None:
         if not self._muted:
@@ -132,7 +136,7 @@ class Protocol(HttpToolsProtocol):
         self._in_head = False
         self._steps += 1
         self._upgrading = self.parser.should_upgrade()
-        self.deadline = self.loop.time() + self.limits.body_time.total_seconds()
+        self.deadline = self.loop.time() + self._body_time
 
     def on_body(self, body: bytes) -> None:
         self._steps += 1
@@ -155,7 +159,7 @@ class Protocol(HttpToolsProtocol):
         """Cut the client off if its time is over."""
         if not self.transport.get_write_buffer_size():
             self._all_read = now
-        elif now - self._all_read > self.limits.idle_time.total_seconds():
+        elif now - self._all_read > self._idle_time:
             self.transport.abort()  # it does not read its answers, or not why it is cut off
             return
         if now < self.deadline or self.transport.is_closing():
@@ -167,7 +171,7 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
     def _idle(self) -> float:
-        return self.loop.time() + self.limits.idle_time.total_seconds()
+        return self.loop.time() + self._idle_time
 
     def _parser_of_body(self) -> Any:
         """Return a parser to which the head is known, so that what follows is its body."""
