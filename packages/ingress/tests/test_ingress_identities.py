@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -53,17 +55,18 @@ def test_hashes_that_share_their_first_half_are_told_apart() -> None:
 
 
 def test_many_hashes_that_want_one_slot_all_find_room() -> None:
-    """Probing goes on around the table's end; few are looked up one by one, many all at once."""
+    """Probing goes on around the table's end; what few at once put in, many at once find, and the other
+    way round."""
     pairs = np.array([[(n << 40) | 4095, n] for n in range(3000)], dtype=np.uint64)
     identities = Identities(10, 10_000)
-    for part in (
-        *np.array_split(pairs[:1000], 7),
-        pairs[1000:2000],
-        pairs[2000:2005],
-        pairs[2005:],
-    ):
-        assert identities.new(part).all()
-        identities.add(part, 0)
+    ends = [143, 286, 429, 1000, 2000, 2005, 3000]
+    for start, end in pairwise([0, *ends]):
+        assert identities.new(pairs[start:end]).all()
+        identities.add(pairs[start:end], 0)
+        # Some of each part in a group of few, and all parts in one of many.
+        assert not identities.new(pairs[max(0, end - 100) : end]).any()
+        known = np.resize(pairs[:end], (max(end, 400), 2))
+        assert identities._younger.has(known).all()
     assert not identities.new(pairs).any()
     assert identities.new(pairs + np.array([0, 1 << 20], dtype=np.uint64)).all()
 
