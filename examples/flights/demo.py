@@ -202,7 +202,7 @@ def main() -> int:
             works = batches() > done or (not feeder.is_alive() and time.monotonic() - since > 20)
             if kills and works and time.monotonic() - began > kills[0] * SECONDS:
                 kills.pop(0)
-                console.print(f"[bold]kill -9[/bold], after {batches()} batches; again:")
+                console.print(f"[bold]kill -9[/bold], with {batches()} of its batches done; again:")
                 process.kill()
                 process.wait()
                 process, done, since, works = start(document), batches(), time.monotonic(), False

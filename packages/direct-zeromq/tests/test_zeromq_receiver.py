@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count, islice
 from pathlib import Path
 
@@ -373,9 +373,9 @@ def test_gaps_are_given_before_the_message_that_shows_them(peers):
         assert message.value == b"9"
 
 
-def test_a_peer_that_comes_again_while_its_messages_wait(peers):
-    """Pass: 300 messages wait here when the connection breaks, 300 more come over the next one and mix with them: all
-    come, one row tells what was missing when the second half began, and in the end nothing is."""
+@contextmanager
+def counting():
+    """A receiver that looks for numbers, connected, behind a network that can be broken."""
     with (
         FaultProxy(free_port()) as proxy,
         taker(
@@ -385,6 +385,13 @@ def test_a_peer_that_comes_again_while_its_messages_wait(peers):
         ) as taking,
     ):
         taking.connect()
+        yield proxy, taking
+
+
+def test_a_peer_that_comes_again_while_its_messages_wait(peers):
+    """Pass: 300 messages wait here when the connection breaks, 300 more come over the next one and mix with them: all
+    come, one row tells what was missing when the second half began, and in the end nothing is."""
+    with counting() as (proxy, taking):
         push = peers.push(f"tcp://127.0.0.1:{proxy.port}", sndhwm=1000)
         numbers = iter(range(10_000))
 
@@ -414,15 +421,7 @@ def test_a_peer_that_comes_again_while_its_messages_wait(peers):
 def test_a_connection_that_breaks_loses_what_is_on_its_way_and_it_is_told(peers):
     """Pass: the network swallows 20 messages and the connection breaks: those are missing, and the gap that is told
     is they; what was stored and what is sent later comes."""
-    with (
-        FaultProxy(free_port()) as proxy,
-        taker(
-            bind=f"tcp://127.0.0.1:{proxy._target}",
-            frames=["sequence", "value"],
-            sequence={"per": []},
-        ) as taking,
-    ):
-        taking.connect()
+    with counting() as (proxy, taking):
         push = peers.push(f"tcp://127.0.0.1:{proxy.port}")
 
         def send(first, last):

@@ -118,27 +118,27 @@ class Link:
         self._secure(options)
 
     def _secure(self, options: LinkOptions) -> None:
-        curve, plain, socket = options.curve, options.plain, self.socket
+        curve, plain, made = options.curve, options.plain, self.socket
         if curve is not None:
             if curve.secret_key is not None:
                 secret = curve.secret_key.get_secret_value().encode()
                 public = zmq.curve_public(secret)
             else:
                 public, secret = zmq.curve_keypair()
-            socket.curve_secretkey, socket.curve_publickey = secret, public
+            made.curve_secretkey, made.curve_publickey = secret, public
             if curve.server_key is not None:
-                socket.curve_serverkey = curve.server_key.encode()
+                made.curve_serverkey = curve.server_key.encode()
             else:
-                socket.curve_server = True
+                made.curve_server = True
         if plain is not None:
             if plain.username is not None and plain.password is not None:
-                socket.plain_username = plain.username.encode()
-                socket.plain_password = plain.password.get_secret_value().encode()
+                made.plain_username = plain.username.encode()
+                made.plain_password = plain.password.get_secret_value().encode()
             else:
-                socket.plain_server = True
+                made.plain_server = True
         if (curve and curve.clients) or (plain and plain.users):
-            socket.zap_domain = DOMAIN
-            socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+            made.zap_domain = DOMAIN
+            made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
             self._doorkeeper = Doorkeeper(self._context, curve, plain)
 
     def _open(self, options: LinkOptions) -> None:
