@@ -358,6 +358,6 @@ def test_a_statement_may_take_longer_than_connecting(place_in):
     sink = place.sink(connect_timeout="1 second", patience="1 second")
     place.write([], DDL, sink=sink)
     for statement in SLOW["mariadb"]:
-        place.ask(statement.replace("{f}", f"slow_{place.name[5:]}").replace("60", "2.5"))
+        place.ask(statement.replace("60", "2.5").replace("{f}", f"slow_{place.name[5:]}"))
     assert place.write([{"id": 1}], DDL, sink=sink, number=1) is None
     assert place.ids() == [1]
