@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import mainstem
 import pytest
 from mainstem import hookspecs
+from mainstem.catalogue import CATALOGUE
 from mainstem.contracts.abilities import ABILITIES
 from mainstem.discovery import GROUPS
 from mainstem.plan.making import make_plan
@@ -111,6 +113,20 @@ def test_every_word_of_the_core_and_every_option_has_an_entry():
     wanted = "\n".join(details(word, registry) for word in words)
     for line in wanted.splitlines():
         assert line.strip() in TEXT["components.md"], line
+
+
+def test_every_word_of_the_workspace_is_in_the_catalogue():
+    """Pass: whoever uses a word without its package is told what to install; nothing else is listed."""
+    kinds = {group: kind for kind, group in GROUPS.items()}
+    words = {
+        (kinds[group], word): project["name"]
+        for file in (ROOT / "packages").glob("*/pyproject.toml")
+        if (project := tomllib.loads(file.read_text())["project"])["name"] != "mainstem"
+        for group, entries in project.get("entry-points", {}).items()
+        if group in kinds
+        for word in entries
+    }
+    assert words == CATALOGUE
 
 
 def test_links_lead_somewhere():

@@ -12,8 +12,12 @@ CATALOGUE = {
     ("delivery", "transactional"): "mainstem-fault-tolerance",
     ("sink", "amqp"): "mainstem-broker-amqp",
     ("sink", "sql"): "mainstem-database-sql",
+    ("sink", "webhook"): "mainstem-direct-webhook",
+    ("sink", "zeromq"): "mainstem-direct-zeromq",
     ("source", "amqp"): "mainstem-broker-amqp",
     ("source", "sql"): "mainstem-database-sql",
+    ("source", "webhook"): "mainstem-direct-webhook",
+    ("source", "zeromq"): "mainstem-direct-zeromq",
     ("operator", "aggregate"): "mainstem-operators-windows",
 }
 
