@@ -125,6 +125,28 @@ class TestDecodeWithoutASchema(OperatorSuite):
         return {"format": "json"}
 
 
+@pytest.mark.slow
+class TestDecodeOfChanges(OperatorSuite):
+    use = "decode"
+    inputs = {"input": "messages"}
+
+    def examples(self, port):
+        row = st.fixed_dictionaries({"k": st.sampled_from("ab"), "at": st.integers(-9, 9)})
+        image = st.none() | row
+        envelope = st.fixed_dictionaries(
+            {"op": st.sampled_from("crudt"), "before": image, "after": image}
+        )
+        return messages(envelope.map(json.dumps))
+
+    def options(self):
+        return {
+            "format": "debezium-json",
+            "schema": "k STRING NOT NULL, at TIMESTAMP",
+            "key": ["k"],
+            "keep": {"from": "origin"},
+        }
+
+
 class TestEncode(OperatorSuite):
     use = "encode"
     inputs = {"input": PLAIN}

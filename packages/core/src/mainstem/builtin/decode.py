@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from mainstem import (
     MESSAGES,
     REJECTED,
+    Changelog,
     Column,
     Events,
     Inputs,
@@ -21,16 +22,31 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin.json_text import (
+    EMPTY,
+    MORE_TEXT,
+    NO_OBJECT,
+    NOT_JSON,
+    NOT_UTF8,
+    NULL,
+    PLAIN,
+    literal,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+_POSITION = "position"
+
 
 class DecodeOptions(Options):
     """Options of `decode`."""
 
-    format: Literal["json", "csv"] = option(description="How the value is written.")
+    format: Literal["json", "csv", "debezium-json"] = option(
+        description="How the value is written. `debezium-json`: the envelopes of changes that "
+        "Debezium writes, with or without schemas in them; they become a changelog.",
+    )
     table_schema: Schema | None = option(
         None,
         alias="schema",
@@ -63,23 +79,50 @@ class DecodeOptions(Options):
         description="Spark's pattern for TIMESTAMP columns; ISO 8601 when left out. Times without a "
         "zone are UTC.",
     )
+    key: list[str] | None = option(
+        None, min_length=1, description="debezium-json: the columns of the table's key."
+    )
+    sequence: str = option(
+        _POSITION,
+        description="debezium-json: the column, one of `keep` or the message column `position`, that "
+        "only grows for a key.",
+    )
+    preimages: bool = option(
+        True,
+        description="debezium-json: whether the rows as they were before come out too. They are not "
+        "in the messages of a table of PostgreSQL without REPLICA IDENTITY FULL.",
+    )
+    timestamp_unit: Literal["micros", "millis"] = option(
+        "micros",
+        description="debezium-json: what a number counts where the schema has a TIMESTAMP. "
+        "Times that are written as text need no unit.",
+    )
 
 
 class Decode(Operator):
     """Turns messages into columns by a schema; what does not decode goes to `rejected`."""
 
     options: DecodeOptions
-    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
     ports = {"input": MESSAGES}
+
+    @property
+    def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
+        """A message is one row, but an envelope can tell of two."""
+        return OperatorCapabilities(row_wise=True, keeps_rows=not self._envelopes)
+
+    @property
+    def _envelopes(self) -> bool:
+        return self.options.format == "debezium-json"
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         options = self.options
-        if options.format == "csv":
-            if options.table_schema is None:
-                raise OptionError("csv needs a `schema`", option="format")
-            for name in ("missing", "extra"):
-                if getattr(options, name) == "reject":
-                    raise OptionError("is for json: csv always has every column", option=name)
+        if options.format != "json" and options.table_schema is None:
+            raise OptionError(f"{options.format} needs a `schema`", option="format")
+        for name, formats in _ONLY.items():
+            default = type(options).model_fields[name].default
+            if getattr(options, name) != default and options.format not in formats:
+                message = f"is for {' and '.join(formats)}, not {options.format}"
+                raise OptionError(message, option=name)
         columns = list(options.table_schema or (Column(options.into, "variant", nullable=False),))
         names = {column.name.lower() for column in columns}
         for name, expression in options.keep.items():
@@ -87,7 +130,30 @@ class Decode(Operator):
                 raise OptionError(f"column {name!r} is already in the schema", option="keep")
             source = inputs.only.column(expression.strip())
             columns.append(Column(name, source.type if source else None))
-        return Events(columns)
+        return self._changelog(columns, inputs.only) if self._envelopes else Events(columns)
+
+    def _changelog(self, columns: list[Column], given: Shape) -> Changelog:
+        options = self.options
+        names = [column.name.lower() for column in options.table_schema or ()]
+        if not options.key:
+            raise OptionError("debezium-json needs a `key`", option="key")
+        for name in options.key:
+            if name.lower() not in names:
+                hint = f"Columns: {', '.join(names)}."
+                raise OptionError(f"there is no column {name!r}", option="key", hint=hint)
+        sequence = options.sequence
+        if sequence == _POSITION not in options.keep:
+            position = given.column(_POSITION)
+            if position is None or _POSITION in names:
+                hint = "Keep one under another name, and name that."
+                raise OptionError(
+                    "the messages have no `position` to keep", option="sequence", hint=hint
+                )
+            columns = [*columns, position]
+        elif sequence not in options.keep:
+            hint = f"Kept are: {', '.join([*options.keep, _POSITION])}."
+            raise OptionError(f"{sequence!r} is not kept", option="sequence", hint=hint)
+        return Changelog(columns, options.key, sequence, preimages=options.preimages)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         return {"rejected": REJECTED}
@@ -99,6 +165,8 @@ class Decode(Operator):
         from pyspark.sql import functions as F  # noqa: N812
 
         frame = inputs.only
+        if self._envelopes:
+            return self._changes(frame, told="rejected" in ctx.wanted)
         reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
         kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
         schema = self.options.table_schema
@@ -130,6 +198,21 @@ class Decode(Operator):
             *([f"{rejected} AS _rejected"] if told else []),
         )
 
+    def _changes(self, frame: DataFrame, *, told: bool) -> DataFrame:
+        from mainstem.builtin.debezium import Envelopes
+
+        options = self.options
+        sequence = options.sequence
+        envelopes = Envelopes(
+            options.table_schema or (),
+            options.keep if sequence in options.keep else {**options.keep, _POSITION: _POSITION},
+            options.key or (),
+            sequence,
+            preimages=options.preimages,
+            unit=options.timestamp_unit,
+        )
+        return envelopes.changes(frame, told=told)
+
     def _parsed(self, schema: tuple[Column, ...] | None) -> SparkColumn:
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -157,28 +240,24 @@ class Decode(Operator):
         full = [column for column in schema or () if not column.nullable]
         cases: list[tuple[str, str]] = []
         if json and "reject" not in (options.missing, options.extra):
-            good = [_PLAIN, f"{_CORRUPT} IS NULL" if schema else "__parsed IS NOT NULL"]
+            good = [PLAIN, f"{_CORRUPT} IS NULL" if schema else "__parsed IS NOT NULL"]
             good += [f"{_field(column)} IS NOT NULL" for column in full]
             cases.append((" AND ".join(good), "NULL"))
-        cases += [
-            ("__raw IS NULL", "'the value is null'"),
-            ("NOT is_valid_utf8(__text)", "'not UTF-8'"),
-        ]
+        cases += [NULL, NOT_UTF8]
         if schema is None:
-            cases += [("__parsed IS NULL", "'not JSON'"), (_TRAILING, f"'{_TRAILING_WORDS}'")]
+            cases += [("__parsed IS NULL", NOT_JSON[1]), MORE_TEXT]
         else:
-            cases.append(("trim(__text) = ''", "'the value is empty'"))
+            cases.append(EMPTY)
             unparsed = f"{_CORRUPT} IS NOT NULL"
             if json and (told or options.types == "null"):
-                cases.append((f"{unparsed} AND try_parse_json(__text) IS NULL", "'not JSON'"))
-                cases.append(
-                    (f"{unparsed} AND json_object_keys(__text) IS NULL", "'no JSON object'")
-                )
+                cases += [
+                    (f"{unparsed} AND {found}", words) for found, words in (NOT_JSON, NO_OBJECT)
+                ]
             if options.types == "strict":
                 cases.append((unparsed, self._misfits(schema)))
             if json:
-                cases.append((_TRAILING, f"'{_TRAILING_WORDS}'"))
-            names = ", ".join(_literal(column.name) for column in schema)
+                cases.append(MORE_TEXT)
+            names = ", ".join(literal(column.name) for column in schema)
             for wanted, difference, words in (
                 (
                     options.missing,
@@ -198,9 +277,9 @@ class Decode(Operator):
                             f"concat('{words}: ', array_join({difference}, ', '))",
                         )
                     )
-            cases += [(f"{_field(c)} IS NULL", _literal(f"{c.name} is null")) for c in full]
+            cases += [(f"{_field(c)} IS NULL", literal(f"{c.name} is null")) for c in full]
         branches = " ".join(
-            f"WHEN {condition} THEN {words if told or words == 'NULL' else _literal('')}"
+            f"WHEN {condition} THEN {words if told or words == 'NULL' else literal('')}"
             for condition, words in cases
         )
         return f"CASE {branches} END"
@@ -208,37 +287,32 @@ class Decode(Operator):
     def _misfits(self, schema: tuple[Column, ...]) -> str:
         """Return SQL that names the columns whose text does not fit their types."""
         if self.options.format == "csv":
-            return _literal(f"does not fit {len(schema)} columns of the schema")
+            return literal(f"does not fit {len(schema)} columns of the schema")
         found = ", ".join(
-            f"IF({_field(c)} IS NULL AND get_json_object(__text, {_literal(_path(c.name))}) IS NOT NULL, "
-            f"{_literal(c.name + ' is no ' + str(c.type).upper())}, NULL)"
+            f"IF({_field(c)} IS NULL AND get_json_object(__text, {literal(_path(c.name))}) IS NOT NULL, "
+            f"{literal(c.name + ' is no ' + str(c.type).upper())}, NULL)"
             for c in schema
         )
         listed = f"array_join(filter(array({found}), x -> x IS NOT NULL), ', ')"
         return f"coalesce(nullif({listed}, ''), 'does not fit the schema')"
 
 
-#: True for nearly every row that is one flat object and UTF-8: nothing follows the first brace, and
-#: nothing had to be replaced to read the bytes as text. What it is not true for may still be good.
-_PLAIN = r"__text RLIKE '^[ \\t\\r\\n]*\\{[^}\\x{FFFD}]*+}[ \\t\\r\\n]*\\z'"
-#: A JSON parser stops at the end of the first value. So the text is wrapped twice, as none can break
-#: out of both wraps.
-_TRAILING = (
-    "NOT (json_array_length(concat('[', __text, ']')) <=> 1"
-    " AND size(json_object_keys(concat('{\"v\":', __text, '}'))) <=> 1)"
-)
-_TRAILING_WORDS = "more text after the JSON value"
-
-
+#: Options that are for some formats alone.
+_ONLY = {
+    "types": ("json", "csv"),
+    "timestamp_format": ("json", "csv"),
+    "missing": ("json",),
+    "extra": ("json",),
+    "key": ("debezium-json",),
+    "sequence": ("debezium-json",),
+    "preimages": ("debezium-json",),
+    "timestamp_unit": ("debezium-json",),
+}
 _CORRUPT = "__parsed.__corrupt"
 
 
 def _field(column: Column) -> str:
     return f"__parsed.{quoted(column.name)}"
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _path(name: str) -> str:

@@ -1,0 +1,219 @@
+"""What `decode` makes of Debezium's envelopes: those in `debezium/` are the real engine's."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from mainstem.errors import DocumentError
+from mainstem.plan.making import make_plan
+
+RECORDED = Path(__file__).parent / "debezium"
+SCHEMA = (
+    "id BIGINT NOT NULL, name STRING NOT NULL, price DECIMAL(10,2), born DATE, at TIMESTAMP, "
+    "zoned TIMESTAMP, good BOOLEAN, ratio DOUBLE, raw BINARY, extra VARIANT"
+)
+NULLS = dict.fromkeys(("price", "born", "at", "zoned", "good", "ratio", "extra"))
+FIRST = {
+    "id": 1, "name": "there before", "price": 1.10, "born": "2024-02-29",
+    "at": "2024-02-29T01:02:03.456789Z", "zoned": "2024-02-29T01:02:03.456789Z",
+    "good": True, "ratio": 0.5, "extra": {"a": [1, None]},
+}  # fmt: skip
+SECOND = {
+    "id": 2, "name": "grüße 🎉", "price": -12.34, "born": "1969-12-31",
+    "at": "1969-12-31T23:59:59.500000Z", "zoned": "1970-01-02T00:00:00.000000Z",
+    "good": False, "ratio": 1e300, "extra": "text",
+}  # fmt: skip
+CHANGED = {**SECOND, "name": "changed", "price": 99999999.99, "at": None}
+THIRD, FOURTH = {**NULLS, "id": 3, "name": "nulls"}, {**NULLS, "id": 4, "name": "nulls"}
+AGAIN = {**NULLS, "id": 1, "name": "again"}
+#: What happened to the table, as a changelog with pre-images tells it.
+HAPPENED = [
+    ("insert", FIRST), ("insert", SECOND), ("insert", THIRD),
+    ("update_preimage", SECOND), ("update_postimage", CHANGED),
+    ("delete", THIRD), ("insert", FOURTH), ("delete", FIRST), ("insert", AGAIN), ("delete", FOURTH),
+]  # fmt: skip
+
+
+def document(**options):
+    given = {"format": "debezium-json", "schema": SCHEMA, "key": ["id"], **options}
+    return {
+        "pipeline": "changes",
+        "sources": {"log": {"use": "files", "with": {"path": "./in", "format": "message"}}},
+        "operators": {"things": {"use": "decode", "from": "log", "with": given}},
+        "sinks": {
+            "out": {"use": "console", "from": "things"},
+            "bad": {"use": "console", "from": "things.rejected"},
+        },
+    }
+
+
+def recorded(name):
+    return [json.loads(line) for line in (RECORDED / f"{name}.jsonl").read_text().splitlines()]
+
+
+def changed(rows):
+    """Return what rows say, without the columns that are looked at elsewhere."""
+    hidden = ("raw", "position")
+    plain = [
+        {n: v for n, v in row.items() if n not in hidden and not n.startswith("_")} for row in rows
+    ]
+    return [(row["_change_type"], it) for row, it in zip(rows, plain, strict=True)]
+
+
+def ordered(rows):
+    return sorted(
+        rows, key=lambda r: (r["_commit_version"], r["_change_type"] != "update_preimage")
+    )
+
+
+def test_changes_come_out_as_they_were_made(trial):
+    """Pass: the real engine's envelopes, schemas in them, tell each change with the row before it."""
+    made = trial(document())
+    messages = recorded("postgres-full")
+    made.feed("log", messages)
+    made.batch()
+    rows = ordered(made.rows("out"))
+    assert changed(rows) == HAPPENED
+    assert rows[0]["raw"] == "AP8="
+    assert [row["reason"] for row in made.rows("bad")] == ["op t changes no row"]
+    at = json.loads(messages[0]["value"])["payload"]["source"]["ts_ms"]
+    assert datetime.fromisoformat(rows[0]["_commit_timestamp"]).timestamp() * 1000 == at
+    before, after = rows[3:5]
+    assert before["_commit_version"] == after["_commit_version"] == after["position"]
+
+
+def test_without_preimages_the_key_is_enough(trial):
+    """Pass: what PostgreSQL leaves out by default is missed by nobody; a tombstone deletes too."""
+    made = trial(document(preimages=False))
+    made.feed("log", recorded("postgres-default"))
+    made.batch()
+    expected = []
+    for kind, row in HAPPENED:
+        if kind == "delete":
+            expected += [(kind, {**dict.fromkeys(row), "id": row["id"]})] * 2
+        elif kind != "update_preimage":
+            expected.append((kind, row))
+    assert changed(ordered(made.rows("out"))) == expected
+    assert made.rows("bad") == []
+
+
+def test_updates_without_the_state_before_are_refused(trial):
+    """Pass: with what to do about it; nothing else is."""
+    made = trial(document())
+    made.feed("log", recorded("postgres-default"))
+    made.batch()
+    reasons = [row["reason"] for row in made.rows("bad")]
+    assert reasons == ["no state before: set the table's REPLICA IDENTITY to FULL"]
+    kinds = [kind for kind, _ in changed(ordered(made.rows("out")))]
+    assert kinds == [kind for kind, _ in HAPPENED if not kind.startswith("update")]
+
+
+def envelope(op="c", before=None, after=None, **more):
+    return json.dumps({"op": op, "before": before, "after": after, "ts_ms": 5, **more})
+
+
+GOOD_ROW = {"id": 1, "name": "n"}
+REFUSED = {
+    "nope": "not JSON",
+    "[1]": "no JSON object",
+    "": "the value is empty",
+    envelope(after=GOOD_ROW) + " x": "more text after the JSON value",
+    '{"id": 1, "name": "n"}': "no envelope: it has no op",
+    '{"payload": {"id": 1}}': "no envelope: it has no op",
+    envelope("m"): "op m changes no row",
+    envelope(): "op c without after",
+    envelope("u", GOOD_ROW): "op u without after",
+    envelope("u", after=GOOD_ROW): "no state before: set the table's REPLICA IDENTITY to FULL",
+    envelope("d"): "no state before: set the table's REPLICA IDENTITY to FULL",
+    envelope(after={"id": None, "name": "n"}): "id is null",
+    envelope(after={"id": 1}): "name is null",
+    envelope("d", {"id": 1}): "name is null",
+    envelope(after={**GOOD_ROW, "price": "AMg="}): "price is no DECIMAL(10,2)",
+    envelope(after={**GOOD_ROW, "price": "123456789.00"}): "price is no DECIMAL(10,2)",
+    envelope(after={**GOOD_ROW, "born": "soon"}): "born is no DATE",
+    envelope(after={**GOOD_ROW, "at": "12 o'clock"}): "at is no TIMESTAMP",
+    envelope(after={**GOOD_ROW, "extra": "{"}): "extra is no VARIANT",
+    envelope(after={**GOOD_ROW, "ratio": "x", "good": 3}): "good is no BOOLEAN, ratio is no DOUBLE",
+    envelope("u", {"id": 1, "name": 5}, {**GOOD_ROW, "id": "x"}): "id is no BIGINT",
+    envelope("u", GOOD_ROW, {"id": 1, "name": "__debezium_unavailable_value"}):
+        "name is not in the message: set the table's REPLICA IDENTITY to FULL",
+}  # fmt: skip
+
+
+def test_what_is_no_envelope_is_refused_with_its_reason(trial):
+    """Pass: each bad message is refused with the reason that the table above gives, whole."""
+    made = trial(document())
+    made.feed("log", [{"value": text} for text in REFUSED])
+    made.batch()
+    assert made.rows("out") == []
+    assert {row["payload"]: row["reason"] for row in made.rows("bad")} == REFUSED
+
+
+def test_messages_that_tell_only_a_key_need_it(trial):
+    """Pass: a deletion takes the key from the message's key, and is refused if there is none."""
+    made = trial(document(preimages=False))
+    messages = [
+        {"key": '{"id": 7}', "value": None},
+        {"key": '{"schema": {}, "payload": {"id": 8}}', "value": envelope("d")},
+        {"key": '{"other": 7}', "value": None},
+        {"key": None, "value": None},
+        {"key": "7", "value": envelope("d")},
+    ]
+    made.feed("log", messages)
+    made.batch()
+    assert [(kind, row["id"]) for kind, row in changed(ordered(made.rows("out")))] == [
+        ("delete", 7), ("delete", 8),
+    ]  # fmt: skip
+    no_key = "no value, and the key has no id"
+    assert [row["reason"] for row in made.rows("bad")] == [no_key, no_key, "id is null"]
+
+
+def test_numbers_in_times_count_what_the_document_says(trial):
+    """Pass: milliseconds are read as such, before 1970 too; what is text is read as text."""
+    made = trial(document(timestamp_unit="millis"))
+    rows = [{**GOOD_ROW, "id": 1, "at": -1500}, {**GOOD_ROW, "id": 2, "at": "2024-05-06T07:08:09Z"}]
+    made.feed("log", [{"value": envelope(after=row)} for row in rows])
+    made.batch()
+    assert [row["at"] for row in ordered(made.rows("out"))] == [
+        "1969-12-31T23:59:58.500000Z", "2024-05-06T07:08:09.000000Z",
+    ]  # fmt: skip
+
+
+def test_another_column_can_be_the_sequence(trial):
+    """Pass: one that is kept from the message, and the position is then not added."""
+    made = trial(document(keep={"lsn": "CAST(headers['lsn'] AS STRING)"}, sequence="lsn"))
+    made.feed("log", [{"value": envelope(after=GOOD_ROW), "headers": {"lsn": "0042"}},
+                      {"value": envelope(after=GOOD_ROW)}])  # fmt: skip
+    made.batch()
+    (row,) = made.rows("out")
+    assert (row["lsn"], row["_commit_version"], "position" in row) == ("0042", "0042", False)
+    assert [row["reason"] for row in made.rows("bad")] == ["lsn is null"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"key": None}, "needs a `key`"),
+        ({"key": ["nope"]}, "there is no column 'nope'"),
+        ({"schema": None}, "debezium-json needs a `schema`"),
+        ({"sequence": "id"}, "'id' is not kept"),
+        ({"schema": "id BIGINT, position STRING"}, "no `position` to keep"),
+        ({"types": "null"}, "is for json and csv, not debezium-json"),
+        ({"extra": "reject"}, "is for json, not debezium-json"),
+        ({"format": "json"}, "is for debezium-json, not json"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, words):
+    """Pass: before anything runs, in the document's terms."""
+    given = {
+        name: value
+        for name, value in {**document()["operators"]["things"]["with"], **options}.items()
+        if value is not None
+    }
+    wrong = document()
+    wrong["operators"]["things"]["with"] = given
+    with pytest.raises(DocumentError, match=words):
+        make_plan(wrong)
