@@ -278,6 +278,7 @@ class SourceSuite(Suite):
         """Killed as by `kill -9` at each of its crash points, and run again: as claimed."""
         self._feed(())
         limits = self.limited(5) or {}
+        whole: list[Row] = []
 
         def begin(pipeline: PipelineFolder) -> None:
             self._move(pipeline.folder / "place")
@@ -285,7 +286,10 @@ class SourceSuite(Suite):
             self.put(range(12))
 
         def oracle(pipeline: PipelineFolder) -> None:
-            self.check(map(_plain, pipeline.rows("out")), range(12))
+            rows = [_plain(row) for row in pipeline.rows("out")]
+            if rows or not whole or not self.claims.lossy:  # a kill may take all that came
+                self.check(rows, range(12))
+            whole.extend(rows)
 
         pipeline = self.pipeline(**limits)
         self.break_at_crash_points(pipeline, oracle, begin, others=("run.", "files."))
