@@ -295,7 +295,9 @@ class SinkSuite(AbilitiesSuite):
         node = self._node()
         assert node.delivery is not None
         rows = [self.row(0), self.refused, self.row(1)]
-        back = node.delivery.write(self._ready(), self._frame(spark, rows, parts=1), self._batch(spark))
+        back = node.delivery.write(
+            self._ready(), self._frame(spark, rows, parts=1), self._batch(spark)
+        )
         found = back.collect() if back is not None else []
         assert len(found) == 1, f"{len(found)} rows were returned as refused, not 1"
         assert found[0]["reason"], "there is no reason why the row was refused"
