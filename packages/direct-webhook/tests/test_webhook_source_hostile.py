@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
+from mainstem_direct_webhook.source.server import _Uvicorn
 from mainstem_direct_webhook.source.source import WebhookSource
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import TakingProcess, stored
@@ -128,6 +130,17 @@ def test_slow_clients_hold_nobody_up():
                 return ask(stand.port).status == 200
 
         wait_for(served)
+
+
+def test_a_connection_counts_once_while_it_is_opened():
+    """Pass: a client that uvicorn knows already, and whose opening is not over, is one client."""
+    limits = options().limits
+    with socket.socket() as listening:
+        server = _Uvicorn(uvicorn.Config(lambda: None), listening, limits)
+        known, coming = object(), object()
+        server.server_state.connections = {known}
+        server._opening = {"its task": known, "another": coming}
+        assert server._open_ones() == 2
 
 
 # -- greedy ---------------------------------------------------------------------------------------

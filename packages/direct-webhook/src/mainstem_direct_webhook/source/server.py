@@ -40,7 +40,7 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, listening: socket.socket, limits: Limits) -> None:
         super().__init__(config)
         self._listening, self._limits = listening, limits
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[asyncio.Task[None], Any] = {}
         self._accepting: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -69,25 +69,27 @@ class _Uvicorn(uvicorn.Server):
             except OSError:  # no file is free, or the client has gone
                 await asyncio.sleep(_AGAIN)
                 continue
-            open_ones = len(self.server_state.connections) + len(self._opening)
-            if open_ones >= self._limits.connections:
+            if self._open_ones() >= self._limits.connections:
                 made.close()
                 continue
-            task = loop.create_task(self._open(made))
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
-
-    async def _open(self, made: socket.socket) -> None:
-        def protocol() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
+            protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]
                 config=self.config, server_state=self.server_state, app_state={}
             )
+            task = loop.create_task(self._open(made, protocol))
+            self._opening[task] = protocol
+            task.add_done_callback(self._opening.pop)
 
+    def _open_ones(self) -> int:
+        """Return how many connections there are; one is known to uvicorn before its task is done."""
+        known = self.server_state.connections
+        return len(known) + sum(protocol not in known for protocol in self._opening.values())
+
+    async def _open(self, made: socket.socket, protocol: asyncio.Protocol) -> None:
         ssl = self.config.ssl
         limit = self._limits.head_time.total_seconds() if ssl else None
         with suppress(OSError):  # as it is when a handshake fails
             await asyncio.get_running_loop().connect_accepted_socket(
-                protocol, made, ssl=ssl, ssl_handshake_timeout=limit
+                lambda: protocol, made, ssl=ssl, ssl_handshake_timeout=limit
             )
 
 
