@@ -136,6 +136,10 @@ REFUSED = {
     envelope(after={**GOOD_ROW, "born": "soon"}): "born is no DATE",
     envelope(after={**GOOD_ROW, "at": "12 o'clock"}): "at is no TIMESTAMP",
     envelope(after={**GOOD_ROW, "extra": "{"}): "extra is no VARIANT",
+    envelope(after={**GOOD_ROW, "born": 10**18}): "born is no DATE",
+    envelope(after={**GOOD_ROW, "born": 2_932_897}): "born is no DATE",
+    envelope(after={**GOOD_ROW, "at": 10**18}): "at is no TIMESTAMP",
+    envelope(after={**GOOD_ROW, "at": -(10**30)}): "at is no TIMESTAMP",
     envelope(after={**GOOD_ROW, "ratio": "x", "good": 3}): "good is no BOOLEAN, ratio is no DOUBLE",
     envelope("u", {"id": 1, "name": 5}, {**GOOD_ROW, "id": "x"}): "id is no BIGINT",
     envelope("u", GOOD_ROW, {"id": 1, "name": "__debezium_unavailable_value"}):
@@ -172,14 +176,58 @@ def test_messages_that_tell_only_a_key_need_it(trial):
 
 
 def test_numbers_in_times_count_what_the_document_says(trial):
-    """Pass: milliseconds are read as such, before 1970 too; what is text is read as text."""
+    """Pass: milliseconds are read as such, before 1970 too, to the last of the year 9999; what is text is
+    read as text. A number beyond is refused, and a strange time of the change is left out."""
     made = trial(document(timestamp_unit="millis"))
-    rows = [{**GOOD_ROW, "id": 1, "at": -1500}, {**GOOD_ROW, "id": 2, "at": "2024-05-06T07:08:09Z"}]
-    made.feed("log", [{"value": envelope(after=row)} for row in rows])
+    times = [-1500, "2024-05-06T07:08:09Z", 253_402_300_799_999, 253_402_300_800_000, 10**18]
+    rows = [{**GOOD_ROW, "id": n, "at": at} for n, at in enumerate(times)]
+    made.feed("log", [{"value": envelope(after=row, source={"ts_ms": 2**63 - 1})} for row in rows])
     made.batch()
-    assert [row["at"] for row in ordered(made.rows("out"))] == [
-        "1969-12-31T23:59:58.500000Z", "2024-05-06T07:08:09.000000Z",
+    found = ordered(made.rows("out"))
+    assert [row["at"] for row in found] == [
+        "1969-12-31T23:59:58.500000Z", "2024-05-06T07:08:09.000000Z", "9999-12-31T23:59:59.999000Z",
     ]  # fmt: skip
+    assert {row["_commit_timestamp"] for row in found} == {None}
+    assert [row["reason"] for row in made.rows("bad")] == ["at is no TIMESTAMP"] * 2
+
+
+def test_deletions_that_tell_the_key_alone_fit_the_shape(trial):
+    """Pass: columns that must have a value may be null where only the key is told, also by a key that is
+    called as the part of an envelope is."""
+    options = {"schema": "payload BIGINT NOT NULL, name STRING NOT NULL", "key": ["payload"]}
+    made = trial(document(preimages=False, **options))
+    whole = make_plan(document(preimages=False, **options)).nodes["things"].shape
+    assert [(c.name, c.nullable) for c in whole.columns[:2]] == [("payload", False), ("name", True)]
+    keys = ['{"payload": 7}', '{"schema": {}, "payload": {"payload": 8}}']
+    made.feed("log", [{"key": key, "value": None} for key in keys])
+    made.batch()
+    assert [(row["payload"], row["name"]) for row in ordered(made.rows("out"))] == [
+        (7, None), (8, None),
+    ]  # fmt: skip
+
+
+def test_whether_anybody_reads_the_refused_changes_nothing_else(pipeline):
+    """Pass: with `on_rejected: drop` the same rows come out, deletions without a value among them."""
+    given = document(preimages=False)["operators"]
+    given["things"] |= {"from": "lines", "on_rejected": "drop"}
+    # Lines have no key: deletions that tell it are needed.
+    given["keyed"] = {
+        "use": "sql",
+        "from": "lines",
+        "with": {
+            "query": "SELECT * EXCEPT (key, value), CAST('{\"id\": 9}' AS BINARY) AS key, "
+            "IF(value = CAST('null' AS BINARY), NULL, value) AS value FROM input",
+            "schema": "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, "
+            "origin STRING, partition STRING, position STRING",
+            "row_wise": True,
+        },
+    }
+    given["things"]["from"] = "keyed"
+    pipeline.document(operators=given, sinks={"out": pipeline.sink("out", "things")})
+    pipeline.feed("1", ["null", "nope", envelope(after=GOOD_ROW)])
+    pipeline.run()
+    kinds = [(row["_change_type"], row["id"]) for row in ordered(pipeline.rows("out"))]
+    assert kinds == [("delete", 9), ("insert", 1)]
 
 
 def test_another_column_can_be_the_sequence(trial):

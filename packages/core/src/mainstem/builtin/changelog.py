@@ -19,6 +19,7 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin.json_text import literal
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class ToChangelog(Operator):
         sequence = quoted(self.options.sequence)
         needed = {name: quoted(name) for name in [*self.options.key, self.options.sequence]}
         missing = " ".join(
-            f"WHEN {column} IS NULL THEN '{_escaped(name)} is null'"
+            f"WHEN {column} IS NULL THEN {literal(f'{name} is null')}"
             for name, column in needed.items()
         )
         plain = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
@@ -93,7 +94,3 @@ class ToChangelog(Operator):
             "IF(__reason IS NOT NULL, struct(__reason AS reason, "
             f"CAST(to_json(struct({plain})) AS BINARY) AS payload), NULL) AS _rejected",
         )
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

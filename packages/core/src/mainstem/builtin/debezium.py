@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 #: What stands in the place of a large value that did not change and that the log has not.
 _UNAVAILABLE = "__debezium_unavailable_value"
 _FULL = "set the table's REPLICA IDENTITY to FULL"
+#: The years 1 to 9999: of what is beyond, other programs make errors.
+_DAYS = (-719_162, 2_932_896)
+_SECONDS = (-62_135_596_800, 253_402_300_799)
+_PER_SECOND = {"micros": 1_000_000, "millis": 1_000}
 _SETTINGS = "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '__corrupt')"
 _BODY = ("op", "ts_ms", "source", "before", "after")
 
@@ -72,14 +76,16 @@ class Envelopes:
                 "CAST(value AS STRING) AS __text",
                 f"{key} AS __key",
             )
-            .selectExpr("*", _parsed("__text", self._body()), _parsed("__key", self._key))
-            .selectExpr("*", _unwrapped("__text", _BODY), _unwrapped("__key", _names(self._key)))
+            .selectExpr(
+                "*", f"{self._parsed()} AS __parsed", f"{self._parsed_key()} AS __parsed_key"
+            )
+            .selectExpr("*", f"{_unwrapped()} AS __body")
             .selectExpr(
                 "*",
-                f"{self._row('__text_body.before')} AS __before",
-                f"{self._row('__text_body.after')} AS __after",
-                f"{self._row('__text_body.before', self._key)} AS __gone",
-                f"{self._row('__key_body', self._key)} AS __keyed",
+                f"{self._row('__body.before')} AS __before",
+                f"{self._row('__body.after')} AS __after",
+                f"{self._row('__body.before', self._key)} AS __gone",
+                f"{self._row('__parsed_key', self._key)} AS __keyed",
             )
             .selectExpr("*", f"{self._reason(told=told)} AS __reason")
             .selectExpr("*", f"explode({self._exploded()}) AS __change")
@@ -89,8 +95,7 @@ class Envelopes:
                 *kept,
                 f"__change.type AS {CHANGE_TYPE}",
                 f"{quoted(self._sequence)} AS {COMMIT_VERSION}",
-                "timestamp_millis(coalesce(__text_body.source.ts_ms, __text_body.ts_ms)) "
-                f"AS {COMMIT_TIMESTAMP}",
+                f"{_committed()} AS {COMMIT_TIMESTAMP}",
                 f"IF({good}, NULL, 'rejected') AS _output",
                 *(
                     [f"IF({good}, NULL, struct(__reason AS reason, __raw AS payload)) AS _rejected"]
@@ -100,10 +105,17 @@ class Envelopes:
             )
         )
 
-    def _body(self) -> list[Column]:
-        row = _struct(_as_written(self._columns))
-        types = ("STRING", "BIGINT", "STRUCT<ts_ms: BIGINT>", row, row)
-        return [Column(name, type_) for name, type_ in zip(_BODY, types, strict=True)]
+    def _parsed(self) -> str:
+        """Return SQL for the value as an envelope, or as the object around one that has its schema."""
+        row = f"STRUCT<{_as_written(self._columns)}>"
+        body = f"op STRING, ts_ms BIGINT, source STRUCT<ts_ms BIGINT>, before {row}, after {row}"
+        return _from_json("__text", f"payload STRUCT<{body}>, {body}, __corrupt STRING")
+
+    def _parsed_key(self) -> str:
+        """Return SQL for the message's key, which may have its schema around it too."""
+        row = _as_written(self._key)
+        inside = _from_json("__key", f"payload STRUCT<{row}>")
+        return f"coalesce({inside}.payload, {_from_json('__key', row)})"
 
     def _row(self, written: str, only: Sequence[Column] | None = None) -> str:
         """Return SQL for a row of the table, made of one as it is written; other columns are null."""
@@ -118,14 +130,19 @@ class Envelopes:
     def _read(self, written: str, column: Column) -> str:
         """Return SQL for a value, null if it can't be read."""
         value = f"{written}.{quoted(column.name)}"
-        number = f"{value} RLIKE '^-?[0-9]{{1,18}}$'"
+        number = f"try_cast({value} AS BIGINT)"
         kind = _kind(column)
         if kind == "date":
-            day = f"date_add(DATE'1970-01-01', try_cast({value} AS INT))"
-            return f"IF({number}, {day}, try_cast({value} AS DATE))"
-        if kind in ("timestamp", "timestamp_ntz"):
-            at = f"timestamp_{self._unit}(CAST({value} AS BIGINT))"
-            return f"IF({number}, CAST({at} AS {kind}), try_cast({value} AS {kind}))"
+            first, last = _DAYS
+            when = f"date_add(DATE'1970-01-01', CAST({number} AS INT))"
+        elif kind in ("timestamp", "timestamp_ntz"):
+            first, last = _between(self._unit)
+            when = f"CAST(timestamp_{self._unit}({number}) AS {kind})"
+        if kind in ("date", "timestamp", "timestamp_ntz"):
+            return (
+                f"CASE WHEN {number} IS NULL THEN try_cast({value} AS {kind}) "
+                f"WHEN {number} BETWEEN {first} AND {last} THEN {when} END"
+            )
         if kind == "decimal":
             return f"try_cast({value} AS {column.type})"
         if kind == "variant":
@@ -134,8 +151,8 @@ class Envelopes:
 
     def _exploded(self) -> str:
         """Return SQL for the array of a message's changes."""
-        row = _struct((column.name, column.type or "") for column in self._columns)
-        type_ = f"ARRAY<STRUCT<type: STRING, row: {row}>>"
+        row = ", ".join(f"{quoted(column.name)} {column.type}" for column in self._columns)
+        type_ = f"ARRAY<STRUCT<type STRING, row STRUCT<{row}>>>"
 
         def changes(*pairs: tuple[str, str]) -> str:
             made = (f"named_struct('type', {name}, 'row', {state})" for name, state in pairs)
@@ -146,8 +163,8 @@ class Envelopes:
         return (
             f"CASE WHEN __reason IS NOT NULL THEN {changes(('NULL', 'NULL'))} "
             f"WHEN __raw IS NULL THEN {changes(*self._tombstone())} "
-            f"WHEN __text_body.op = 'u' THEN {changes(*before, (_POST, '__after'))} "
-            f"WHEN __text_body.op = 'd' THEN {changes((_DELETE, gone))} "
+            f"WHEN __body.op = 'u' THEN {changes(*before, (_POST, '__after'))} "
+            f"WHEN __body.op = 'd' THEN {changes((_DELETE, gone))} "
             f"ELSE {changes((_INSERT, '__after'))} END"
         )
 
@@ -156,8 +173,8 @@ class Envelopes:
 
     def _reason(self, *, told: bool) -> str:
         """Return SQL for why a message is refused, null if it is not."""
-        op = "__text_body.op"
-        broken = "__text_parsed.__corrupt IS NOT NULL"
+        op = "__body.op"
+        broken = "__parsed.__corrupt IS NOT NULL"
         cases = [
             (f"{quoted(self._sequence)} IS NULL", literal(f"{self._sequence} is null")),
             *self._without_value(),
@@ -169,10 +186,13 @@ class Envelopes:
             (f"{op} IS NULL", "'no envelope: it has no op'"),
             (f"{op} NOT IN ('c', 'r', 'u', 'd')", f"concat('op ', {op}, ' changes no row')"),
             (f"{op} != 'd' AND __after IS NULL", f"concat('op ', {op}, ' without after')"),
-            *self._unread("__after", "__text_body.after", self._columns, f"{op} != 'd'"),
+            *self._unread("__after", "__body.after", self._columns, f"{op} != 'd'"),
             *self._before(),
         ]
-        branches = (f"WHEN {found} THEN {words if told else literal('')}" for found, words in cases)
+        branches = (
+            f"WHEN {found} THEN {words if told or words == _GOOD else literal('')}"
+            for found, words in cases
+        )
         return f"CASE {' '.join(branches)} END"
 
     def _without_value(self) -> list[tuple[str, str]]:
@@ -185,17 +205,17 @@ class Envelopes:
                 (f"{null} AND __keyed.{quoted(c.name)} IS NULL", words.format(literal(c.name)))
                 for c in missing
             ),
-            (null, "CAST(NULL AS STRING)"),
+            (null, _GOOD),
         ]
 
     def _before(self) -> list[tuple[str, str]]:
         """Return what is asked of the state before."""
-        op = "__text_body.op"
+        op = "__body.op"
         if self._preimages:
             told = f"{op} IN ('u', 'd')"
             return [
                 (f"{told} AND __before IS NULL", literal(f"no state before: {_FULL}")),
-                *self._unread("__before", "__text_body.before", self._columns, told),
+                *self._unread("__before", "__body.before", self._columns, told),
             ]
         gone = "coalesce(__gone, __keyed)"
         return [
@@ -225,7 +245,7 @@ class Envelopes:
         found = []
         for image in ("before", "after"):
             for column in self._columns:
-                value = f"__text_body.{image}.{quoted(column.name)}"
+                value = f"__body.{image}.{quoted(column.name)}"
                 paths = (f"$.{image}['{column.name}']", f"$.payload.{image}['{column.name}']")
                 there = " OR ".join(
                     f"get_json_object(__text, {literal(path)}) IS NOT NULL" for path in paths
@@ -236,9 +256,24 @@ class Envelopes:
         return f"coalesce(nullif(array_join({listed}, ', '), ''), 'does not fit the schema')"
 
 
+#: The reason of a message that is not refused.
+_GOOD = "CAST(NULL AS STRING)"
 _INSERT, _POST, _DELETE = "'insert'", "'update_postimage'", "'delete'"
 #: Types of which JSON has none: taken as text, then read as Debezium writes them.
 _AS_TEXT = ("date", "timestamp", "timestamp_ntz", "decimal", "variant")
+
+
+def _between(unit: str) -> tuple[int, int]:
+    """Return the first and the last number that a time can be."""
+    first, last = _SECONDS
+    return first * _PER_SECOND[unit], (last + 1) * _PER_SECOND[unit] - 1
+
+
+def _committed() -> str:
+    """Return SQL for when the database made the change, null if that is not told."""
+    first, last = _between("millis")
+    at = "coalesce(__body.source.ts_ms, __body.ts_ms)"
+    return f"IF({at} BETWEEN {first} AND {last}, timestamp_millis({at}), NULL)"
 
 
 def _kind(column: Column) -> str:
@@ -249,28 +284,17 @@ def _as_text(column: Column) -> bool:
     return _kind(column) in _AS_TEXT
 
 
-def _as_written(columns: Iterable[Column]) -> list[tuple[str, str]]:
-    return [(c.name, "STRING" if _as_text(c) else str(c.type)) for c in columns]
+def _as_written(columns: Iterable[Column]) -> str:
+    """Return the columns of a row as it is written, in SQL."""
+    types = ((c.name, "STRING" if _as_text(c) else c.type) for c in columns)
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in types)
 
 
-def _struct(fields: Iterable[tuple[str, str]]) -> str:
-    return f"STRUCT<{', '.join(f'{quoted(name)}: {type_}' for name, type_ in fields)}>"
+def _from_json(text: str, ddl: str) -> str:
+    return f"from_json({text}, {literal(ddl)}, {_SETTINGS})"
 
 
-def _names(columns: Iterable[Column]) -> list[str]:
-    return [column.name for column in columns]
-
-
-def _parsed(text: str, columns: Sequence[Column]) -> str:
-    """Return SQL for JSON read as these columns, or as an object `payload` that has them."""
-    fields = _as_written(columns)
-    ddl = [f"{quoted(name)} {type_}" for name, type_ in fields]
-    ddl = [f"payload {_struct(fields)}", *ddl, "__corrupt STRING"]
-    return f"from_json({text}, {literal(', '.join(ddl))}, {_SETTINGS}) AS {text}_parsed"
-
-
-def _unwrapped(text: str, names: Sequence[str]) -> str:
-    """Return SQL for the columns of `_parsed`, wherever they were: with a schema they are inside."""
-    plain = ", ".join(f"{literal(name)}, {text}_parsed.{quoted(name)}" for name in names)
-    inside = f"{text}_parsed.payload"
-    return f"IF({inside} IS NOT NULL, {inside}, named_struct({plain})) AS {text}_body"
+def _unwrapped() -> str:
+    """Return SQL for the envelope, wherever it is."""
+    plain = ", ".join(f"'{name}', __parsed.{name}" for name in _BODY)
+    return f"coalesce(__parsed.payload, named_struct({plain}))"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
@@ -89,8 +90,9 @@ class DecodeOptions(Options):
     )
     preimages: bool = option(
         True,
-        description="debezium-json: whether the rows as they were before come out too. They are not "
-        "in the messages of a table of PostgreSQL without REPLICA IDENTITY FULL.",
+        description="debezium-json: whether the rows as they were before come out too. A table of "
+        "PostgreSQL must have REPLICA IDENTITY FULL for that: else updates are refused, and of a deleted "
+        "row only the key is true. Without pre-images a deletion tells the key alone.",
     )
     timestamp_unit: Literal["micros", "millis"] = option(
         "micros",
@@ -141,8 +143,10 @@ class Decode(Operator):
             if name.lower() not in names:
                 hint = f"Columns: {', '.join(names)}."
                 raise OptionError(f"there is no column {name!r}", option="key", hint=hint)
-        sequence = options.sequence
-        if sequence == _POSITION not in options.keep:
+        if options.sequence not in options.keep:
+            if options.sequence != _POSITION:
+                hint = f"Kept are: {', '.join([*options.keep, _POSITION])}."
+                raise OptionError(f"{options.sequence!r} is not kept", option="sequence", hint=hint)
             position = given.column(_POSITION)
             if position is None or _POSITION in names:
                 hint = "Keep one under another name, and name that."
@@ -150,10 +154,10 @@ class Decode(Operator):
                     "the messages have no `position` to keep", option="sequence", hint=hint
                 )
             columns = [*columns, position]
-        elif sequence not in options.keep:
-            hint = f"Kept are: {', '.join([*options.keep, _POSITION])}."
-            raise OptionError(f"{sequence!r} is not kept", option="sequence", hint=hint)
-        return Changelog(columns, options.key, sequence, preimages=options.preimages)
+        if not options.preimages:  # a deletion tells the key alone
+            keys = {name.lower() for name in options.key}
+            columns = [c if c.name.lower() in keys else replace(c, nullable=True) for c in columns]
+        return Changelog(columns, options.key, options.sequence, preimages=options.preimages)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         return {"rejected": REJECTED}
