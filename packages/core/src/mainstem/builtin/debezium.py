@@ -140,8 +140,8 @@ class Envelopes:
             when = f"CAST(timestamp_{self._unit}({number}) AS {kind})"
         if kind in ("date", "timestamp", "timestamp_ntz"):
             return (
-                f"CASE WHEN {number} IS NULL THEN try_cast({value} AS {kind}) "
-                f"WHEN {number} BETWEEN {first} AND {last} THEN {when} END"
+                f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {when} "
+                f"WHEN {value} RLIKE '^[0-9]{{4}}-' THEN try_cast({value} AS {kind}) END"
             )
         if kind == "decimal":
             return f"try_cast({value} AS {column.type})"
