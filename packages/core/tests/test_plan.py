@@ -386,3 +386,21 @@ def test_a_sink_that_may_lose_promises_nothing_more():
         DocumentError, match="sink 'out' is none, not at-least-once: .*nobody listens"
     ):
         plan(require="at-least-once", sinks={"out": {"use": "mouth", "from": "lines"}})
+
+
+def test_what_one_strategy_takes_for_granted_is_told_with_that_strategy_alone():
+    """Pass: the sink's condition for `once` is among its assumptions, and not with `microbatch`."""
+
+    class Shelf(Mouth):
+        capabilities = SinkCapabilities(assumptions_by={"once": ("the shelf stands",)})
+
+    def assumed(word: str) -> str:
+        registry = Extended()
+        registry._components["sink", "tests:mouth"] = type("Console", (Shelf,), {})
+        sinks = {"out": {"use": "mouth", "from": "lines", "deliver": word}}
+        whole = {"pipeline": "test", "sources": {"lines": LINES}, "sinks": sinks}
+        return as_text(make_plan(whole, registry))
+
+    assert "as long as out: the shelf stands" in assumed("once")
+    assert "as long as out: the shelf stands" in assumed("tests:once")
+    assert "shelf" not in assumed("microbatch")

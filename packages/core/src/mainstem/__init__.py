@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mainstem.contracts.abilities import ABILITIES as ABILITIES
+    from mainstem.contracts.abilities import Advising as Advising
     from mainstem.contracts.abilities import AfterBatch as AfterBatch
     from mainstem.contracts.abilities import Branching as Branching
     from mainstem.contracts.abilities import Expressions as Expressions
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mainstem.contracts.abilities": (
-        "ABILITIES AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
+        "ABILITIES Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
         "KeyedWrites Lag Measurable Prepared Reached Rewindable Staged Stateful StateFacts Supervised "
         "Swappable Transactional Typed Upgradable"
     ),

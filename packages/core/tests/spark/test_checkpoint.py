@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from mainstem.builtin.files_sink import FilesSink
 from mainstem.errors import DocumentError, MainstemError, PipelineError
 from mainstem.plan.making import make_plan
 from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.checkpoints import copy
+from mainstem.run.runner import run
 from mainstem.run.session import settings
 
 
@@ -176,3 +179,36 @@ def test_a_machine_without_a_fit_java_is_told_what_to_install(pipeline, case, tm
     result = pipeline.command(JAVA_HOME=str(home))
     assert result.returncode == 4
     assert "openjdk-17-jre-headless" in result.stderr
+
+
+def test_a_sink_is_told_the_first_batch_that_it_was_given(pipeline, monkeypatch):
+    """Pass: 0 for one that was there first, the batch it came with for another; in a copy the copy's."""
+    told = []
+    write = FilesSink.write
+    monkeypatch.setattr(
+        FilesSink,
+        "write",
+        lambda self, frame, batch: (
+            told.append((batch.sink, batch.id, batch.begins)) or write(self, frame, batch)
+        ),
+    )
+
+    def run_with(*names, **more):
+        told.clear()
+        sinks = {name: pipeline.sink(name, "row") for name in names}
+        pipeline.document(**parts(pipeline, sinks=sinks, **more))
+        pipeline.feed(
+            f"{len(list((pipeline.folder / 'in').iterdir()))}.jsonl", [{"k": "a", "v": 1}]
+        )
+        pipeline.run()
+        return sorted(told)
+
+    assert run_with("out") == [("out", 0, 0)]
+    assert run_with("out", "more") == [("more", 1, 1), ("out", 1, 0)]
+    assert run_with("out", "more") == [("more", 2, 1), ("out", 2, 0)]
+    copy(make_plan(pipeline.file), pipeline.folder / "fork")
+    assert run_with("out", "more", checkpoint="./fork") == [("more", 3, 3), ("out", 3, 3)]
+    fresh = make_plan(pipeline.file, changes=["checkpoint=./checkpoints"])
+    told.clear()
+    run(fresh, fresh=["lines"])
+    assert sorted(told) == [("more", 0, 0), ("out", 0, 0)]

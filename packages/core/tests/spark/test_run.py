@@ -13,6 +13,8 @@ import sys
 import threading
 
 import pytest
+from mainstem import Changelog
+from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
 from mainstem.plan.making import make_plan
 from mainstem.run.runner import run
@@ -327,3 +329,65 @@ def test_a_run_never_prints_what_a_reference_stands_for(pipeline, arguments):
         result = pipeline.command("--show-rows", *arguments, MAINSTEM_TEST_SECRET=secret)
         assert result.returncode == code, result.stderr
         assert secret not in result.stdout + result.stderr
+
+
+def test_a_component_tells_what_to_do_about_a_failure_that_it_knows(pipeline):
+    """Pass: the failure with the step of the source that knows it; nothing where nobody does."""
+    pipeline.document(
+        operators={
+            "row": decode(on_rejected="drop"),
+            "cut": {
+                "use": "select",
+                "from": "row",
+                "with": {"columns": {"k": "CAST(raise_error('tape torn') AS STRING)"}},
+            },
+        },
+        sinks={"out": pipeline.sink("out", "cut")},
+    )
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
+
+    class Advises(Files):
+        def advice(self, failure):
+            return "Mend the tape." if self.known in failure else ""
+
+    for known, told in (("tape torn", True), ("paper torn", False)):
+        made = make_plan(pipeline.file)
+        made.nodes["lines"].component = Advises(made.nodes["lines"].source.options)
+        made.nodes["lines"].component.known = known
+        with pytest.raises(PipelineError) as failure:
+            run(made)
+        assert "tape torn" in str(failure.value)
+        assert str(failure.value).endswith("\n  Mend the tape.") is told
+
+
+def test_a_source_can_give_a_changelog(pipeline):
+    """Pass: the changes reach the sink with type, sequence and time, identified by key and sequence."""
+
+    class Changes(Files):
+        def shape(self):
+            return Changelog("k STRING, v BIGINT", key=["k"], sequence="v")
+
+        def load(self, ctx):
+            split = "split(CAST(value AS STRING), ' ')"
+            return (
+                super()
+                .load(ctx)
+                .selectExpr(
+                    f"{split}[1] AS k",
+                    f"CAST({split}[2] AS BIGINT) AS v",
+                    f"{split}[0] AS _change_type",
+                    f"CAST({split}[2] AS BIGINT) AS _commit_version",
+                    "timestamp AS _commit_timestamp",
+                )
+            )
+
+    pipeline.document(sinks={"out": pipeline.sink("out", "lines")})
+    pipeline.feed("1.jsonl", ["insert a 1", "delete a 2"])
+    made = make_plan(pipeline.file)
+    node = made.nodes["lines"]
+    node.component = Changes(node.source.options)
+    node.shape = node.source.shape()
+    node.makes_id = True
+    run(made)
+    found = sorted((r["_change_type"], r["k"], r["_commit_version"]) for r in pipeline.rows("out"))
+    assert found == [("delete", "a", 2), ("insert", "a", 1)]

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem import (
     MESSAGE_COLUMNS,
@@ -155,7 +155,7 @@ class IngressSource(Source):
             found.append(Lag(name, rows, max(0.0, time.time() - oldest) if rows else 0.0))
         return found
 
-    def starting_at(self, point: datetime | str) -> IngressSource:
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> IngressSource:
         """Return this source from the first segment stored at a time or later, or from the first."""
         if not isinstance(point, datetime) and point != "earliest":
             raise OptionError(f"the log starts at `earliest` or at a time, not at {point!r}")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
 from mainstem import (
@@ -158,7 +158,7 @@ class Files(Source):
         oldest = min(file.stat().st_mtime for file in unread)
         return [Lag("0", self._rows(unread), max(0.0, time.time() - oldest))]
 
-    def starting_at(self, point: datetime | str) -> Files:
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> Files:
         """Return this source with the files changed since a time, or with all."""
         if not isinstance(point, datetime) and point != "earliest":
             raise OptionError(f"files start at `earliest` or at a time, not at {point!r}")

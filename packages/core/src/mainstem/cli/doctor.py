@@ -22,6 +22,7 @@ from mainstem.errors import MainstemError, PluginError
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from mainstem.registry import Registry, check_core_version
+from mainstem.run import jars
 from mainstem.run.session import settings
 
 _GIB = 2**30
@@ -200,14 +201,10 @@ def _file_system(folder: Path) -> str:
 
 def check_jars(settings: Mapping[str, str]) -> list[Check]:
     """Check the jars that a session with these settings loads: paths, and Maven coordinates."""
-    jars = _listed(settings, "spark.jars")
-    packages = _listed(settings, "spark.jars.packages")
+    files = jars.listed(settings, jars.PATHS)
+    packages = jars.listed(settings, jars.PACKAGES)
     caches = _caches(settings.get("spark.jars.ivy", ""))
-    return [*map(_jar, jars), *(_package(package, caches) for package in packages)]
-
-
-def _listed(settings: Mapping[str, str], key: str) -> list[str]:
-    return [part.strip() for part in settings.get(key, "").split(",") if part.strip()]
+    return [*map(_jar, files), *(_package(package, caches) for package in packages)]
 
 
 def _jar(jar: str) -> Check:

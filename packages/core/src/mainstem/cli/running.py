@@ -41,7 +41,10 @@ def replay(
     from_: Annotated[
         str,
         typer.Option(
-            "--from", help="earliest, or an ISO 8601 time for --into alone", metavar="POINT"
+            "--from",
+            help="earliest; for --into also an ISO 8601 time, or JSON with the offset of each source to "
+            "begin after, as `checkpoint show` tells them.",
+            metavar="POINT",
         ),
     ] = "earliest",
     fresh: Annotated[bool, typer.Option(help="Begin anew; the shadow keeps what it has.")] = False,

@@ -115,11 +115,12 @@ class Measurable(Protocol):
 class Rewindable(Protocol):
     """A source that can start elsewhere, or again: for replay and rollback."""
 
-    def starting_at(self, point: datetime | str) -> Source:
-        """Return this source starting at a time, or at `earliest`.
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> Source:
+        """Return this source starting at a time, at `earliest`, or after one of its own offsets.
 
         Raises:
-            OptionError: the source no longer has that point; says what it has.
+            OptionError: the source no longer has that point, or can't start at one of that kind; says
+                what it has.
         """
 
     def gone(self, since: Reached) -> str:
@@ -127,6 +128,14 @@ class Rewindable(Protocol):
 
         After an offset of None: of all rows there ever were, as far as anybody can tell.
         """
+
+
+@runtime_checkable
+class Advising(Protocol):
+    """A component that knows what to do about failures that Spark reports for it."""
+
+    def advice(self, failure: str) -> str:
+        """Return the next step for who reads `failure`, a failed query's message; empty if unknown."""
 
 
 @runtime_checkable
@@ -207,11 +216,17 @@ class Supervised(Protocol):
 class AfterBatch(Protocol):
     """A source that publishes how far a finished query has read; never ahead of what is written."""
 
-    def after_batch(self, end: Mapping[str, Any]) -> None:
-        """Called after Spark committed a batch, with the end offset of this source in it.
+    def after_batch(self, ends: Sequence[Any]) -> None:
+        """Publish what all reads of the source have behind them; called after a batch was committed.
 
-        Perhaps called again with an older end after a crash; a failure is logged and tried again
-        with the next batch.
+        Called in a thread of its own, by a run of the pipeline itself alone (not by a replay), perhaps
+        not for each batch, and again with what was told before. A failure is shown, and it is called
+        again with the next batch.
+
+        Args:
+            ends: for each read of this source in the document's queries the offset, as in the
+                checkpoint, up to which what was read is written; None for a read that has finished no
+                batch.
         """
 
 
@@ -319,8 +334,8 @@ ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
-        Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites, Swappable,
-        Upgradable,
+        Advising, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites,
+        Swappable, Upgradable,
     )
 }  # fmt: skip
 

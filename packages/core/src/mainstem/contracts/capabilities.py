@@ -65,6 +65,8 @@ class SinkCapabilities:
     #: Why it is lossy; what must hold for the rest.
     why: str = ""
     assumptions: tuple[str, ...] = ()
+    #: What must hold when it is written to by one strategy, by that strategy's word.
+    assumptions_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: By the word of the delivery strategy.
     shown: Mapping[str, Shown] = field(default_factory=dict)
 

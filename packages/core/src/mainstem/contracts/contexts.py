@@ -64,7 +64,8 @@ class Batch:
     `id` counts from 0 within a checkpoint; a retry has the same. `query_id` is Spark's, made with
     the checkpoint and never used by another one, so (`query_id`, `id`) names the batch for ever.
     `shape` is what the rows are. `epoch` grows with every run of a checkpoint: a far side that has
-    seen a higher one knows that this run has been replaced (see `FencedError`).
+    seen a higher one knows that this run has been replaced (see `FencedError`). `begins` is the id of
+    the first batch that the sink was given: above 0 if the sink came later to the checkpoint.
     """
 
     id: int
@@ -75,3 +76,4 @@ class Batch:
     spark: SparkSession
     shape: Shape
     epoch: int
+    begins: int = 0

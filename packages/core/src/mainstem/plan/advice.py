@@ -51,9 +51,9 @@ def _lower_than_possible(plan: Plan, sink: SinkNode) -> Iterator[str]:
     if sink.delivery is None:
         return
     shape = plan.shape(sink.streams[0])
-    given = promised(sink.delivery, sink.sink, shape)
+    given = promised(sink.delivery_word, sink.delivery, sink.sink, shape)
     word, best = strongest(sink, shape, plan.registry, plan.nodes)
-    offered = promised(best, sink.sink, shape)
+    offered = promised(word, best, sink.sink, shape)
     if _rank(offered) < _rank(given):
         yield (
             f"{sink.name}: delivered by {sink.delivery_word} ({given.level}), while the sink offers "

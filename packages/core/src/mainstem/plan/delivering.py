@@ -68,7 +68,7 @@ def strongest(
             found = registry.component("delivery", word)
             made = found(found.options_model().model_validate({}))
             assert isinstance(made, Delivery)  # noqa: S101
-            promise = promised(made, sink.sink, shape)
+            promise = promised(word, made, sink.sink, shape)
         except (PluginError, OptionError, ValueError):
             continue  # not for this sink
         if _needs_id(made, shape) and not identified:
@@ -93,7 +93,8 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
         for node in nodes.values():
             if node.name in above:
                 promise = promise.then(_promise(node, windowed=windowed))
-        delivered = promised(sink.delivery, sink.sink, _input_shape(sink, nodes))
+        shape = _input_shape(sink, nodes)
+        delivered = promised(sink.delivery_word, sink.delivery, sink.sink, shape)
         sink.promise = promise.then(_named(sink.name, delivered))
         gates: list[tuple[Level | None, tuple[str, ...]]] = [
             (sink.required, ("sinks", sink.name, "require"))
@@ -107,7 +108,7 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
                 break
 
 
-def promised(delivery: Delivery, sink: Sink, shape: Shape) -> Promise:
+def promised(word: str, delivery: Delivery, sink: Sink, shape: Shape) -> Promise:
     """Return what a strategy and a sink promise together.
 
     Raises:
@@ -115,6 +116,9 @@ def promised(delivery: Delivery, sink: Sink, shape: Shape) -> Promise:
     """
     promise = delivery.promise(sink, shape)
     facts = sink.capabilities
+    promise = promise.then(
+        Promise(assumptions=facts.assumptions_by.get(word.rpartition(":")[2], ()))
+    )
     if not facts.lossy:
         return promise
     return promise.then(Promise(may_lose=True, reasons=(f"can lose rows: {facts.why}",)))
@@ -125,7 +129,7 @@ def shown(sink: SinkNode, nodes: Mapping[str, Node]) -> list[tuple[str, Shown]]:
     above = ancestors(sink.name, nodes)
     sources = [n for n in nodes.values() if n.name in above and isinstance(n.component, Source)]
     found = [(f"source {node.word}", node.source.capabilities.shown) for node in sources]
-    by = sink.sink.capabilities.shown.get(sink.delivery_word)
+    by = sink.sink.capabilities.shown.get(sink.delivery_word.rpartition(":")[2])
     found.append((f"sink {sink.word} by {sink.delivery_word}", by))
     return [(what, shown) for what, shown in found if shown is not None]
 

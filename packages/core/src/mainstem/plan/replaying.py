@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
+from typing import Any
 
 from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
@@ -27,7 +29,8 @@ def replay_plan(
 
     Args:
         query: the name of a query of the plan.
-        point: `earliest`, or a time (ISO 8601; UTC without a zone).
+        point: `earliest`, a time (ISO 8601; UTC without a zone), or JSON: for each source of the query
+            the offset, as in the checkpoint, to begin after.
         into: the shadow sink by the name of the sink whose rows it gets.
         rebuild: sinks that are built beside, to be put in place (see `run.rebuilding`); from the
             `earliest` point alone.
@@ -42,6 +45,8 @@ def replay_plan(
     sinks += [_beside(plan, found[query].sinks, name) for name in rebuild]
     into = {**into, **{name: f"{name}{REBUILT}" for name in rebuild}}
     when = _point(point)
+    if isinstance(when, dict) and when.keys() != set(found[query].reads):
+        raise PipelineError(f"expected offsets of {', '.join(found[query].reads)}, by name")
     if rebuild and when != "earliest":
         raise PipelineError(
             "what is rebuilt begins at `earliest`: else what came before is missing"
@@ -53,7 +58,7 @@ def replay_plan(
             word = plan.nodes[name].word
             raise PipelineError(f"{name}: the source {word!r} can't start elsewhere (Rewindable)")
         try:
-            sources[name] = source.starting_at(when)
+            sources[name] = source.starting_at(when[name] if isinstance(when, dict) else when)
         except OptionError as error:
             message = plan.scrubber.clean(f"{name}: {error.message} {error.hint}".rstrip())
             raise PipelineError(message) from None
@@ -107,11 +112,16 @@ def _near(name: str, known: Iterable[str]) -> str:
     return nearest(name, names) or f"There are: {', '.join(names) or 'none'}."
 
 
-def _point(text: str) -> datetime | str:
+def _point(text: str) -> datetime | str | dict[str, Any]:
     if text == "earliest":
         return text
     try:
+        if text.startswith("{"):
+            offsets: dict[str, Any] = json.loads(text)
+            return offsets
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise PipelineError(f"expected `earliest` or an ISO 8601 time, not {text!r}") from None
+        raise PipelineError(
+            f"expected `earliest`, an ISO 8601 time, or JSON of offsets by source, not {text!r}"
+        ) from None
     return when if when.tzinfo else when.replace(tzinfo=UTC)

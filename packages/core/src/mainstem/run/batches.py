@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -31,13 +32,20 @@ class Batches:
         error: the exception that ended a batch, kept since Spark passes on its text alone.
         node: the sink in hand when it happened.
         counts: rows by node, by batch id, until the runner has fetched them.
+
+    Args:
+        epoch: the number of the run.
+        begins: the first batch of each sink; see `Batch`.
     """
 
-    def __init__(self, plan: Plan, query: Query, frames: Frames, epoch: int) -> None:
+    def __init__(
+        self, plan: Plan, query: Query, frames: Frames, epoch: int, begins: Mapping[str, int]
+    ) -> None:
         self._plan = plan
         self._query = query
         self._frames = frames
         self._epoch = epoch
+        self._begins = begins
         self._nodes = (*query.streaming, *query.per_batch, *query.sinks)
         self.query_id = ""
         self.stopping = threading.Event()
@@ -127,6 +135,7 @@ class Batches:
             spark=spark,
             shape=self._plan.shape(sink.streams[0]),
             epoch=self._epoch,
+            begins=self._begins.get(sink.name, 0),
         )
         assert sink.delivery is not None  # noqa: S101
         refused = sink.delivery.write(sink.sink, frame, batch)

@@ -1,7 +1,7 @@
 """The checkpoint folder of a pipeline.
 
-- `pipeline.json`: format version, and for each query its anchor and the identity of each stateful
-  operator
+- `pipeline.json`: format version, and for each query its anchor, the first batch of each sink and the
+  identity of each stateful operator
 - `lock`: held while a runner works; gone with its process, however that ended
 - `epoch`: how many runs there have been
 - `queries/<name>/`: Spark's own checkpoint of a query
@@ -144,8 +144,26 @@ class Checkpoint:
                     "begin anew with `--fresh`"
                 )
             self._refuse(before, now)
+            for name, query in now["queries"].items():
+                query["sinks"] = self._beginnings(name, before["queries"].get(name, {}))
             now["queries"] = before["queries"] | now["queries"]
         write_whole(file, json.dumps(now, indent=2, sort_keys=True))
+
+    def begins(self, name: str) -> dict[str, int]:
+        """Return the first batch of each sink of a query in this checkpoint, by the sink's name."""
+        found = read_description(self.path / "pipeline.json")["queries"][name].get("sinks", {})
+        own = rollback.copied(self.query(name)) + 1
+        return {sink: max(first, own) for sink, first in found.items()}
+
+    def _beginnings(self, name: str, before: dict[str, Any]) -> dict[str, int]:
+        """Return the first batch of each sink, given what was written down for the query."""
+        last = History(self.query(name)).last()
+        first = 0 if last is None else last + 1
+        query = next(query for query in self.plan.queries if query.name == name)
+        known = before.get("sinks")
+        if known is None or last is None:  # written down by an older version, or not begun
+            return dict.fromkeys(query.sinks, 0)
+        return {sink: known.get(sink, first) for sink in query.sinks}
 
     def _next_epoch(self) -> int:
         """Count this run; the number is on disk before anything is done under it."""
@@ -250,6 +268,7 @@ def describe(plan: Plan) -> dict[str, Any]:
             query.name: {
                 "anchor": query.anchor,
                 "sources": dict(query.reads),
+                "sinks": dict.fromkeys(query.sinks, 0),
                 "state": {
                     name: {
                         "operator": f"{node.distribution}:{node.word}",

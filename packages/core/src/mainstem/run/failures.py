@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from mainstem.contracts.abilities import Expressions
+from mainstem.contracts.abilities import Advising, Expressions
 from mainstem.errors import MainstemError, PipelineError
 from mainstem.plan.model import Plan
 
@@ -83,7 +83,17 @@ def explain(
     cause = _cause(error)
     if not show_rows:
         cause = _VALUE.sub("?", cause)
-    return PipelineError(plan.scrubber.clean(f"{where}: {cause}"), node=name)
+    message = f"{where}: {cause}"
+    if advice := _advice(text, plan, [*candidates, *found.sinks]):
+        message += f"\n  {advice}"
+    return PipelineError(plan.scrubber.clean(message), node=name)
+
+
+def _advice(text: str, plan: Plan, among: Iterable[str]) -> str:
+    """Return what the first component that knows the failure says."""
+    components = (plan.nodes[name].component for name in among)
+    advisers = (component for component in components if isinstance(component, Advising))
+    return next(filter(None, (adviser.advice(text) for adviser in advisers)), "")
 
 
 #: What stands for a row's content in the messages of Spark: quoted, in brackets, after `value`.

@@ -12,7 +12,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import quoted
-from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, REJECTED, Changelog, Shape
+from mainstem.contracts.shapes import (
+    CHANGELOG_COLUMNS,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    REJECTED,
+    Changelog,
+    Shape,
+)
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
@@ -232,7 +239,8 @@ class Frames:
         if node.identity and node.makes_id and not _by_batch(node):
             frame = frame.withColumn("_id", identifier(node.name, node.identity, frame))
         if node.kind == "source" and node.shape is not None:
-            hidden = [n for n in node.identity if n.startswith("_") and not node.shape.column(n)]
+            kept = CHANGELOG_COLUMNS if isinstance(node.shape, Changelog) else node.shape.names
+            hidden = [n for n in node.identity if n.startswith("_") and n not in kept]
             frame = frame.drop(*hidden)
         return frame
 

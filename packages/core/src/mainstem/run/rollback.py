@@ -26,11 +26,10 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
         return [f"batch {batch} is not among those on record: {have}"]
     stateful = any(plan.nodes[name].state for name in query.streaming)
     found = history.missing_state(batch) if stateful else []
-    copied = history.folder / COPIED
-    if copied.exists() and batch < int(copied.read_text()):
+    if batch < (made := copied(history.folder)):
         found.append(
-            f"the checkpoint is a copy made after batch {copied.read_text()}, and sinks do not know "
-            "what its original wrote before"
+            f"the checkpoint is a copy made after batch {made}, and sinks do not know what its original "
+            "wrote before"
         )
     for name in query.reads:
         source = plan.nodes[name].source
@@ -48,6 +47,12 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
                 f"{name}: {node.word} can neither take back what it wrote nor tell rows that it has"
             )
     return found
+
+
+def copied(folder: Path) -> int:
+    """Return the last batch that the original had done when a query was copied; -1 for an original."""
+    file = folder / COPIED
+    return int(file.read_text()) if file.exists() else -1
 
 
 def take_back(plan: Plan, query: Query, batch: int) -> None:

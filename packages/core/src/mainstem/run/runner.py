@@ -24,6 +24,7 @@ from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.helpers import Helpers
 from mainstem.run.history import History
 from mainstem.run.lagging import query_lags, summed
+from mainstem.run.publishing import Publishing
 from mainstem.run.session import start
 from mainstem.run.sharing import check_shared
 from mainstem.run.showing import Reporter, Silent
@@ -103,6 +104,7 @@ class Run:
         self.stop = stop
         self.totals = Totals(plan)
         self.helpers: Helpers | None = None
+        self.publishing: Publishing | None = None
         self.queries = [
             RunningQuery(plan, query, spark, checkpoint, show_rows=show_rows)
             for query in plan.queries
@@ -116,7 +118,10 @@ class Run:
         self.reporter.started(self.plan)
         error: MainstemError | None = None
         try:
-            with Helpers(self.plan, self.reporter, self._nodes()) as self.helpers:
+            with (
+                Helpers(self.plan, self.reporter, self._nodes()) as self.helpers,
+                self._publishing() as self.publishing,
+            ):
                 if self.plan.document.trigger.every is None:
                     self.helpers.wait_until_ready(self.stop)
                 self.once()
@@ -144,6 +149,10 @@ class Run:
         """Return the nodes that take part; those that nobody reads do not."""
         return {name for query in self.queries for name in query.nodes}
 
+    def _publishing(self) -> Publishing:
+        histories = {query.name: query.history for query in self.queries}
+        return Publishing(self.plan, self.reporter, histories)
+
     def _drive(self, begin: Any) -> None:
         """Start every query by `begin` and watch them until all have ended."""
         try:
@@ -152,6 +161,8 @@ class Run:
             while active := [q for q in self.queries if q.watch(self._report, self.stop)]:
                 if self.helpers is not None:
                     self.helpers.watch()
+                if self.publishing is not None:
+                    self.publishing.watch()
                 self.reporter.tick()
                 active[0].wait(_POLL if not self.stop.is_set() else _POLL / 4)
         finally:
@@ -161,6 +172,8 @@ class Run:
     def _report(self, facts: dict[str, Any]) -> None:
         self.totals.add(facts)
         self.reporter.batch(facts)
+        if self.publishing is not None:
+            self.publishing.tell()
         self.plan.registry.hook.mainstem_run_progress(facts=facts)
 
 
@@ -176,6 +189,7 @@ class RunningQuery:
         *,
         show_rows: bool,
     ) -> None:
+        self.name = query.name
         self._plan = plan
         self._query = query
         self._spark = spark
@@ -203,7 +217,11 @@ class RunningQuery:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
             raise self._explained(error) from error
-        Batches(self._plan, self._query, frames, self._checkpoint.epoch).check(streaming)
+        self._made_batches(frames).check(streaming)
+
+    def _made_batches(self, frames: Frames) -> Batches:
+        begins = self._checkpoint.begins(self._query.name)
+        return Batches(self._plan, self._query, frames, self._checkpoint.epoch, begins)
 
     def _frames(self, *, checking: bool = False) -> Frames:
         return Frames(
@@ -220,7 +238,7 @@ class RunningQuery:
         """Start the query on its checkpoint."""
         frames = self._frames()
         streaming = frames.streaming(self._query.anchor)
-        self._batches = Batches(self._plan, self._query, frames, self._checkpoint.epoch)
+        self._batches = self._made_batches(frames)
         trigger = self._plan.document.trigger
         writer = (
             streaming.writeStream.queryName(f"{self._plan.pipeline}.{self._query.name}")

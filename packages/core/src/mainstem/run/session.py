@@ -13,6 +13,7 @@ from mainstem.contracts.components import Needs
 from mainstem.document.references import Scrubber
 from mainstem.errors import DocumentError, MachineError, Problem
 from mainstem.plan.model import Plan
+from mainstem.run import jars
 from mainstem.run.java import find_java
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ def settings(plan: Plan) -> dict[str, str]:
     conf |= plan.state_store.conf()
     wanted: dict[str, tuple[str, str]] = {}
     packages: list[str] = []
-    jars: list[str] = []
+    files: list[str] = []
     for name, needs in _needs(plan):
         packages += needs.packages
-        jars += needs.jars
+        files += needs.jars
         for key, value in needs.conf.items():
             other, before = wanted.setdefault(key, (name, value))
             if before != value and key not in own:
@@ -63,7 +64,7 @@ def settings(plan: Plan) -> dict[str, str]:
                 hint = "Choose one under `spark.conf`."
                 raise DocumentError([Problem(message, "spark.conf", plan.file, hint=hint)])
     conf |= {key: value for key, (_, value) in wanted.items()}
-    for key, values in (("spark.jars.packages", packages), ("spark.jars", jars)):
+    for key, values in ((jars.PACKAGES, packages), (jars.PATHS, files)):
         if values:
             mine = own.pop(key, "")
             conf[key] = ",".join(dict.fromkeys([*filter(None, mine.split(",")), *values]))
@@ -91,15 +92,18 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
     are shown if the session can't be made.
 
     Raises:
-        MachineError: Java or a jar is missing, or Spark does not start.
+        MachineError: Java or a jar can't be had, or Spark does not start.
     """
     find_java()
     wanted = settings(plan)
+    jars.check_files(wanted)
     # Spark's own setting for this is read by spark-submit alone.
     os.environ.setdefault("PYSPARK_PYTHON", wanted.get("spark.pyspark.python", sys.executable))
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    before = SparkContext._active_spark_context
     # PySpark's own report of each error: a second telling, past our scrubber.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder
@@ -110,8 +114,12 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
         with log:
             session = builder.getOrCreate()
     except Exception as error:
+        if missing := jars.unresolved([*log.last, str(error)]):
+            raise missing from error
         lines = "\n".join(log.last) or str(error)
         raise MachineError(plan.scrubber.clean(f"Spark does not start:\n{lines}")) from error
+    if before is not None:
+        jars.check_present(wanted, dict(session.sparkContext.getConf().getAll()))
     session.sparkContext.setLogLevel("WARN" if debug else "OFF")
     return session
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     Column,
@@ -268,7 +268,7 @@ class SQLSource(Source):
         rows = storing.count(file) - reached.offset["rows"]
         return Lag("0", rows, max(0.0, time.time() - file.stat().st_mtime) if rows else 0.0)
 
-    def starting_at(self, point: datetime | str) -> SQLSource:
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> SQLSource:
         """Return this source from its beginning, or polling from a time.
 
         From a snapshot the same rows come again. Polled are the rows as they are now.
