@@ -4,6 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
+./kafka.sh
+
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2
   exit 0

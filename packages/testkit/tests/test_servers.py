@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from mainstem_testkit.servers.kafka import Kafka
 from mainstem_testkit.servers.mariadb import MariaDB
 from mainstem_testkit.servers.postgres import Postgres
 from mainstem_testkit.servers.rabbitmq import RabbitMQ
-from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing, living
+from mainstem_testkit.servers.server import (
+    Server,
+    ServerFailed,
+    ServerMissing,
+    free_port,
+    living,
+)
 
 
 def test_postgres_keeps_its_data_over_a_kill_and_a_restart(postgres):
@@ -75,7 +84,63 @@ def test_rabbitmq_keeps_its_users_over_a_restart(rabbitmq):
     rabbitmq.start()
 
 
-@pytest.mark.parametrize("name", ["mariadb", "postgres", "rabbitmq"])
+def test_kafka_keeps_topics_and_rows_over_a_kill_and_a_restart(kafka):
+    """Pass: what its own producer wrote before the kill is read by its own consumer after the restart."""
+    topic = kafka.create("kept", 2, max_message_bytes="2000")
+    assert "max.message.bytes=2000" in kafka.tool("kafka-topics", "--describe", "--topic", topic)
+    kafka.tool("kafka-console-producer", "--topic", topic, stdin="one\ntwo\n")
+    kafka.kill()
+    with pytest.raises(OSError):  # noqa: PT011
+        kafka.answers()
+    kafka.start()
+    kafka.restart()
+    reading = ["--topic", topic, "--from-beginning", "--max-messages", "2"]
+    assert sorted(kafka.tool("kafka-console-consumer", *reading).split()) == ["one", "two"]
+
+
+def test_a_tool_of_kafka_that_fails_is_told_with_what_it_printed(kafka):
+    """Pass: the error names the topic that is not there."""
+    with pytest.raises(ServerFailed, match="no-such-topic"):
+        kafka.tool("kafka-topics", "--describe", "--topic", "no-such-topic")
+
+
+def test_kafka_takes_further_listeners(tmp_path):
+    """Pass: a second listener answers beside the first."""
+    port = free_port()
+    more = {
+        "listeners": f"{{plain}},MORE://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,MORE:PLAINTEXT",
+    }
+    with Kafka(tmp_path / "kafka", more) as server:
+        server.create("seen")
+        server.port = port
+        assert "seen" in server.tool("kafka-topics", "--list")
+
+
+def test_nats_keeps_its_streams_over_a_kill_and_a_restart(nats):
+    """Pass: a stream made over its own protocol is there after both."""
+    ask(nats, "$JS.API.STREAM.CREATE.kept", {"name": "kept", "subjects": ["kept.>"]})
+    nats.kill()
+    with pytest.raises(OSError):  # noqa: PT011
+        nats.answers()
+    nats.start()
+    nats.restart()
+    assert ask(nats, "$JS.API.STREAM.NAMES", {})["streams"] == ["kept"]
+
+
+def ask(server, subject, body):
+    """Send a request by NATS's protocol, on a connection of its own; return the answer."""
+    text = json.dumps(body).encode()
+    with server.connect() as connection, connection.makefile("rb") as lines:
+        lines.readline()
+        send = f"CONNECT {{}}\r\nSUB back 1\r\nPUB {subject} back {len(text)}\r\n"
+        connection.sendall(send.replace("{}", '{"verbose":false}').encode() + text + b"\r\n")
+        while not (line := lines.readline()).startswith(b"MSG back"):
+            assert not line.startswith(b"-ERR"), line
+        return json.loads(lines.read(int(line.split()[-1])))
+
+
+@pytest.mark.parametrize("name", ["kafka", "mariadb", "nats", "postgres", "rabbitmq"])
 def test_a_paused_server_stands_still_and_goes_on(request, name):
     """Pass: it takes connections and answers none, until it is resumed."""
     server: Server = request.getfixturevalue(name)

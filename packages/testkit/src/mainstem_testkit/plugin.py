@@ -74,6 +74,16 @@ class _Elsewhere:
 
 
 @pytest.fixture(scope="session")
+def kafka(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A Kafka node."""
+    from mainstem_testkit.servers.kafka import Kafka
+
+    yield from serve(Kafka, request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def mariadb(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:
@@ -81,6 +91,16 @@ def mariadb(
     from mainstem_testkit.servers.mariadb import MariaDB
 
     yield from serve(MariaDB, request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def nats(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A NATS server with JetStream."""
+    from mainstem_testkit.servers.nats import NATS
+
+    yield from serve(NATS, request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -128,8 +148,11 @@ def quick_java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(quick_java: None) -> SparkSession:
-    """The Spark session that all tests of this process share, with settings made for tests."""
+def spark(quick_java: None, pytestconfig: pytest.Config) -> SparkSession:
+    """The Spark session that all tests of this process share, with settings made for tests.
+
+    A session takes no jars later: it gets those in the folders that the ini option `mainstem_jars` names.
+    """
     from mainstem.plan.making import make_plan
     from mainstem.run.session import start
 
@@ -140,12 +163,18 @@ def spark(quick_java: None) -> SparkSession:
             {
                 "pipeline": "session",
                 "trigger": {"available_now": True},
-                "spark": {"master": MASTER, "conf": dict(CONF)},
+                "spark": {"master": MASTER, "conf": {**CONF, **_jars(pytestconfig)}},
                 "sources": {"rows": {"use": "rate"}},
                 "sinks": {"out": {"use": "console", "from": "rows"}},
             }
         )
     )
+
+
+def _jars(config: pytest.Config) -> dict[str, str]:
+    folders = [config.rootpath / folder for folder in config.getini("mainstem_jars")]
+    found = [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]
+    return {"spark.jars": ",".join(found)} if found else {}
 
 
 @pytest.fixture
@@ -174,7 +203,13 @@ def trial(tmp_path: Path, spark: SparkSession) -> Iterator[Callable[..., Trial]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--conformance-report`."""
+    """Add `--conformance-report`, and `mainstem_jars` to the settings."""
+    parser.addini(
+        "mainstem_jars",
+        "folders, relative to the root, of the jars that the shared Spark session has",
+        type="args",
+        default=[],
+    )
     group = parser.getgroup("mainstem")
     group.addoption(
         "--conformance-report", type=Path, metavar="FILE", help="write the suites' report as JSON"

@@ -70,7 +70,7 @@ class AbilitiesSuite(WritingSuite):
         if shown is None:
             not_claimed(f"a level shown for {node.delivery_word}")
         assert node.delivery is not None
-        promise = promised(node.delivery, node.sink, self._shape).level
+        promise = promised(node.delivery_word, node.delivery, node.sink, self._shape).level
         assert shown.level == promise, (
             f"says that {shown.by} shows {shown.level} by {node.delivery_word}, which promises "
             f"{promise}"
