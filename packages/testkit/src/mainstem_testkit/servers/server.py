@@ -171,6 +171,11 @@ class Server(ABC):
     def pause(self) -> None:
         """Let the server stand still: connections stay, and nobody answers."""
         self._signal(signal.SIGSTOP)
+        until = time.monotonic() + PATIENCE
+        while self._process is not None and not _stopped(self._process.pid):
+            if time.monotonic() > until:
+                raise ServerFailed(f"{self.name} does not stand still")
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """Let a paused server go on."""
@@ -219,6 +224,16 @@ def living(session: int) -> list[int]:
             if int(of) == session and state != "Z":
                 found.append(int(stat.parent.name))
     return found
+
+
+def _stopped(session: int) -> bool:
+    """Whether every thread of a session's processes stands still: that takes a moment on other cores."""
+    for pid in living(session):
+        for stat in Path("/proc", str(pid), "task").glob("*/stat"):
+            with suppress(OSError):
+                if stat.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                    return False
+    return True
 
 
 def receive(connection: socket.socket, count: int) -> bytes:
