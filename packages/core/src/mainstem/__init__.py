@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.components import StateStore as StateStore
     from mainstem.contracts.contexts import Batch as Batch
     from mainstem.contracts.contexts import OperatorContext as OperatorContext
+    from mainstem.contracts.contexts import Progress as Progress
     from mainstem.contracts.contexts import SourceContext as SourceContext
     from mainstem.contracts.ddl import Column as Column
     from mainstem.contracts.ddl import quoted as quoted
@@ -103,7 +104,7 @@ _HOMES = {
         "StateStoreCapabilities"
     ),
     "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
-    "mainstem.contracts.contexts": "Batch OperatorContext SourceContext",
+    "mainstem.contracts.contexts": "Batch OperatorContext Progress SourceContext",
     "mainstem.contracts.ddl": "Column quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (

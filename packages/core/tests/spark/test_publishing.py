@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 
 import pytest
 from mainstem.builtin.files_source import Files
-from mainstem.errors import PipelineError
+from mainstem.errors import PipelineError, PluginError
 from mainstem.plan.making import make_plan
 from mainstem.plan.replaying import replay_plan
 from mainstem.run.history import History
@@ -153,3 +154,34 @@ def test_a_replay_begins_after_offsets(twice):
     plan, _ = publishing(twice)
     with pytest.raises(PipelineError, match="files start at `earliest` or at a time"):
         replay_plan(plan, "lines", '{"lines": {"logOffset": 3}}', into)
+
+
+def test_a_source_is_told_what_the_checkpoint_has_of_its_read_and_can_read_a_second_stream(twice):
+    """Pass: nothing before the first batch, then planned and committed offsets; each name once."""
+    seen = []
+
+    class Looks(Files):
+        def load(self, ctx):
+            seen.append((ctx.progress.planned(), ctx.progress.committed()))
+            assert pickle.loads(pickle.dumps(ctx.progress)) == ctx.progress
+            beside = (
+                ctx.reader("beside").format("rate").load().selectExpr("value AS v")
+            )
+            for word in ("beside", "2"):
+                with pytest.raises(PluginError, match="one stream for each load"):
+                    ctx.reader(word)
+            frame = super().load(ctx)
+            with pytest.raises(PluginError, match="one stream for each load"):
+                ctx.reader()
+            return frame.unionByName(beside.where("false"), allowMissingColumns=True).drop("v")
+
+    twice.feed("1.jsonl", [{"k": "a", "v": 1}])
+    for number in (0, 1):
+        plan = make_plan(twice.file)
+        plan.nodes["lines"].component = Looks(plan.nodes["lines"].source.options)
+        run(plan)
+        twice.feed(f"{number + 2}.jsonl", [{"k": "b", "v": 2}])
+    assert seen[0] == (None, None)
+    assert (0, {"logOffset": 0}) == seen[-1][0] == seen[-1][1]
+    queries = plan.checkpoint / "queries"
+    assert "lines__beside" in History(queries / "lines").offsets(1).ends

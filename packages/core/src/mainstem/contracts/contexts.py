@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 
+class Progress(Protocol):
+    """What Spark's checkpoint of a query says of one read of a source; can be sent to workers."""
+
+    def planned(self) -> tuple[int, Any] | None:
+        """Return the last batch that was planned and the offset it reads to, or None before the first.
+
+        The offset is the source's own, or None while the read has none.
+        """
+
+    def committed(self) -> tuple[int, Any] | None:
+        """Return the last batch that is done and the offset it read to, as `planned` does."""
+
+
 class SourceContext(Protocol):
     """Handed to `Source.load`."""
 
@@ -26,12 +39,18 @@ class SourceContext(Protocol):
     wanted: frozenset[str]
     #: Names this read, the same in every run: pipeline, query, and which of its reads.
     reading: str
+    #: What the checkpoint says of this read.
+    progress: Progress
     #: SQL for a row's number within the task that reads it, from 0: what Spark forbids on streams,
     #: and is sound for a source whose tasks always read the same rows in the same order.
     row_in_task: str
 
-    def reader(self) -> DataStreamReader:
-        """Return a stream reader that carries the name under which the checkpoint knows this read."""
+    def reader(self, beside: str = "") -> DataStreamReader:
+        """Return a stream reader that carries the name under which the checkpoint knows this read.
+
+        Each name can be taken once for each load. `beside` is a word for a further stream that the
+        source needs beside its main one; the checkpoint knows that one by the read's name and the word.
+        """
 
     def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002
         """Return `reader().format(format).options(**options).load()`."""

@@ -24,6 +24,7 @@ from mainstem.errors import DocumentError, OptionError, PluginError, Problem, ne
 from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
+from mainstem.run.history import ReadProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,13 +56,17 @@ class NodeContext:
         self.reading = f"{plan.pipeline}.{query}.{read_name}"
         self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
-        self._read_name: str | None = read_name
+        self.progress = ReadProgress(checkpoint.query(query), read_name)
+        self._taken: set[str] = set()
 
-    def reader(self) -> DataStreamReader:
-        if self._read_name is None:
-            raise PluginError(f"{self.node}: a source may read one stream for each load")
-        name, self._read_name = self._read_name, None
-        return self.spark.readStream.name(name)
+    def reader(self, beside: str = "") -> DataStreamReader:
+        if beside in self._taken or (beside and not beside.isalpha()):
+            raise PluginError(
+                f"{self.node}: a source may read one stream for each load, and one for each word beside"
+            )
+        self._taken.add(beside)
+        name = self.progress.read
+        return self.spark.readStream.name(f"{name}__{beside}" if beside else name)
 
     def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002
         return self.reader().format(format).options(**options).load()

@@ -136,6 +136,30 @@ class History:
         return found
 
 
+@dataclass(frozen=True)
+class ReadProgress:
+    """One read of a source in a query; see `Progress`.
+
+    Attributes:
+        folder: Spark's checkpoint of the query.
+        read: the read's name there.
+    """
+
+    folder: Path
+    read: str
+
+    def planned(self) -> tuple[int, Any] | None:
+        return self._last(History(self.folder).planned())
+
+    def committed(self) -> tuple[int, Any] | None:
+        return self._last(History(self.folder).committed())
+
+    def _last(self, batches: list[int]) -> tuple[int, Any] | None:
+        if not batches:
+            return None
+        return batches[-1], History(self.folder).offsets(batches[-1]).ends.get(self.read)
+
+
 def _numbers(folder: Path) -> list[int]:
     return sorted(int(file.name) for file in folder.glob("[0-9]*") if file.name.isdigit())
 
