@@ -19,17 +19,21 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_batch_loses_and_doubles_noth
     """Pass: a broker is killed (kill -9) while batches are read, twice, and comes back: the same run goes on,
     and each message is there once."""
     topic = topics.make(2)
-    topics.put(topic, range(4000), key=str)
-    document(pipeline, topics.source(topic, max_rows=200), trigger={"every": "50 ms"})
+    topics.put(topic, range(1500), key=str)
+    document(pipeline, topics.source(topic, max_rows=50), trigger={"every": "50 ms"})
     with running(pipeline) as run:
-        for some in (400, 1600):
-            wait_for(lambda some=some: len(values(pipeline)) >= some)
+
+        def read():
+            assert run.active
+            return sum(facts["rows_in"] for facts in run.progress)
+
+        for some in (200, 600):
+            wait_for(lambda some=some: read() >= some)
             kafka.kill()
             time.sleep(1)
             kafka.start()
-        wait_for(lambda: len(values(pipeline)) >= 4000, 120)
-        assert run.active
-    assert Counter(map(int, values(pipeline))) == Counter(range(4000))
+        wait_for(lambda: read() >= 1500, 120)
+    assert Counter(map(int, values(pipeline))) == Counter(range(1500))
 
 
 def test_compaction_takes_old_values_away_and_no_new_one(pipeline, spark, topics):
@@ -58,9 +62,9 @@ def test_compaction_takes_old_values_away_and_no_new_one(pipeline, spark, topics
 
 
 def test_changes_of_a_database_come_as_a_changelog(pipeline, spark, topics):
-    """Pass: envelopes that the real Debezium engine wrote, sent through a compacted topic in its order, come
+    """Pass: envelopes that the real Debezium engine wrote, sent through a topic in their order, come
     out as its inserts, updates with pre-images, and deletes; tombstones are no changes."""
-    topic = topics.make(cleanup_policy="compact")
+    topic = topics.make()
     messages = [json.loads(line) for line in RECORDED.read_text().splitlines()]
     for message in messages:
         topics.put(topic, [message["value"]], key=message["key"])
