@@ -6,13 +6,12 @@ import hashlib
 import uuid
 
 from ksink_reading import make_topic, read_topic
-from mainstem import Batch, Events
+from mainstem import Batch, Events, Refused
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.rows import messages
 from mainstem_broker_kafka.sink.sink import KafkaSink
 from mainstem_broker_kafka.sink.transactional import deal
 from mainstem_broker_kafka.sink.writer import Share
-from mainstem import Refused
 
 DDL = "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING"
 SHAPE = Events(DDL)
@@ -63,7 +62,7 @@ class Place:
     def frame(self, rows, parts=2):
         """Return messages: mappings, of which `value` is the least; columns left out are null."""
         names = ["key", "value", "headers", "timestamp", "origin"]
-        made = [tuple(row.get(name) for name in names) + (identity(row),) for row in rows]
+        made = [(*(row.get(name) for name in names), identity(row)) for row in rows]
         given = self.spark.sparkContext.parallelize(made, parts)
         return self.spark.createDataFrame(given, f"{DDL}, _id BINARY")
 

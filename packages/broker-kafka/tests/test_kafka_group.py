@@ -102,6 +102,7 @@ def _published(ours, topic):
     return True
 
 
+@pytest.mark.slow
 def test_a_broker_that_goes_is_told_and_published_to_when_it_is_back(topics, kafka):
     """Pass: publishing while the broker is down fails with an error, and the same offsets are published when
     it is back."""

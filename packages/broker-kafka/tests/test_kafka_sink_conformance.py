@@ -6,6 +6,7 @@ import hashlib
 from typing import ClassVar
 
 import pytest
+from kafka_topics import JARS
 from ksink_reading import make_topic, read_topic
 from mainstem_testkit import SinkSuite
 
@@ -43,6 +44,7 @@ class KafkaSuite(SinkSuite):
     def options(self):
         return {
             "servers": self.server.url,
+            "jars": JARS,
             "topic": self.name,
             "give_up": "5 seconds",
             "timeout": "5 seconds",
@@ -57,6 +59,7 @@ class KafkaSuite(SinkSuite):
 
 class TestTransactional(KafkaSuite):
     deliver = "transactional"
+    slow_tests = frozenset({"test_a_kill_at_each_crash_point_does_no_harm"})  # there are eight
 
 
 class TestMicrobatch(KafkaSuite):

@@ -52,6 +52,10 @@ class TopicSuite(SourceSuite):
 class TestTopic(TopicSuite):
     """A topic of one partition."""
 
+    slow_tests = frozenset(
+        {"test_memory_stays_flat_over_many_batches", "test_nothing_is_left_behind"}
+    )
+
 
 @pytest.mark.slow
 class TestPartitions(TopicSuite):

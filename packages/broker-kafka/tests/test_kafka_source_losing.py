@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from kafka_topics import JARS
 from mainstem import PipelineError
 from mainstem_broker_kafka.source.losing import ANEW, DELETED, GONE, WENT, Losses
 from mainstem_broker_kafka.source.offsets import Partition
+from mainstem_testkit.pipelines import wait_for
 
 ONE = Partition("t", 0)
 TWO = Partition("t", 1)
@@ -45,14 +45,15 @@ def test_a_partition_that_is_added_late_begins_at_0():
 
 
 def test_deleted_topics_are_told():
-    """Pass: a partition that is gone is told once, without a count; a topic made anew that reading skipped
-    is told up to where reading goes on."""
+    """Pass: a partition that is gone is told once, without a count; of a topic made anew, what is before the
+    old offset is told once, and what it loses beyond that later."""
     losses = Losses({ONE: 0, TWO: 0})
     assert losses.find({ONE: 10, TWO: 10}, {ONE: 0, TWO: 0}) == []
     assert losses.find({ONE: 10, TWO: 10}, {ONE: 0}) == [("t", 1, 10, None, DELETED)]
     assert losses.find({ONE: 10, TWO: 10}, {ONE: 0}) == []
-    assert losses.find({ONE: 4}, {ONE: 0}) == [("t", 0, 0, 3, ANEW)]
-    assert losses.find({ONE: 8}, {ONE: 0}) == []
+    assert losses.find({ONE: 10}, {ONE: 2}, {"t"}) == [("t", 0, 2, 9, ANEW)]
+    assert losses.find({ONE: 10}, {ONE: 2}) == []
+    assert losses.find({ONE: 12}, {ONE: 15}) == [("t", 0, 10, 11, WENT), ("t", 0, 12, 14, GONE)]
 
 
 def document(pipeline, source):
@@ -133,4 +134,25 @@ def test_losses_are_counted_after_a_kill(pipeline, topics, quick_java):
         (f"{topic}/0/10", f"{topic}/0/11", 2, GONE),
         (f"{topic}/0/5", f"{topic}/0/9", 5, WENT),
     ]
-    assert JARS
+
+
+def test_a_topic_that_is_made_anew_is_noticed(pipeline, spark, topics):
+    """Pass: a topic is deleted and made anew, longer than it was: the next run fails and says so; with
+    `on_data_loss: continue` a run goes on at the old offset and tells what it skips, once."""
+    topic = topics.make()
+    topics.put(topic, range(5))
+    goes_on = topics.source(topic, on_data_loss="continue")
+    for source in (topics.source(topic), goes_on):
+        document(pipeline, source).run()
+    topics.remove(topic)
+    wait_for(lambda: topic not in topics.admin.list_topics(timeout=10).topics)
+    topics.make(name=topic)
+    topics.put(topic, range(100, 108))
+    with pytest.raises(PipelineError, match="made anew since it was last read"):
+        document(pipeline, topics.source(topic)).run()
+    for _ in range(2):
+        document(pipeline, goes_on).run()
+    assert numbers(pipeline) == [*range(5), 105, 106, 107]
+    (lost,) = pipeline.rows("lost")
+    assert (lost["from"], lost["to"], lost["count"]) == (f"{topic}/0/0", f"{topic}/0/4", 5)
+    assert lost["reason"] == ANEW

@@ -78,7 +78,9 @@ def test_a_ledger_that_was_deleted_is_an_error(place, kafka):
     place.write(numbered(1))
     told = kafka.tool("kafka-consumer-groups", "--delete", "--group", place.group)
     assert "was successful" in told
-    with pytest.raises(PipelineError, match="the ledger of this checkpoint is gone.*missing_ledger"):
+    with pytest.raises(
+        PipelineError, match="the ledger of this checkpoint is gone.*missing_ledger"
+    ):
         place.write(numbered(2), number=1, epoch=2)
     assert place.values() == values_of(1)
     place.write(numbered(2), number=1, epoch=3, missing_ledger="begin")
@@ -149,7 +151,9 @@ def test_a_key_keeps_its_order(place):
         for key in range(part, 50, 4)
     ]
     frame = place.frame(rows, parts=1)
-    parts = frame.repartition(4, "key").sortWithinPartitions("key", frame["value"].cast("string").cast("int"))
+    parts = frame.repartition(4, "key").sortWithinPartitions(
+        "key", frame["value"].cast("string").cast("int")
+    )
     place.sink().write_once(parts, place.batch())
     found = {}
     for message in sorted(place.read(), key=lambda m: (m.partition, m.offset)):

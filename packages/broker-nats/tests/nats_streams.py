@@ -64,15 +64,21 @@ def publish(
 
 
 def publish_many(server: Any, subject: str, bodies: Iterable[bytes]) -> None:
-    """Publish much to a stream: without an answer to each, and some thousand at once."""
+    """Publish much to a stream, without an answer to each; wait until it has all."""
 
-    async def send(_: JetStreamContext, client: Client) -> None:
-        for number, body in enumerate(bodies):
+    async def send(js: JetStreamContext, client: Client) -> None:
+        stream = await js.find_stream_name_by_subject(subject)
+        last = (await js.stream_info(stream)).state.last_seq
+        for body in bodies:
             await client.publish(subject, body)
-            if number % 5000 == 4999:
+            last += 1
+            if last % 5000 == 0:
                 await client.flush()
-        for _ in range(2):  # the first ping may overtake what was published
-            await client.flush()
+        for _ in range(600):
+            if (await js.stream_info(stream)).state.last_seq == last:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"the stream has not taken {last} messages")
 
     at(server, send)
 

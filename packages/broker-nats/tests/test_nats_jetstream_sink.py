@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import uuid
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
 from mainstem_broker_nats.sink.ledger import Ledger, _time
 from mainstem_broker_nats.sink.subjects import Template
+from mainstem_testkit.servers.nats import NATS
 from nats.js.api import StreamConfig, StreamSource
 from nsink_streams import at, bodies, info, make, read
 from pydantic import ValidationError
@@ -221,6 +223,18 @@ def test_a_run_that_was_replaced_is_told_and_others_are_not(nats):
         assert ledger.enter(batch()) is None
 
 
+def test_a_server_that_starts_anew_is_waited_for(tmp_path, spark):
+    """Pass: the server is away when the ledger is asked, and comes back: the batch is written, once."""
+    with NATS(tmp_path) as server:
+        stream = make(server.url)
+        sink = sink_of(server, stream)
+        rows = [{"key": b"k", "value": b"%d" % n, "_id": bytes([n])} for n in range(5)]
+        server.kill()
+        threading.Timer(1.0, server.start).start()
+        assert sink.write_new(frame_of(spark, rows), batch_of(spark)) is None
+        assert bodies(server.url, stream) == [b"%d" % n for n in range(5)]
+
+
 def test_a_ledger_that_another_run_changes_meanwhile_is_read_again(nats, monkeypatch):
     """Pass: between reading and writing a newer run writes: this one is refused, and the newer one's entry stays."""
     bucket = f"b{uuid.uuid4().hex[:8]}"
@@ -328,6 +342,13 @@ def test_a_mirror_is_refused(nats):
     at(nats.url, mirrored)
     with pytest.raises(OptionError, match=f"mirror of {of}"):
         prepare(sink_of(nats, name))
+
+
+def test_what_create_can_not_say_is_left_as_it_is(nats):
+    """Pass: a stream with a limit of messages and a longer window is taken, as long as the rest agrees."""
+    name = make(nats.url, max_msgs=100, duplicate_window=900.0)
+    prepare(sink_of(nats, name, create={"subjects": [f"{name}.>"]}, duplicates_within="10 min"))
+    assert info(nats.url, name).config.max_msgs == 100
 
 
 def test_a_stream_that_overlaps_another_can_not_be_made(nats):

@@ -370,3 +370,43 @@ def test_a_stream_that_is_not_there(nats, planner):
     with pytest.raises(NATSError, match=f"no stream 'nowhere' at 127.0.0.1:{nats.port}") as error:
         planner("nowhere").initial()
     assert error.value.lasting
+
+
+def test_a_consumer_that_does_not_see_all_yet_is_not_believed(nats, opened, monkeypatch):
+    """The first consumers see nothing, one goes away, as beside a replica that is behind. Pass: all
+    messages come, and none is told as gone.
+    """
+    stream = make_stream(nats)
+    publish_many(nats, f"{stream}.a", numbered(100))
+    reader = opened(stream)
+    make, made = reader.consumer_after, []
+
+    def behind(sequence):
+        made.append(sequence)
+        if len(made) < 3:
+            return make(100)
+        consumer = make(sequence)
+        if len(made) == 3:
+            at(nats, lambda js, _: js.delete_consumer(stream, consumer.name))
+        return consumer
+
+    monkeypatch.setattr(reader, "consumer_after", behind)
+    bodies, _, gaps = read(reader, 0, 100)
+    assert bodies == numbered(100)
+    assert gaps == []
+    assert len(made) > 3
+
+
+def test_a_bounded_run_is_never_told_unasked_that_nothing_is_new(nats, planner):
+    """Offsets are asked for at once, one after another, in batches of three. Pass: to the end, no pause."""
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a", range(10))
+    plans = planner(stream, max_rows=3)
+    start = plans.initial()
+    plans.prepare()
+    publish(nats, f"{stream}.a", range(10))
+    ends = []
+    while (end := plans.latest(start)) != start:
+        ends.append(end["sequence"])
+        start = end
+    assert ends == [3, 6, 9, 10]

@@ -1,7 +1,7 @@
 """Clients on librdkafka, for what Spark's own can't do; the only module that imports confluent_kafka.
 
-They say nothing on standard error: what they log and complain of is kept, for the one error that a
-call ends with says only that time ran out.
+They say nothing on standard error: what they complain of is kept, for the one error that a call ends
+with often says only that time ran out.
 """
 
 from __future__ import annotations
@@ -28,20 +28,15 @@ _UNKNOWN = re.compile(r'No such configuration property: "([^"]+)"')
 _KEPT = 20
 
 
-class Heard(logging.Handler):
+class Heard:
     """What a client has complained of, the newest last."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.lines: deque[str] = deque(maxlen=_KEPT)
         self.errors: deque[KafkaError] = deque(maxlen=_KEPT)
-        self.logger = logging.Logger("mainstem.kafka")  # known to nobody: nothing is printed
-        self.logger.addHandler(self)
+        #: Takes the client's log, which tells the same again, and prints nothing.
+        self.logger = logging.Logger("mainstem.kafka")  # known to nobody
+        self.logger.addHandler(logging.NullHandler())
         self._client: weakref.ref[Any] | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line of the client's log."""
-        self.lines.append(record.getMessage())
 
     def error(self, error: KafkaError) -> None:
         """Keep an error that belongs to no call: the client's `error_cb`."""

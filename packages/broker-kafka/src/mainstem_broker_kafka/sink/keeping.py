@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import PipelineError
 
-from mainstem_broker_kafka.client import Heard, failure, producer
+from mainstem_broker_kafka.client import Heard, failure, library, producer, raised
 from mainstem_broker_kafka.connecting import Properties
 from mainstem_broker_kafka.sink.ledger import FIRST, Entry, Place
 
@@ -71,15 +71,9 @@ def keep(
         sender.produce(place.topic, text, key, partition=FIRST + writer, on_delivery=delivered)
     sender.flush(seconds + 1)
     if len(offsets) < len(parts):
-        cause = (
-            KafkaFailure(errors[0]) if errors else TimeoutError(f"no answer for {seconds:.0f} s")
-        )
+        cause = raised(errors[0]) if errors else TimeoutError(f"no answer for {seconds:.0f} s")
         raise failure(cause, "noting which rows were refused", settings, heard)
     return len(notes), min(offsets), max(offsets)
-
-
-class KafkaFailure(Exception):  # noqa: N818
-    """Carries an error of the client's."""
 
 
 def _key(place: Place, writer: int, batch: int) -> bytes:
@@ -92,21 +86,19 @@ def recall(consumer: Consumer, place: Place, writer: int, entry: Entry, seconds:
     Raises:
         PipelineError: it is not to be had any more, or not in time.
     """
-    from confluent_kafka import KafkaException, TopicPartition
-
     if entry.refused is None:
         return {}
     count, first, last = entry.refused
     wanted, notes = _key(place, writer, entry.next - 1), Notes()
     until, reached = time.monotonic() + seconds, first - 1
-    consumer.assign([TopicPartition(place.topic, FIRST + writer, first)])
+    consumer.assign([library().TopicPartition(place.topic, FIRST + writer, first)])
     try:
         while reached < last and time.monotonic() < until:
             for message in _polled(consumer):
                 reached = int(message.offset() or 0)
                 if message.key() == wanted and reached <= last:
                     notes |= json.loads(zlib.decompress(message.value() or b""))
-    except KafkaException as error:
+    except library().KafkaException as error:
         raise PipelineError(f"reading the rows that a batch refused failed: {error}") from None
     finally:
         consumer.unassign()
@@ -120,10 +112,9 @@ def recall(consumer: Consumer, place: Place, writer: int, entry: Entry, seconds:
 
 
 def _polled(consumer: Consumer) -> Sequence[Any]:
-    from confluent_kafka import KafkaException
 
     found = consumer.consume(100, timeout=0.5)
     for message in found:
         if (error := message.error()) is not None and not error.retriable():
-            raise KafkaException(error)
+            raise raised(error)
     return [message for message in found if message.error() is None]

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import Batch, FencedError, PipelineError
 
-from mainstem_broker_kafka.client import Heard, consumer, failure
+from mainstem_broker_kafka.client import Heard, consumer, failure, library
 from mainstem_broker_kafka.connecting import Properties
 from mainstem_broker_kafka.sink.options import MAX_WRITERS
 from mainstem_broker_kafka.sink.patience import Stuck, patiently
@@ -115,9 +115,9 @@ class Place:
 
     def offset(self, partition: int, entry: Entry) -> TopicPartition:
         """Return an entry as Kafka's client takes it."""
-        from confluent_kafka import TopicPartition
-
-        return TopicPartition(self.topic, partition, entry.next, entry.metadata())
+        kind = library().TopicPartition
+        made: TopicPartition = kind(self.topic, partition, entry.next, entry.metadata())
+        return made
 
 
 class Ledger:
@@ -145,10 +145,8 @@ class Ledger:
         Raises:
             PipelineError: the brokers do not tell, or an offset is none of ours.
         """
-        from confluent_kafka import TopicPartition
-
         topic = self.place.topic
-        wanted = [TopicPartition(topic, number) for number in range(FIRST + MAX_WRITERS)]
+        wanted = [library().TopicPartition(topic, number) for number in range(FIRST + MAX_WRITERS)]
         found = self._ask(
             f"reading the ledger {self.place.group}",
             lambda seconds: self.consumer.committed(wanted, timeout=seconds),
@@ -167,14 +165,13 @@ class Ledger:
         )
 
     def _ask(self, doing: str, call: Any) -> Any:
-        from confluent_kafka import KafkaException
 
         try:
             return patiently(call, self._patience)
         except Stuck as error:
             self._stuck = True
             raise failure(error, doing, self._settings, self._heard) from None
-        except KafkaException as error:
+        except library().KafkaException as error:
             raise failure(error, doing, self._settings, self._heard) from None
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from mainstem_broker_kafka.client import code, kafka_error
+from mainstem_broker_kafka.client import code, kafka_error, library
 
 T = TypeVar("T")
 
@@ -47,15 +47,13 @@ def patiently(call: Callable[[float], T], seconds: float) -> T:
         KafkaException: what the last call raised.
         Stuck: it did not come back.
     """
-    from confluent_kafka import KafkaException
-
     until = time.monotonic() + seconds
     while True:
         left = max(until - time.monotonic(), 0.1)
         try:
             seconds_now = min(left, _SLICE)
             return bounded(partial(call, seconds_now), seconds_now + _SLACK)
-        except KafkaException as error:
+        except library().KafkaException as error:
             if not passes(error) or time.monotonic() >= until:
                 raise
         time.sleep(_PAUSE)

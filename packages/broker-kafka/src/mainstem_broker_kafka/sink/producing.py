@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import FencedError, PipelineError
 
-from mainstem_broker_kafka.client import Heard, code, failure, kafka_error, producer
+from mainstem_broker_kafka.client import (
+    Heard,
+    code,
+    failure,
+    kafka_error,
+    library,
+    producer,
+    raised,
+)
 from mainstem_broker_kafka.connecting import Properties
 from mainstem_broker_kafka.sink.patience import Stuck, patiently
 
@@ -82,10 +90,10 @@ class Transaction:
         self._call("sending messages", self._flush)
 
     def _flush(self, seconds: float) -> None:
-        from confluent_kafka import KafkaError, KafkaException
 
         if left := self.producer.flush(seconds):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} messages are unsent"))
+            error = library().KafkaError
+            raise raised(error(error._TIMED_OUT, f"{left} messages are unsent"))
 
     def enter(self, offset: TopicPartition) -> None:
         """Let an entry of the ledger go in with the messages."""
@@ -121,9 +129,8 @@ class Transaction:
                 patiently(self.producer.abort_transaction, _ABORT)
 
     def _call(self, doing: str, call: Callable[[float], Any]) -> None:
-        from confluent_kafka import KafkaException
 
         try:
             patiently(call, self._patience)
-        except (KafkaException, Stuck) as error:
+        except (library().KafkaException, Stuck) as error:
             raise self.failed(error, doing) from None

@@ -111,7 +111,7 @@ def messages(
     plain = frame.select(*(value.alias(name) for name, value in made.items()))
     limits = _Limits(topics, F.lit(one) if one else F.col("_topic"))
     checked = plain.withColumn("_reason", _reason(limits, names, options, timed=timed))
-    return checked.withColumn("_partition", F.col("_partition").cast("int"))
+    return checked.withColumn("_partition", F.col("_partition").try_cast("int"))
 
 
 class _Limits:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _CONFORMANCE = "packages/broker-kafka/tests/test_kafka_sink_conformance.py"
 _REMEMBERED = (
     "a run that ended in the middle of a batch goes on before the brokers forget offsets and "
-    "transactional ids (offsets.retention.minutes, transactional.id.expiration.ms: 7 days if left alone); "
-    "a ledger found missing ends the run"
+    "transactional ids (offsets.retention.minutes, transactional.id.expiration.ms: 7 days if left "
+    "alone); a ledger found missing ends the run"
 )
 _CAPABILITIES = SinkCapabilities(
     needs_id=True,

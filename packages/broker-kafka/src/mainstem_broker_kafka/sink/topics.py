@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import OptionError
 
-from mainstem_broker_kafka.client import Heard, admin, asking, code, failure
+from mainstem_broker_kafka.client import Heard, admin, asking, code, failure, library
 from mainstem_broker_kafka.connecting import Properties, librdkafka
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.patience import passes
@@ -139,9 +139,6 @@ class Topics:
         Raises:
             PipelineError: the brokers do not tell.
         """
-        from confluent_kafka import TopicCollection
-        from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
-
         names = list(dict.fromkeys(names))
         if not names:
             return {}
@@ -149,14 +146,17 @@ class Topics:
         seconds = self._options.seconds
         partitions: dict[str, int] = {}
         asked = self._each(
-            lambda: self._client().describe_topics(TopicCollection(names), request_timeout=seconds),
+            lambda: self._client().describe_topics(
+                library().TopicCollection(names), request_timeout=seconds
+            ),
             doing,
             forgiven=_UNKNOWN,
         )
         for name, topic in asked.items():
             if topic is not None:
                 partitions[name] = len(topic.partitions)
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in partitions]
+        kinds = library().admin
+        resources = [kinds.ConfigResource(kinds.ResourceType.TOPIC, name) for name in partitions]
         if not resources:
             return {}
         told = self._each(
@@ -186,11 +186,9 @@ class Topics:
         Raises:
             PipelineError: the brokers do not.
         """
-        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
-
         names = list(names)
         new = [
-            NewTopic(
+            library().admin.NewTopic(
                 name,
                 num_partitions=partitions or -1,
                 replication_factor=replication or -1,
@@ -208,12 +206,10 @@ class Topics:
 
     def grow(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
-        from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
-
         seconds = self._options.seconds
         self._each(
             lambda: self._client().create_partitions(
-                [NewPartitions(name, partitions)], request_timeout=seconds
+                [library().admin.NewPartitions(name, partitions)], request_timeout=seconds
             ),
             f"giving {name} {partitions} partitions",
             forgiven="INVALID_PARTITIONS",  # somebody else has
@@ -233,8 +229,6 @@ class Topics:
         self, ask: Callable[[], Mapping[Any, Any]], doing: str, forgiven: str
     ) -> dict[Any, Any]:
         """Return the results of a call by what it was about, None for those with a forgiven error."""
-        from confluent_kafka import KafkaException
-
         until = time.monotonic() + self._options.seconds
         while True:
             results: dict[Any, Any] = {}
@@ -242,11 +236,11 @@ class Topics:
                 for about, future in ask().items():
                     try:
                         results[about] = future.result(self._options.seconds + 5)
-                    except KafkaException as error:
+                    except library().KafkaException as error:
                         if code(error) != forgiven:
                             raise
                         results[about] = None
-            except (KafkaException, TimeoutError) as error:
+            except (library().KafkaException, TimeoutError) as error:
                 if passes(error) and time.monotonic() < until:
                     time.sleep(0.1)
                     continue

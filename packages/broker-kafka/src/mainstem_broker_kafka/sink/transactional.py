@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainstem import Batch, FencedError, MainstemError, PipelineError, failpoint, write_by_tasks
+from mainstem import Batch, MainstemError, PipelineError, failpoint, write_by_tasks
 
 from mainstem_broker_kafka.sink import ledger as ledgers
 from mainstem_broker_kafka.sink.keeping import Notes, recall
@@ -150,7 +150,6 @@ class Transactions:
             self._registered.add(key)
         if state.done is None:
             ledger.set_done(ledgers.begun(batch, writers))
-            failpoint("kafka.after-begin")
             state = ledger.read()
         return state
 
@@ -223,6 +222,3 @@ def deal(rows: DataFrame, writers: int) -> DataFrame:
     order = [*(log if "_in_position" in log else ()), "_place"]
     dealt = placed.repartitionById(writers, "_writer").sortWithinPartitions("_writer", *order)
     return dealt.drop("_place", "_in_origin", "_in_partition", "_in_position")
-
-
-__all__ = ["FencedError", "Transactions", "deal"]

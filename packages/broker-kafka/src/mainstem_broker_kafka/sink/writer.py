@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import FencedError, PipelineError, Refused, failpoint
 
+from mainstem_broker_kafka.client import library
 from mainstem_broker_kafka.connecting import Properties
 from mainstem_broker_kafka.sink.keeping import Notes, keep, recall, token
 from mainstem_broker_kafka.sink.ledger import FIRST, Entry, Ledger, Place
@@ -142,7 +143,6 @@ class Share:
             self._transaction.begin()
         except PipelineError as error:
             raise self._told(error) from None
-        failpoint("kafka.after-fencing")
 
     def _look(self) -> Entry | None:
         """Return this writer's entry in the ledger if it has the batch in.
@@ -170,7 +170,6 @@ class Share:
         job, transaction = self._job, self._transaction
         if transaction is not None:
             try:
-                failpoint("kafka.before-flush")
                 transaction.flush()
                 kept = keep(
                     job.settings, job.place, self.writer, job.batch, self._notes, job.patience
@@ -232,7 +231,6 @@ class Share:
                 self._refused.add(identity, value, reason)
 
     def _send(self, rows: pa.RecordBatch, transaction: Transaction) -> None:
-        from confluent_kafka import KafkaException
 
         produce, poll = transaction.producer.produce, transaction.producer.poll
         topics = repeat(self._job.topic) if self._job.topic else _values(rows, "_topic", None)
@@ -265,7 +263,7 @@ class Share:
                     ):  # until messages that wait are sent, or have waited too long
                         poll(0.05)
             poll(0)
-        except KafkaException as error:
+        except library().KafkaException as error:
             raise self._told(transaction.failed(error, "sending messages")) from None
 
 

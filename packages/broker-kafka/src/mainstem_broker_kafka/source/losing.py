@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -51,7 +51,7 @@ WENT = (
     "the topic lost it while a batch over it was being read: some of it may have been read before"
 )
 DELETED = "the partition was deleted; how much of it was not read yet is not known"
-ANEW = "the topic was deleted and made anew, and was read from its end"
+ANEW = "the topic was deleted and made anew, and is not read from its beginning"
 
 #: A range: topic, partition, first and last offset, reason; the last two are None if not known.
 Range = tuple[str, int, int, int | None, str]
@@ -69,22 +69,27 @@ class Losses:
 
     def __init__(self, began: Places) -> None:
         self._told = dict(began)
-        self._read: Places = {}
 
-    def find(self, read: Places | None, beginnings: Places) -> list[Range]:
+    def find(
+        self, read: Places | None, beginnings: Places, anew: Collection[str] = ()
+    ) -> list[Range]:
         """Return what is gone since this was last asked.
 
         Args:
             read: where the last planned batch ends; None before there is any.
             beginnings: where the partitions that there are begin now.
+            anew: the topics that were made anew since.
         """
         found: list[Range] = []
         if read is None:
             self._forget_before(beginnings)
             return found
         for partition in sorted(read.keys() | beginnings.keys()):
-            found += self._of(partition, read.get(partition), beginnings.get(partition))
-        self._read = {p: o for p, o in read.items() if p in beginnings}
+            reached, first = read.get(partition), beginnings.get(partition)
+            if partition.topic in anew and first is not None:
+                found += self._of_another(partition, reached or 0, first)
+            else:
+                found += self._of(partition, reached, first)
         return found
 
     def _forget_before(self, beginnings: Places) -> None:
@@ -98,16 +103,18 @@ class Losses:
                 yield (*partition, read or 0, None, DELETED)
             return
         reached = read or 0
-        if reached < self._read.get(partition, 0):
-            if first < reached:
-                yield (*partition, first, reached - 1, ANEW)
-            self._told[partition] = reached
         told = self._told.get(partition, 0)
         if told < first and told < reached:
             yield (*partition, told, min(first, reached) - 1, WENT)
         if max(told, reached) < first:
             yield (*partition, max(told, reached), first - 1, GONE)
         self._told[partition] = max(told, reached, first)
+
+    def _of_another(self, partition: Partition, reached: int, first: int) -> Iterator[Range]:
+        # What the old topic still had is not known; of the new one Spark skips what it takes for read.
+        if first < reached:
+            yield (*partition, first, reached - 1, ANEW)
+        self._told[partition] = max(reached, first)
 
 
 # -- as a stream --------------------------------------------------------------------------------
@@ -130,10 +137,15 @@ class Planner:
         self._losses: Losses | None = None
         self._asked = -_EVERY
         self._planned = -1
+        self._known: dict[str, str] = {}
 
     def initial(self) -> dict[str, Any]:
         """Return the offset before anything was told."""
-        return {"number": 0, "told": {}, "ranges": []}
+        try:
+            ids = self._ids()
+        except (MainstemError, OptionError):
+            ids = {}
+        return {"number": 0, "told": {}, "ranges": [], "ids": ids}
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return `start`, or the next offset if something is gone.
@@ -155,7 +167,12 @@ class Planner:
         for topic, partition, first, last, _ in found:
             told[Partition(topic, partition)] = first if last is None else last + 1
         ranges = [list(each) for each in found]
-        return {"number": start["number"] + 1, "told": by_topic(told), "ranges": ranges}
+        number = start["number"] + 1
+        return {"number": number, "told": by_topic(told), "ranges": ranges, "ids": self._known}
+
+    def _ids(self) -> dict[str, str]:
+        brokers = Brokers(self._given.options)
+        return brokers.ids(partition.topic for partition in brokers.partitions_left())
 
     def _find(self, start: Mapping[str, Any], read: Places | None) -> list[Range]:
         brokers = Brokers(self._given.options)
@@ -163,7 +180,10 @@ class Planner:
         beginnings = brokers.beginnings(known)
         if self._losses is None:
             self._losses = Losses(self._began(start, brokers, known))
-        return self._losses.find(read, beginnings)
+        self._known = brokers.ids(partition.topic for partition in known)
+        before = start["ids"]
+        anew = {t for t, made in self._known.items() if before.get(t, made) != made}
+        return self._losses.find(read, beginnings, anew)
 
     def _began(self, start: Mapping[str, Any], brokers: Brokers, known: list[Partition]) -> Places:
         if self._given.done is not None:

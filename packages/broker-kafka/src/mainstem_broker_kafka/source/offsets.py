@@ -93,6 +93,27 @@ class Brokers:
             if assigned is None or number in assigned[name]
         ]
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the id that each topic got when it was made; those that are gone are left out."""
+        kafka = client.library()
+        wanted = sorted(set(topics))
+        if not wanted:
+            return {}
+        heard = client.Heard()
+        found = {}
+        with client.asking(f"looking at {self._options.told}", self._settings, heard):
+            asked_of = client.admin(self._settings, heard)  # answers end with it
+            asked = asked_of.describe_topics(
+                kafka.TopicCollection(wanted), request_timeout=self._patience
+            )
+            for topic, future in asked.items():
+                try:
+                    found[topic] = str(future.result().topic_id)
+                except kafka.KafkaException as error:
+                    if client.code(error) not in _GONE:
+                        raise
+        return found
+
     def _topics(self) -> Mapping[str, Any]:
         """Return all topics: asking for one by name may make it."""
         heard = client.Heard()
@@ -181,6 +202,8 @@ class Brokers:
                     if message is None:
                         continue
                     error = message.error()
+                    if error is not None and error.name().startswith("GROUP_"):
+                        continue  # nothing is done in the group, so it may be forbidden
                     partition = Partition(str(message.topic()), message.partition() or 0)
                     if error is not None and error.code() != kafka.KafkaError._PARTITION_EOF:
                         raise client.failure(

@@ -265,12 +265,15 @@ class KafkaSourceOptions(ConnectionOptions):
         return f"partitions {self.assignment}"
 
 
-def reading_options(options: KafkaSourceOptions, start: str | datetime | Offsets) -> Properties:
+def reading_options(
+    options: KafkaSourceOptions, start: str | datetime | Offsets, *, bounded: bool
+) -> Properties:
     """Return the options of Spark's streaming source.
 
     Args:
         options: the source's.
         start: where a new checkpoint begins; offsets are of all partitions.
+        bounded: whether the run ends when all is read: Spark would leave a rest below `min_rows`.
     """
     made = spark_options(options)
     if options.topics is not None:
@@ -286,7 +289,7 @@ def reading_options(options: KafkaSourceOptions, start: str | datetime | Offsets
         made["startingOffsets"] = start if isinstance(start, str) else json.dumps(start)
     if options.max_rows is not None:
         made["maxOffsetsPerTrigger"] = str(options.max_rows)
-    if options.min_rows is not None:
+    if options.min_rows is not None and not bounded:
         made["minOffsetsPerTrigger"] = str(options.min_rows)
         made["maxTriggerDelay"] = f"{round(options.max_delay.total_seconds() * 1000)}ms"
     if options.min_partitions is not None:

@@ -26,7 +26,7 @@ from mainstem import (
 )
 
 from mainstem_broker_kafka import jars
-from mainstem_broker_kafka.source import advice, lagging, rows, starting
+from mainstem_broker_kafka.source import advice, lagging, rows, starting, topics
 from mainstem_broker_kafka.source.groups import Group
 from mainstem_broker_kafka.source.offsets import Brokers
 from mainstem_broker_kafka.source.options import KafkaSourceOptions, read_start, reading_options
@@ -53,7 +53,7 @@ class KafkaSource(Source):
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
         """A log: what is read once can be read again, while the topic keeps it."""
         o = self.options
-        assumptions = ["no topic is deleted and made anew under its name while this reads it"]
+        assumptions = ["no topic is deleted and made anew under its name while a run reads it"]
         if o.isolation == "read_uncommitted":
             assumptions.append("messages of transactions that are aborted later count as written")
         goes_on = o.on_data_loss == "continue"
@@ -95,9 +95,13 @@ class KafkaSource(Source):
 
         options = self.options
         jars.allow_token_endpoint(options, ctx.spark)
-        start = starting.resolved(options, self._look())
+        brokers = self._look()
+        start = starting.resolved(options, brokers)
+        if options.on_data_loss == "fail" and options.known_to_both:
+            topics.check_are_the_same(brokers, ctx)
         try:
-            frame = ctx.read_stream("kafka", **reading_options(options, start))
+            given = reading_options(options, start, bounded=getattr(ctx, "bounded", False))
+            frame = ctx.read_stream("kafka", **given)
         except AnalysisException as error:
             if jars.missing(error):
                 raise MachineError(jars.explained(options)) from None
@@ -113,9 +117,9 @@ class KafkaSource(Source):
         """Find out, once, whether topics are there and can be read: Spark takes minutes to say no."""
         brokers = Brokers(self.options)
         with self._lock:
-            if not self._looked:
+            if not self._looked and self.options.known_to_both:
                 brokers.partitions()
-                self._looked = True
+            self._looked = True
         return brokers
 
     # -- abilities ----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -28,7 +29,7 @@ from mainstem import (
 )
 from pydantic import field_validator, model_validator
 
-from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem_broker_nats.connecting import ConnectionOptions, NATSError
 from mainstem_broker_nats.sink.messages import OWN, Layout, check_columns
 from mainstem_broker_nats.sink.stream import CreateOptions, ready, window_of
 from mainstem_broker_nats.sink.subjects import Template
@@ -215,8 +216,8 @@ class JetStreamSink(Sink):
         if create is not None and create.storage == "memory":
             return "the stream's servers do not all stop (create.storage: memory)"
         return (
-            "the stream keeps what it has acknowledged; a server syncs its disk every two minutes unless "
-            "its `sync_interval` says otherwise, so that loss of power takes replicas elsewhere"
+            "the stream keeps what it has acknowledged: a server syncs its disk every two minutes only "
+            "(`sync_interval`), so that loss of power is survived by replicas elsewhere alone"
         )
 
     def check_types(self, columns: Sequence[Column]) -> None:
@@ -266,17 +267,8 @@ class JetStreamSink(Sink):
         Raises:
             FencedError: a newer run of the checkpoint has written.
         """
-        from mainstem_broker_nats.client import Connection
-        from mainstem_broker_nats.sink.ledger import Ledger
-
         options = self.options
-        with Connection.open(options, f"mainstem {batch.pipeline} {batch.sink}") as connection:
-            config = connection.ask(f"STREAM.INFO.{options.stream}")["config"]
-            failpoint("jetstream.before-ledger")
-            replicas = int(config.get("num_replicas") or 1)
-            since = Ledger(connection, options.ledger, options.stream, replicas).enter(batch)
-            failpoint("jetstream.after-ledger")
-        window = window_of(config)
+        since, window = self._entered(batch)
         if since is not None and since > window:
             _LOG.warning(
                 "%s: batch %d was first written %s ago, and stream %s knows its messages for %s: what "
@@ -288,6 +280,32 @@ class JetStreamSink(Sink):
                 write_duration(window),
             )
         return self.write(frame, batch)
+
+    def _entered(self, batch: Batch) -> tuple[timedelta | None, timedelta]:
+        """Note a batch; return how long ago it was noted first, and the stream's window."""
+        from mainstem_broker_nats.client import Connection
+        from mainstem_broker_nats.sink.ledger import Ledger
+
+        options = self.options
+        until, tries = time.monotonic() + options.give_up.total_seconds(), 0
+        while True:
+            try:
+                name = f"mainstem {batch.pipeline} {batch.sink}"
+                with Connection.open(options, name, tries) as connection:
+                    config = connection.ask(f"STREAM.INFO.{options.stream}")["config"]
+                    failpoint("jetstream.before-ledger")
+                    replicas = int(config.get("num_replicas") or 1)
+                    ledger = Ledger(connection, options.ledger, options.stream, replicas)
+                    since = ledger.enter(batch)
+                    failpoint("jetstream.after-ledger")
+                    return since, window_of(config)
+            except NATSError as error:
+                tries += 1
+                pause = min(5.0, 0.05 * 2 ** min(tries, 10))
+                if error.lasting or time.monotonic() + pause > until:
+                    raise
+                _LOG.warning("%s: the ledger can't be asked: %s", batch.sink, error)
+                time.sleep(pause)
 
     def _layout(self, batch: Batch) -> Layout:
         options = self.options

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection
 
 _WRONG_SEQUENCE = {10071, 10164}
+_OTHERWISE_THERE = 10058
 _TRIES = 20
 
 
@@ -120,7 +121,12 @@ class Ledger:
             "deny_delete": True,
             "allow_direct": True,
         }
-        return self._connection.ask(f"STREAM.CREATE.{name}", config)
+        try:
+            return self._connection.ask(f"STREAM.CREATE.{name}", config)
+        except APIError as error:
+            if error.err_code != _OTHERWISE_THERE:
+                raise
+        return self._connection.ask(f"STREAM.INFO.{name}")  # another sink was faster
 
     def _write(self, key: str, text: str, revision: int) -> bool:
         """Set an entry over a revision; whether that was still the last one."""

@@ -149,8 +149,7 @@ class Publisher:
     # -- driving ----------------------------------------------------------------------------
 
     def _make_room(self) -> None:
-        # Some more than one, so that messages are written several at a time.
-        most = self._window - max(1, self._window // 8)
+        most = self._window - max(1, self._window // 8)  # several, to be written at a time
         while True:
             self._step()
             room = len(self._log) + self._held <= most and self._bytes <= _MOST_BYTES

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection
 
 _NANOS = 1_000_000_000
+#: What no option of `create` says, or what another one is held against.
+_UNASKED = {"allow_direct", "duplicate_window", "max_consumers", "max_msgs"}
 #: What the server takes when nobody says.
 _WINDOW = timedelta(minutes=2)
 
@@ -164,7 +166,7 @@ def _check_alike(name: str, asked: Mapping[str, Any], found: Mapping[str, Any]) 
     other = [
         f"{key} is {_shown(key, found.get(key))}, not {_shown(key, value)}"
         for key, value in asked.items()
-        if key not in ("allow_direct", "duplicate_window")
+        if key not in _UNASKED
         and (
             sorted(found.get(key) or ()) != sorted(value)
             if key == "subjects"

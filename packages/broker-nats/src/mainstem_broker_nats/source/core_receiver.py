@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 
-from mainstem_broker_nats.client import Connection, Inbox, Raw
+from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connecting import NATSError
+from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.core import NATSSourceOptions
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.lost import HEADER, lost

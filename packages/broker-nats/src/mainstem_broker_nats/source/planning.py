@@ -73,7 +73,8 @@ class Planner:
     def latest(self, start: Offset) -> Offset:
         """Return where the next batch ends; `start` if there is nothing new."""
         now = time.monotonic()
-        if now - self._asked < _EVERY:
+        # A bounded run ends when nothing is new, so it is never told so unasked.
+        if self._last is None and now - self._asked < _EVERY:
             return start
         found = self._stream.patiently(lambda: self._latest(start))
         self._asked = time.monotonic()

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 
-from mainstem_broker_nats.client import Connection, Inbox, Raw
+from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connecting import APIError, NATSError
+from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs, status
 from mainstem_broker_nats.source.lost import HEADER, lost
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
@@ -140,6 +141,8 @@ class QueueReceiver(Receiver):
         if connection.lost:
             raise Unreachable(f"{connection.server}: {connection.lost}")
         if self._asked and time.monotonic() - self._heard > _SILENCE:
+            if connection.complaints:
+                raise Unmendable(f"{connection.server}: {connection.complaints[-1]}")
             raise Unreachable(f"{connection.server}: nothing came for {_SILENCE:g} s")
         return found
 

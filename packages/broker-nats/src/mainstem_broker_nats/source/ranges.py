@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 from mainstem import failpoint
 
-from mainstem_broker_nats.client import Connection, Inbox, Raw
+from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connecting import NATSError
+from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import status
 from mainstem_broker_nats.source.stream import Consumer, State, Stream
 
@@ -104,12 +105,11 @@ class Range:
                 for chunk in self._read():
                     until, pause = time.monotonic() + patience, 0.05
                     yield chunk
-            except UsedUpError:
-                continue
             except NATSError as error:
                 if error.lasting or time.monotonic() + pause > until:
                     raise
-                self._stream.close()
+                if not isinstance(error, UsedUpError):
+                    self._stream.close()
                 time.sleep(pause)
                 pause = min(pause * 2, 2.0)
         if self._rest:
@@ -129,10 +129,25 @@ class Range:
                 with _Pulls(connection, self._stream, consumer) as pulls:
                     yield from self._pulled(pulls, state)
             if self._position < self._end:
+                self._check_end()
                 yield from self._moved(self._end, state)
         finally:
             with suppress(NATSError):  # JetStream forgets it by itself
                 self._stream.forget(consumer)
+
+    def _check_end(self) -> None:
+        """Ask the stream's leader whether the consumer has seen all of the range.
+
+        A consumer can live beside a replica that is behind: what that lacks is neither gone nor read.
+
+        Raises:
+            UsedUpError: there is more.
+        """
+        left = self._stream.next(self._position + 1)
+        if left is not None and left[0] <= self._end:
+            raise UsedUpError(
+                f"the stream {self._stream.name!r} has message {left[0]}, and a consumer of it has not"
+            )
 
     def _pulled(self, pulls: _Pulls, state: State) -> Iterator[Chunk]:
         while self._position < self._end:
@@ -249,8 +264,10 @@ class _Pulls:
         """
         raws = self._connection.take(self._inbox, _SILENCE)
         if not raws:
-            why = self._connection.lost or f"nothing came for {_SILENCE:g} s"
-            raise NATSError(f"nats {self._connection.server}: {why}")
+            forbidden = self._connection.complaints[-1:]
+            why = [self._connection.lost or f"nothing came for {_SILENCE:g} s", *forbidden]
+            text = f"nats {self._connection.server}: {': '.join(why)}"
+            raise NATSError(text, lasting=bool(forbidden))
         chunk = Chunk()
         messages, sequences, times = chunk.messages, chunk.sequences, chunk.times
         pending = last = b""
