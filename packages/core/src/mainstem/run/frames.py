@@ -59,6 +59,7 @@ class NodeContext:
         self._checkpoint = checkpoint
         self.progress: Progress = ReadProgress(checkpoint.query(query), read_name)
         self._read_name = read_name
+        self.bounded = plan.document.trigger.every is None
         self._taken: set[str] = set()
 
     def reader(self, beside: str = "") -> DataStreamReader:
