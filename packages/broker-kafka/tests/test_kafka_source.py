@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from kafka_reading import document, running, values
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
 
@@ -107,10 +106,6 @@ def test_partitions_and_topics_that_are_added_are_read_from_their_beginning(
     assert sorted(values(pipeline)) == ["in a new partition", "in a new topic"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the core does not tell a source whether its run is bounded (SourceContext.bounded)",
-)
 def test_a_bounded_run_reads_what_is_less_than_min_rows(pipeline, spark, topics):
     """Pass: 7 messages in batches of 2 to 3 all come in one bounded run."""
     topic = topics.make()

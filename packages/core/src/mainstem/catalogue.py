@@ -21,7 +21,7 @@ CATALOGUE = {
     ("source", "jetstream"): "mainstem-broker-nats",
     ("source", "kafka"): "mainstem-broker-kafka",
     ("source", "nats"): "mainstem-broker-nats",
-    ("source", "nats_kv"): "mainstem-broker-nats",
+    ("source", "nats_bucket"): "mainstem-broker-nats",
     ("source", "sql"): "mainstem-database-sql",
     ("source", "webhook"): "mainstem-direct-webhook",
     ("source", "zeromq"): "mainstem-direct-zeromq",

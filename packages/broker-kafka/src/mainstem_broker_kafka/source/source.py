@@ -100,7 +100,7 @@ class KafkaSource(Source):
         if options.on_data_loss == "fail" and options.known_to_both:
             topics.check_are_the_same(brokers, ctx)
         try:
-            given = reading_options(options, start, bounded=getattr(ctx, "bounded", False))
+            given = reading_options(options, start, bounded=ctx.bounded)
             frame = ctx.read_stream("kafka", **given)
         except AnalysisException as error:
             if jars.missing(error):
