@@ -18,6 +18,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import takewhile
 
 from mainstem_broker_nats.connecting import APIError, ConnectionOptions, NATSError, places
 from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
@@ -346,10 +347,10 @@ class Publisher:
             self._done(message)
             return
         verdict, reason = judge(data, headers)
-        if verdict is Verdict.CONFLICT and self._link is not None:
-            connection = self._link.connection
+        if verdict is Verdict.CONFLICT:
+            assert self._link is not None  # noqa: S101
             try:
-                there = is_there(connection, self._stream, message, self._expect)
+                there = is_there(self._link.connection, self._stream, message, self._expect)
             except NATSError as error:
                 verdict, reason = Verdict.AGAIN, str(error)
             else:
@@ -357,6 +358,8 @@ class Publisher:
                     self.known += 1
                     self._done(message)
                     return
+                if self._is_early(number, message):
+                    verdict = Verdict.AGAIN
         if verdict is Verdict.AGAIN:
             self._trouble = reason
             self._failed.append((number, message))
@@ -365,6 +368,15 @@ class Publisher:
         else:
             self._refuse(message, reason)
             self._done(message)
+
+    def _is_early(self, number: int, message: Message) -> bool:
+        """Whether what a message is to follow was sent before it, and may still have to come."""
+        sent = takewhile(lambda each: each[0] < number, self._log.items())
+        ahead = [(each, other) for each, (other, _) in sent] + self._failed
+        return any(
+            each < number and (self._expect == "stream" or other.subject == message.subject)
+            for each, other in ahead
+        )
 
     def _done(self, message: Message) -> None:
         self._progress()
