@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import shutil
 import time
 
@@ -11,8 +13,9 @@ from mainstem import OptionError
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.queue_receiver import QueueReceiver
+from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
 from mainstem_ingress import Unmendable, Unreachable
+from mainstem_ingress.segments import file_of
 from mainstem_testkit.servers.nats import NATS
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats_streams import api, at, consumers, info, make_stream, publish, unique
@@ -229,22 +232,40 @@ def test_a_consumer_that_is_gone_is_not_made_again(nats):
     (message,) = take(receiver, 1)
     receiver.acknowledge([message])
     receiver.close()
-    receiver.connect(message.cursor)
+    receiver.connect(None)
     receiver.close()
     at(nats, lambda js, _: js.delete_consumer(stream, "c"))
     with pytest.raises(
         Unmendable, match="is gone.*all again.*nats consumer add.*another checkpoint"
     ):
-        receiver.connect(message.cursor)
+        receiver.connect(None)
     receiver.close()
+    later = GoingOn(options(nats, stream), 0, "t")
+    with pytest.raises(Unmendable, match="is gone"):
+        later.connect(None)
+    later.close()
     assert consumers(nats, stream) == []
     second = QueueReceiver(options(nats, stream, receivers=2), 1, "t")
     with pytest.raises(Unreachable, match="receiver 0 makes it"):
         second.connect(None)
     second.close()
-    receiver.connect("2001-01-01T00:00:00Z")
-    receiver.close()
+    first = QueueReceiver(options(nats, stream), 0, "t")
+    first.connect(None)
+    first.close()
     assert consumers(nats, stream) == ["c"]
+
+
+def test_a_log_with_messages_is_gone_on_with(nats, tmp_path):
+    """Pass: the receivers of a later run know that messages were stored."""
+    source = JetStreamSource(options(nats, "s"))
+    for stored, name in ((False, "QueueReceiver"), (True, "GoingOn")):
+        if stored:
+            log = source.log(tmp_path)
+            log.receiver("0").mkdir(parents=True)
+            file_of(log.receiver("0"), 0).touch()
+        (process,) = source.processes("n", tmp_path)
+        task = pickle.loads(base64.b64decode(process.stdin))  # our own
+        assert task.receiver.endswith(f".queue_receiver:{name}")
 
 
 @pytest.mark.parametrize(

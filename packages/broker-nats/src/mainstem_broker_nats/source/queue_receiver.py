@@ -35,12 +35,16 @@ class QueueReceiver(Receiver):
     """Takes messages from a durable consumer, which several receivers may share."""
 
     options: JetStreamSourceOptions
+    #: Whether the log had messages when the run began.
+    goes_on = False
 
     def __init__(self, options: JetStreamSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._turn = 0
         self._served = False
         self._given_up = 0
+        #: When the stream was made of which messages were stored by this receiver.
+        self._stored_of = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -69,17 +73,17 @@ class QueueReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         self._begin()
-        self._tell(lambda: self._set_up(cursor))
+        self._tell(self._set_up)
         self._served = True
         failpoint("jetstream.after-connect")
 
-    def _set_up(self, cursor: str | None) -> None:
+    def _set_up(self) -> None:
         options = self.options
         name = f"mainstem {self.node}-{self.number}"
         connection = self._connection = Connection.open(options, name, self._turn)
         stream = self._ask(f"STREAM.INFO.{options.stream}")
         self._created = stream["created"]
-        found = self._consumer(cursor)
+        found = self._consumer()
         config = found["config"]
         if config.get("ack_policy") != "explicit" or config.get("deliver_subject"):
             raise Unmendable(
@@ -126,7 +130,7 @@ class QueueReceiver(Receiver):
                 f"{'; '.join(differences)}. Change the consumer (`nats consumer edit`), or the options"
             )
 
-    def _consumer(self, cursor: str | None) -> dict[str, Any]:
+    def _consumer(self) -> dict[str, Any]:
         """Return the consumer, made if it is not there and nothing of the stream is stored yet.
 
         Raises:
@@ -139,7 +143,7 @@ class QueueReceiver(Receiver):
         except APIError as error:
             if error.err_code != _NO_CONSUMER:
                 raise
-        if cursor == self._created:
+        if self.goes_on or self._stored_of == self._created:
             raise Unmendable(
                 f"the consumer {options.consumer!r} of {options.stream!r} is gone, and messages that it "
                 "gave are stored: a new one would give them all again. Make it where it is to go on "
@@ -202,6 +206,7 @@ class QueueReceiver(Receiver):
         assert connection is not None  # noqa: S101
         places = [message.token for message in messages if message.token is not None]
         self._tell(lambda: connection.run(self._answer(connection, places, _ACK)))
+        self._stored_of = self._created
         for place in places:
             self._in_hand.pop(place, None)
 
@@ -261,7 +266,7 @@ class QueueReceiver(Receiver):
             subject.decode("utf-8", "replace"),
             # A server that fell back gives sequences again; the time tells those messages apart.
             f"{self._created}/{sequence.decode()}/{at.decode()}".encode(),
-            self._created,
+            None,
             raw.reply,
             refused,
         )
@@ -346,3 +351,9 @@ class QueueReceiver(Receiver):
             if error.lasting and not (gone and self._served):
                 raise Unmendable(str(error)) from error
             raise Unreachable(str(error)) from error
+
+
+class GoingOn(QueueReceiver):
+    """Goes on with a log that has messages: their consumer is there, or is not made again."""
+
+    goes_on = True
