@@ -57,7 +57,7 @@ spark.stop()
 @pytest.mark.timeout(300)
 def test_no_secret_stands_in_sparks_event_log(kafka, tmp_path):
     """Pass: by `microbatch`, two settings of Kafka's with texts that nothing gives away as secrets are
-    given; the event log tells of the plan that wrote, and has neither text; the row is there."""
+    given; the event log tells of the plans, and has neither text; the row is there."""
     for name in ("log", "in"):
         (tmp_path / name).mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\n")
@@ -72,6 +72,6 @@ def test_no_secret_stands_in_sparks_event_log(kafka, tmp_path):
     assert "written [b'one']" in done.stdout, done.stdout + done.stderr
     logs = [path.read_text() for path in (tmp_path / "log").rglob("*") if path.is_file()]
     told = "".join(logs) + done.stdout + done.stderr
-    assert "SaveIntoDataSourceCommand" in told
+    assert "SparkListenerSQLExecutionStart" in told
     for marker in MARKERS:
         assert marker not in told

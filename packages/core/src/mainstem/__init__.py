@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.contexts import Progress as Progress
     from mainstem.contracts.contexts import SourceContext as SourceContext
     from mainstem.contracts.ddl import Column as Column
+    from mainstem.contracts.ddl import literal as literal
     from mainstem.contracts.ddl import quoted as quoted
     from mainstem.contracts.ddl import read_columns as read_columns
     from mainstem.contracts.ddl import read_type as read_type
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from mainstem.hookspecs import hookimpl as hookimpl
     from mainstem.pipeline import Pipeline as Pipeline
     from mainstem.pipeline import Running as Running
+    from mainstem.relations import write_by_relation as write_by_relation
     from mainstem.tasks import Refused as Refused
     from mainstem.tasks import write_by_tasks as write_by_tasks
 
@@ -106,7 +108,7 @@ _HOMES = {
     ),
     "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
     "mainstem.contracts.contexts": "Batch OperatorContext Progress SourceContext",
-    "mainstem.contracts.ddl": "Column quoted read_columns read_type",
+    "mainstem.contracts.ddl": "Column literal quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (
         "Duration LocalPath Options PositiveDuration Schema Secret Size option write_duration"
@@ -123,6 +125,7 @@ _HOMES = {
     "mainstem.durable": "sync_folder write_whole",
     "mainstem.hookspecs": "hookimpl",
     "mainstem.pipeline": "Pipeline Running",
+    "mainstem.relations": "write_by_relation",
     "mainstem.tasks": "Refused write_by_tasks",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

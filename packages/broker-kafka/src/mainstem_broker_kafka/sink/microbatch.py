@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mainstem import failpoint
+from mainstem import PipelineError, failpoint, write_by_relation
 
 from mainstem_broker_kafka.connecting import spark_options
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
@@ -13,13 +13,10 @@ from mainstem_broker_kafka.sink.rows import ID_HEADER, messages
 from mainstem_broker_kafka.sink.topics import Topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as Expression
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-_OLDER = "spark.sql.sources.useV1SourceList"
-_REDACTED = "spark.sql.redaction.options.regex"
-#: Those of the writer's options that are settings of Kafka's: passwords and keys are among them.
-_OURS = r"^kafka\."
+_HASH = "CASE WHEN _reason IS NOT NULL THEN xxhash64(_id, key, value, _reason) END"
+_REFUSED = ("count(_reason) AS rows", f"bit_xor({_HASH}) AS hash")
 
 
 def write(
@@ -27,17 +24,18 @@ def write(
 ) -> DataFrame | None:
     """Write a batch; return the rows that were refused.
 
-    The rows are kept while they are written, so that they are evaluated once, and those that are refused
-    are of the same evaluation.
+    Raises:
+        PipelineError: the rows that were refused are others when the batch is evaluated once more.
     """
+    from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = messages(frame, options, topics, timed=False)
-    columns = [F.col("key"), F.col("value"), _headers(frame).alias("headers")]
+    columns = ["key", "value", f"{_headers(frame)} AS headers"]
     if options.topic_from is not None:
-        columns.append(F.col("_topic").alias("topic"))
+        columns.append("_topic AS topic")
     if options.partition_from is not None:
-        columns.append(F.col("_partition").alias("partition"))
+        columns.append("_partition AS partition")
     largest = max(topic.max_bytes for topic in topics.values())
     settings = {
         # The checks above are stricter than the client's, which is to refuse nothing that they let pass.
@@ -48,43 +46,34 @@ def write(
     }
     if options.topic_from is None and options.topic is not None:
         settings["topic"] = options.topic
-    _conceal(frame.sparkSession)
-    rows = rows.persist()
-    try:
-        good = rows.where("_reason IS NULL").select(*columns)
-        failpoint("kafka.before-write")
-        good.write.format("kafka").options(**settings).mode("append").save()
-        failpoint("kafka.after-write")
-        bad = rows.where("_reason IS NOT NULL")
-        told = bad.select(F.col("_reason").alias("reason"), F.col("value").alias("payload"), "_id")
-        refused = told.localCheckpoint(eager=True)
-        return None if refused.isEmpty() else refused
-    finally:
-        rows.unpersist()
+    refused = Observation()
+    good = rows.observe(refused, *map(F.expr, _REFUSED)).where("_reason IS NULL")
+    failpoint("kafka.before-write")
+    write_by_relation(good.selectExpr(*columns), "kafka", settings)
+    failpoint("kafka.after-write")
+    found = refused.get
+    if not found["rows"]:
+        return None
+    # Nearly no batch has any, so those are worth a second look, and not each batch a copy.
+    bad = rows.where("_reason IS NOT NULL").localCheckpoint(eager=True)
+    again = bad.selectExpr(*_REFUSED).first()
+    if again is None or again.asDict() != found:
+        raise PipelineError(
+            f"{found['rows']} rows were refused, and others when the batch was evaluated once more: a "
+            "step above gives other rows each time. Let it depend on the rows alone, not on chance or "
+            "the time of day."
+        )
+    return bad.selectExpr("_reason AS reason", "value AS payload", "_id")
 
 
-def _conceal(spark: SparkSession) -> None:
-    """Keep Kafka's settings out of plans, and so out of Spark's UI and event log.
-
-    Spark's newer interface prints all options of its Kafka writer into the plan. The older one prints
-    them too, but hides those whose names or values match this setting. It is not set back: others who
-    write by the same session may be at it.
-    """
-    hidden = str(spark.conf.get(_REDACTED))
-    if _OURS not in hidden:
-        spark.conf.set(_REDACTED, f"{hidden}|{_OURS}" if hidden else _OURS)
-    older = str(spark.conf.get(_OLDER))
-    if "kafka" not in (name.strip() for name in older.split(",")):
-        spark.conf.set(_OLDER, f"{older},kafka" if older else "kafka")
-
-
-def _headers(frame: DataFrame) -> Expression:
-    """Return a message's headers, its identity among them, as Spark's writer takes them."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    mark = F.struct(F.lit(ID_HEADER).alias("key"), F.col("_mark").cast("binary").alias("value"))
-    own = F.when(F.col("_mark").isNotNull(), F.array(mark))
+def _headers(frame: DataFrame) -> str:
+    """Return SQL for a message's headers, its identity among them, as Spark's writer takes them."""
+    mark = f"named_struct('key', '{ID_HEADER}', 'value', CAST(_mark AS BINARY))"
+    own = f"CASE WHEN _mark IS NOT NULL THEN array({mark}) END"
     if "headers" not in (name.lower() for name in frame.columns):
         return own
-    entries = F.filter(F.map_entries("headers"), lambda entry: entry["key"] != ID_HEADER)
-    return F.coalesce(F.concat(entries, own), own, F.map_entries("headers"))
+    entries = "map_entries(headers)"
+    others = f"filter({entries}, entry -> entry.key != '{ID_HEADER}')"
+    others = f"IF(map_contains_key(headers, '{ID_HEADER}'), {others}, {entries})"
+    given = f"coalesce(concat({others}, {own}), {entries})"
+    return f"CASE WHEN headers IS NULL OR size(headers) = 0 THEN {own} ELSE {given} END"

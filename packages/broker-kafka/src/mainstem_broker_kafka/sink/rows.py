@@ -1,23 +1,23 @@
 """From the columns of a stream to those of messages: topic, partition, headers, and why a row is refused.
 
 Both ways of writing share this. What a row is refused for is found by Spark before anything is sent: a
-broker that refuses one message of many fails them all.
+broker that refuses one message of many fails them all. It is all SQL text, which Spark takes in one call
+for a batch; a call for each expression would take longer than a small batch.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from mainstem import Column, OptionError, quoted
+from mainstem import Column, OptionError, literal, quoted
 from mainstem.errors import nearest
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.topics import Topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame
 
 #: The header that tells a message from every other, for ever: `_id` in hex.
@@ -84,146 +84,133 @@ def messages(
         not. Columns that tell a row's place among others come beside, with `_in_` before their names:
         `_commit_version`, `origin`, `partition`, `position`.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
     names = {name.lower(): name for name in frame.columns}
 
-    def column(name: str | None, kind: str) -> Expression:
+    def column(name: str | None, kind: str) -> str:
         found = names.get(name.lower()) if name is not None else None
-        return F.col(quoted(found)).cast(kind) if found else F.lit(None).cast(kind)
+        return f"CAST({quoted(found) if found else 'NULL'} AS {kind})"
 
-    topic = F.coalesce(column(options.topic_from, "string"), F.lit(options.topic).cast("string"))
     one = next(iter(topics)) if options.topic_from is None else None
-    millis = (
-        F.unix_millis(column("timestamp", "timestamp")) if timed else F.lit(None).cast("bigint")
-    )
+    millis = f"unix_millis({column('timestamp', 'TIMESTAMP')})" if timed else "CAST(NULL AS BIGINT)"
+    topic = column(options.topic_from, "STRING")
+    if options.topic_from is not None and options.topic is not None:
+        topic = f"coalesce({topic}, {literal(options.topic)})"
     made = {
-        "_topic": F.lit(None).cast("string") if one else topic,
-        "_partition": column(options.partition_from, "bigint"),
-        "key": column("key", "binary"),
-        "value": column("value", "binary"),
-        "headers": column("headers", "map<string,binary>"),
+        "_topic": topic,
+        "_partition": column(options.partition_from, "BIGINT"),
+        "key": column("key", "BINARY"),
+        "value": column("value", "BINARY"),
+        "headers": column("headers", "MAP<STRING, BINARY>"),
         "_millis": millis,
-        "_mark": F.lower(F.hex(column("_id", "binary"))),
-        "_id": column("_id", "binary"),
+        "_mark": f"lower(hex({column('_id', 'BINARY')}))",
+        "_id": column("_id", "BINARY"),
     }
     place = [n for n in ("_commit_version", "origin", "partition", "position") if n in names]
-    made |= {f"_in_{n.lower()}": F.col(quoted(names[n])) for n in place}
-    plain = frame.select(*(value.alias(name) for name, value in made.items()))
-    limits = _Limits(topics, F.lit(one) if one else F.col("_topic"))
-    checked = plain.withColumn("_reason", _reason(limits, names, options, timed=timed))
-    return checked.withColumn("_partition", F.col("_partition").try_cast("int"))
+    made |= {f"_in_{name}": quoted(names[name]) for name in place}
+    limits = _Limits(topics, literal(one) if one else "_topic")
+    reason = _reason(limits, names, options, timed=timed)
+    kept = [name for name in made if name != "_partition"]
+    return frame.selectExpr(*(f"{text} AS {name}" for name, text in made.items())).selectExpr(
+        *kept, "try_cast(_partition AS INT) AS _partition", f"{reason} AS _reason"
+    )
 
 
 class _Limits:
     """SQL for what the topic of a row takes: a constant where all topics are alike."""
 
-    def __init__(self, topics: Mapping[str, Topic], topic: Expression) -> None:
+    def __init__(self, topics: Mapping[str, Topic], topic: str) -> None:
         self.topics = topics
         self.topic = topic
 
-    def known(self) -> Expression | None:
-        """Return whether the topic is one that rows may go to; None if it always is."""
-        return self.topic.isin(list(self.topics)) if len(self.topics) != 1 else None
-
-    def of(self, fact: Callable[[Topic], Any]) -> Expression:
-        """Return a fact about the row's topic."""
-        from pyspark.sql import functions as F  # noqa: N812
-
+    def of(self, fact: Callable[[Topic], int | bool | None]) -> str:
+        """Return a fact about the row's topic: BIGINT or BOOLEAN."""
         facts = {name: fact(topic) for name, topic in self.topics.items()}
         if len(set(facts.values())) <= 1:
-            return F.lit(next(iter(facts.values()), None))
-        pairs: Iterable[Any] = (part for pair in facts.items() for part in map(F.lit, pair))
-        return F.try_element_at(F.create_map(*pairs), self.topic)
+            return _constant(next(iter(facts.values()), None))
+        pairs = (f"{literal(name)}, {_constant(value)}" for name, value in facts.items())
+        return f"try_element_at(map({', '.join(pairs)}), {self.topic})"
 
-    def any(self, fact: Callable[[Topic], Any]) -> bool:
+    def any(self, fact: Callable[[Topic], bool]) -> bool:
         return any(map(fact, self.topics.values()))
+
+
+def _constant(value: int | bool | None) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    return "CAST(NULL AS BIGINT)" if value is None else f"{value}L"
 
 
 def _reason(
     limits: _Limits, names: Mapping[str, str], options: KafkaSinkOptions, *, timed: bool
-) -> Expression:
-    """Return why a row is refused; null if it is not."""
-    from pyspark.sql import functions as F  # noqa: N812
-
+) -> str:
+    """Return SQL for why a row is refused; null if it is not."""
     size = _size(names)
     most = limits.of(lambda topic: topic.max_bytes)
-    checks: list[tuple[Expression, Expression]] = []
+    cases: list[str] = []
 
-    def check(refused: Expression, text: str, *values: Expression) -> None:
-        checks.append((refused, F.format_string(text, *values) if values else F.lit(text)))
+    def check(refused: str, text: str, *values: str) -> None:
+        words = f"format_string({', '.join([literal(text), *values])})" if values else literal(text)
+        cases.append(f"WHEN {refused} THEN {words}")
 
     if options.topic_from is not None:
-        missing = f"no topic: column {options.topic_from!r} is null"
-        check(limits.topic.isNull(), missing.replace("%", "%%"))
-        known = limits.known()
-        known = limits.topic == F.lit(next(iter(limits.topics))) if known is None else known
-        check(~known, "there is no topic %s that messages may go to", limits.topic)
+        check(f"{limits.topic} IS NULL", f"no topic: column {options.topic_from!r} is null")
+        known = ", ".join(map(literal, limits.topics))
+        check(
+            f"{limits.topic} NOT IN ({known})" if known else "TRUE",
+            "there is no topic %s that messages may go to",
+            limits.topic,
+        )
     check(
-        size > most.cast("bigint"),
+        f"{size} > {most}",
         "the message takes %d bytes before compression, and the topic's max.message.bytes is %d",
         size,
-        most.cast("bigint"),
+        most,
     )
     if limits.any(lambda topic: topic.compacted):
         check(
-            limits.of(lambda topic: topic.compacted) & F.col("key").isNull(),
+            f"{limits.of(lambda topic: topic.compacted)} AND key IS NULL",
             "the topic is compacted, and takes no message without a key",
         )
     if options.partition_from is not None:
-        number = F.col("_partition")
-        count = limits.of(lambda topic: topic.partitions).cast("bigint")
+        count = limits.of(lambda topic: topic.partitions)
         check(
-            (number < 0) | (number >= count),
+            f"_partition < 0 OR _partition >= {count}",
             "the topic has %d partitions, and none is %d",
             count,
-            number,
+            "_partition",
         )
     if timed and "timestamp" in names:
         _check_times(limits, check)
-    result = F.lit(None).cast("string")
-    for refused, reason in reversed(checks):
-        result = F.when(refused, reason).otherwise(result)
-    return result
+    return f"CASE {' '.join(cases)} END"
 
 
 def _check_times(limits: _Limits, check: Callable[..., None]) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    millis, now = F.col("_millis"), int(time.time() * 1000)
     # librdkafka's client takes 0 for "now", and less for a mistake.
-    check(millis < 1, "the timestamp is before 1970, and can't be written")
-    sides: tuple[tuple[Callable[[Topic], int | None], bool], ...] = (
-        (lambda topic: topic.after_ms, True),
-        (lambda topic: topic.before_ms, False),
+    check("_millis < 1", "the timestamp is before 1970, and can't be written")
+    now = f"{int(time.time() * 1000)}L"
+    sides: tuple[tuple[Callable[[Topic], int | None], str, str, str], ...] = (
+        (lambda topic: topic.after_ms, f"_millis - {now}", "future", "after"),
+        (lambda topic: topic.before_ms, f"{now} - _millis", "past", "before"),
     )
-    for limit, late in sides:
+    for limit, distance, side, name in sides:
         if all(limit(topic) is None for topic in limits.topics.values()):
             continue
-        far = limits.of(limit).cast("bigint")
-        distance = millis - F.lit(now) if late else F.lit(now) - millis
-        side, name = ("future", "after") if late else ("past", "before")
+        far = limits.of(limit)
         named = f"message.timestamp.{name}.max.ms"
         text = f"the timestamp lies %d ms in the {side}, and the topic's {named} is %d"
-        check(distance > far, text, distance, far)
+        check(f"{distance} > {far}", text, distance, far)
 
 
-def _size(names: Mapping[str, str]) -> Expression:
-    """Return the bytes that a message takes at most, by itself in a batch, uncompressed."""
-    from pyspark.sql import functions as F  # noqa: N812
+def _size(names: Mapping[str, str]) -> str:
+    """Return SQL for the bytes that a message takes at most, by itself in a batch, uncompressed."""
 
-    def length(column: Expression) -> Expression:
-        return F.coalesce(F.octet_length(column), F.lit(0)).cast("bigint")
+    def length(text: str) -> str:
+        return f"coalesce(octet_length({text}), 0)"
 
-    mark = F.lit(2 * _LENGTH + len(ID_HEADER)) + length(F.col("_mark"))
-    size = F.lit(_OVERHEAD + 3 * _LENGTH) + length(F.col("key")) + length(F.col("value")) + mark
+    fixed = _OVERHEAD + 3 * _LENGTH + 2 * _LENGTH + len(ID_HEADER)
+    parts = [f"{fixed}L", *map(length, ("key", "value", "_mark"))]
     if "headers" in names:
-        entries = F.aggregate(
-            F.map_entries("headers"),
-            F.lit(0).cast("bigint"),
-            lambda total, entry: (
-                total + 2 * _LENGTH + length(entry["key"]) + length(entry["value"])
-            ),
-        )
-        size = size + F.coalesce(entries, F.lit(0).cast("bigint"))
-    return size
+        entry = f"{2 * _LENGTH} + {length('entry.key')} + {length('entry.value')}"
+        total = f"aggregate(map_entries(headers), 0L, (total, entry) -> total + {entry})"
+        parts.append(f"coalesce({total}, 0L)")
+    return f"({' + '.join(parts)})"

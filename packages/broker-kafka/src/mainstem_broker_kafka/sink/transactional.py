@@ -228,15 +228,13 @@ def deal(rows: DataFrame, writers: int) -> DataFrame:
     where it has one; else, or where two have the same, its place in the batch as Spark has it: within a
     partition the order of the rows.
     """
-    from pyspark.sql import functions as F  # noqa: N812
-
-    by = F.coalesce(F.col("key"), F.col("_id"))
     # pmod, and not %: the hash may be below zero.
-    writer = F.pmod(F.xxhash64(by), F.lit(writers)).cast("int")
-    named = F.col("_id").isNotNull()
-    identity = F.when(named, F.xxhash64("_id")).otherwise(F.xxhash64("key", "value"))
-    place = {"_writer": writer, "_hash": identity, "_place": F.monotonically_increasing_id()}
-    placed = rows.withColumns(place)
+    placed = rows.selectExpr(
+        "*",
+        f"CAST(pmod(xxhash64(coalesce(key, _id)), {writers}) AS INT) AS _writer",
+        "CASE WHEN _id IS NULL THEN xxhash64(key, value) ELSE xxhash64(_id) END AS _hash",
+        "monotonically_increasing_id() AS _place",
+    )
     version = [name for name in ("_in__commit_version",) if name in rows.columns]
     log = [name for name in ("_in_origin", "_in_partition", "_in_position") if name in rows.columns]
     order = [*version, *(log if "_in_position" in log else ()), "_place"]

@@ -16,10 +16,10 @@ from mainstem import (
     OptionError,
     Options,
     Shape,
+    literal,
     option,
     quoted,
 )
-from mainstem.builtin.json_text import literal
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 if TYPE_CHECKING:

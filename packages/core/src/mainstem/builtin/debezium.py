@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import Column, quoted
-from mainstem.builtin.json_text import EMPTY, MORE_TEXT, NO_OBJECT, NOT_JSON, NOT_UTF8, literal
+from mainstem import Column, literal, quoted
+from mainstem.builtin.json_text import EMPTY, MORE_TEXT, NO_OBJECT, NOT_JSON, NOT_UTF8
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from mainstem import (
     Options,
     Schema,
     Shape,
+    literal,
     option,
     quoted,
 )
@@ -31,7 +32,6 @@ from mainstem.builtin.json_text import (
     NOT_UTF8,
     NULL,
     PLAIN,
-    literal,
 )
 
 if TYPE_CHECKING:

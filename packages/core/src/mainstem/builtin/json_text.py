@@ -19,8 +19,3 @@ EMPTY = ("trim(__text) = ''", "'the value is empty'")
 NOT_JSON = ("try_parse_json(__text) IS NULL", "'not JSON'")
 NO_OBJECT = ("json_object_keys(__text) IS NULL", "'no JSON object'")
 MORE_TEXT = (_TRAILING, "'more text after the JSON value'")
-
-
-def literal(text: str) -> str:
-    """Return a text as an SQL literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
