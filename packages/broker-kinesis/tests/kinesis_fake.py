@@ -60,6 +60,7 @@ class FakeKinesis:
         self.created = now - 10
         self.tells_children = tells_children
         self.shards: dict[str, FakeShard] = {}
+        self.parents: dict[str, tuple[str, ...]] = {}
         self.failures: deque[str] = deque()
         self.calls = Counter()
         self.iterators = 0
@@ -76,10 +77,15 @@ class FakeKinesis:
     def _new(self, parents, first, last):
         shard = FakeShard(f"shardId-{next(self._number):012d}", tuple(parents), first, last)
         self.shards[shard.id] = shard
+        self.parents[shard.id] = shard.parents
         for parent in parents:
             self.shards[parent].children.append(shard)
             self.shards[parent].closed = self.now
         return shard
+
+    def line(self, shard):
+        """Return a shard and all that it came from."""
+        return {shard}.union(*(self.line(parent) for parent in self.parents[shard]))
 
     def open(self):
         return [shard for shard in self.shards.values() if shard.closed is None]

@@ -6,6 +6,7 @@ import time
 
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.receiver import KinesisReceiver
+from mainstem_ingress import Unreachable
 
 #: Options by which nothing is waited for.
 QUICK = {
@@ -41,6 +42,7 @@ class Worker:
         self.options = KinesisSourceOptions.model_validate({"stream": "clicks", **QUICK, **options})
         self.receiver = None
         self.taken = []
+        self.connected = False
 
     def start(self):
         made = KinesisReceiver
@@ -57,23 +59,24 @@ class Worker:
         self.connect()
 
     def connect(self):
+        self.connected = False
         self.receiver.connect(self.log.kept.get(self.number))
+        self.connected = True
 
     def take(self, seconds=0.0):
-        """Take what there is; on a failure connect again, as the log does."""
-        from mainstem_ingress import Unreachable
-
-        if self.receiver is None:
-            self.start()
+        """Take what there is; on a failure connect again next time, as the log does."""
         try:
+            if self.receiver is None:
+                self.start()
+            elif not self.connected:
+                self.connect()
             self.taken += self.receiver.take(seconds)
         except Unreachable:
             self.crash(whole=False)
-            self.connect()
 
     def store(self):
         """Store what was taken, with the cursor, all at once."""
-        if self.receiver is None:
+        if not self.connected:
             return
         cursor = self.receiver.cursor()
         if cursor is not None:
@@ -85,7 +88,7 @@ class Worker:
         """Forget what was taken and not stored."""
         if self.receiver is not None:
             self.receiver.close()
-        self.taken = []
+        self.taken, self.connected = [], False
         if whole:
             self.receiver = None
 

@@ -47,6 +47,8 @@ class KinesisSuite(SourceSuite):
 
 class TestKinesisLocal(KinesisSuite):
     server_fixture = "kinesis_local"
+    # Without Spark, in seconds: test_kinesis_source_crashes.py.
+    slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
 
 
 @pytest.mark.slow

@@ -56,10 +56,11 @@ class IngressDataSource(DataSource):
 
     def schema(self) -> str:
         refused = f"{REASON} STRING" if self.options.get("refused") == "true" else ""
-        given = self.options.get("extra")
-        extra = read_columns(given) if given else ()
-        added = ", ".join(column.ddl for column in extra if column.name not in _PLACES)
-        return ", ".join(filter(None, (_SCHEMA, added, refused)))
+        extra = self.options.get("extra") or ""
+        columns = read_columns(extra) if extra else ()
+        if any(column.name in _PLACES for column in columns):  # they are in ours
+            extra = ", ".join(column.ddl for column in columns if column.name not in _PLACES)
+        return ", ".join(filter(None, (_SCHEMA, extra, refused)))
 
     def streamReader(self, schema: Any) -> IngressReader:  # noqa: N802  # Spark's name
         return IngressReader(schema, dict(self.options))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 
 from mainstem_broker_kinesis.client import (
@@ -127,7 +128,7 @@ class KinesisReceiver(Receiver):
         self._childless: set[str] = set()
         #: Receivers that do not know yet how many they are.
         self._busy: list[int] = []
-        self._look_at = self._list_at = self._tick_at = 0.0
+        self._look_at = self._list_at = self._listed_at = self._tick_at = 0.0
         self._ahead = 0.0
 
     # -- what the log asks for ----------------------------------------------------------------
@@ -161,6 +162,7 @@ class KinesisReceiver(Receiver):
             self._bury()
         except Exception as error:
             raise self._told_as(error) from error
+        self._start()
 
     def take(self, seconds: float) -> Iterable[Message]:
         fetchers = self._fetchers
@@ -227,7 +229,7 @@ class KinesisReceiver(Receiver):
             rate = (calls["GetRecords"] - before) / (now - at) / max(1, len(reading))
             self._rates = (now, calls["GetRecords"], rate)
         trouble = next((each.trouble for each in reading if each.trouble), "")
-        if not self._decided:
+        if self._fetchers is not None and not self._decided:
             trouble = "receiver 0 has not decided yet where to begin"
         elif self._busy:
             trouble = f"receiver {self._busy[0]} still works for another number of receivers"
@@ -303,7 +305,14 @@ class KinesisReceiver(Receiver):
             self._places = known
         self._decided = self._decided or bool(cursors) or self.number == 0
         self._told = None if not self._decided else self._told
+        self._miss()
         self._start()
+
+    def _miss(self) -> None:
+        """Ask for another listing, soon, while a drained shard's children are not known."""
+        self._childless = self._lineage.childless(self._known)
+        if self._childless:
+            self._list_at = min(self._list_at, self._listed_at + _CHILDREN_EVERY)
 
     def _own(self, places: dict[str, Place]) -> dict[str, Place]:
         """Return what this receiver keeps of all places: its own shards', and what it kept before."""
@@ -329,6 +338,7 @@ class KinesisReceiver(Receiver):
             place = at_time(micros, minute)
         self._places = dict.fromkeys(self._lineage.shards, place)
         self._known = dict(self._places)
+        failpoint("kinesis.after-decision")
 
     def _mine(self, shard: str) -> bool:
         return owner(shard, self.options.receivers) == self.number
@@ -360,11 +370,10 @@ class KinesisReceiver(Receiver):
 
     def _list(self) -> None:
         """List the shards."""
-        self._list_at = time.monotonic() + self.options.discover_every.total_seconds()
+        self._listed_at = time.monotonic()
+        self._list_at = self._listed_at + self.options.discover_every.total_seconds()
         self._lineage.listed(list_shards(self._client, self.options.target()))
-        self._childless = {s for s in self._childless if not self._lineage.children(s)}
-        if self._childless:
-            self._list_at = time.monotonic() + _CHILDREN_EVERY
+        self._miss()
 
     def _bury(self) -> None:
         """Deal with shards that are gone: forget those that were drained, and tell of the others."""
@@ -461,6 +470,7 @@ class KinesisReceiver(Receiver):
         if answer.read.oldest:
             self._looked(reading, answer)
             return []
+        failpoint("kinesis.after-read")
         options, records = self.options, answer.records
         reading.behind = answer.behind
         reading.covered = max(reading.covered, self._now() - answer.behind)
@@ -509,9 +519,8 @@ class KinesisReceiver(Receiver):
         del self._readings[shard]
         self._set(shard, at_end(int(self._now() // 60)))
         self._lineage.learn(answer.children)
-        if not self._lineage.children(shard):
-            self._childless.add(shard)
-            self._list_at = 0.0  # a listing may know them
+        failpoint("kinesis.after-end")
+        self._miss()
         self._start()
 
     def _looked(self, reading: Reading, answer: Answer) -> None:

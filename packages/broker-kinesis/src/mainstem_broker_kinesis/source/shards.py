@@ -87,9 +87,11 @@ class Lineage:
                 self.shards[shard.id] = shard
                 self._learned.add(shard.id)
 
-    def children(self, shard: str) -> list[str]:
-        """Return the known shards that came from one."""
-        return [other.id for other in self.shards.values() if shard in other.parents]
+    def childless(self, places: Mapping[str, Place]) -> set[str]:
+        """Return the drained shards whose children are not known, though they must be there."""
+        parents = {parent for shard in self.shards.values() for parent in shard.parents}
+        drained = {shard for shard in self.shards if self._drained(shard, places)}
+        return drained - parents
 
     def ready(self, places: Mapping[str, Place], mine: Callable[[str], bool]) -> list[Shard]:
         """Return the shards of ours that may be read now, parents before their children.
