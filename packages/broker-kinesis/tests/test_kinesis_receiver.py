@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 from kinesis_fake import DAY, FakeKinesis
 from kinesis_logs import MemoryLog, Worker, run, settle
+from mainstem_broker_kinesis.source import reading as reading_module
 from mainstem_broker_kinesis.source import receiver as receiver_module
 from mainstem_broker_kinesis.source.records import LOST
 from mainstem_ingress import Unmendable, Unreachable
@@ -26,8 +27,10 @@ from mainstem_ingress import Unmendable, Unreachable
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """Let nothing be waited for."""
-    for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE", "_LOOK_EVERY", "_CHILDREN_EVERY", "_TICK"):
+    for name in ("_LIST_AGAIN", "_LOOK_EVERY", "_CHILDREN_EVERY", "_TICK"):
         monkeypatch.setattr(receiver_module, name, 0.001)
+    for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
+        monkeypatch.setattr(reading_module, name, 0.001)
 
 
 @pytest.fixture
@@ -242,6 +245,7 @@ def test_an_iterator_that_expires_is_replaced_without_loss(kinesis):
     kinesis.expire_iterators()
     put(kinesis, 30)
     assert read_all(kinesis, worker) == list(range(31))
+    assert kinesis.calls["DescribeStreamSummary"] == 1, "the connection was made anew"
 
 
 @pytest.mark.parametrize(
@@ -356,6 +360,17 @@ def test_nothing_is_lost_while_what_was_read_is_still_there(kinesis):
         settle([worker], 0.005)
     worker.crash()
     kinesis.wait(DAY - 200)
+    put(kinesis, 1)
+    assert read_all(kinesis, worker) == [0, 1]
+
+
+def test_records_that_are_kept_longer_than_promised_are_not_lost(kinesis):
+    """Pass: the time has passed and the stream has dropped nothing yet: no error, and all records."""
+    worker = worker_of(kinesis)
+    put(kinesis, 0)
+    read_all(kinesis, worker)
+    worker.crash()
+    kinesis.now += 2 * DAY
     put(kinesis, 1)
     assert read_all(kinesis, worker) == [0, 1]
 

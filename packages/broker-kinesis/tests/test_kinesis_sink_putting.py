@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -208,6 +209,20 @@ def test_giving_up_tells_how_much_is_left_and_why(bench):
     assert "InternalFailure" in str(caught.value)
     left = sum(key == "key 0" for key, _ in KEYED)
     assert f"{left} messages" in str(caught.value)
+
+
+def test_rows_that_come_slowly_do_not_count_as_no_progress(bench):
+    """Pass: between two rows passes more time than `give_up`, with a failed call before, and both get in."""
+    bench.proxy.fail("PutRecords", "InternalFailure")
+    putter = bench.putter(give_up="1 second", format="kpl")
+    try:
+        for message in made([("a", 1), ("b", 2)], bench.options(format="kpl")):
+            putter.put(message)
+            time.sleep(1.5)
+        putter.flush()
+    finally:
+        putter.close()
+    assert {number(m.value) for m in bench.found()} == {1, 2}
 
 
 # -- limits and placing -----------------------------------------------------------------------

@@ -9,6 +9,8 @@ import time
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from kinesis_logs import MemoryLog, run, settle
 from kinesis_proxy import THROTTLED, KinesisProxy
 from kinesis_streams import Stream
@@ -304,3 +306,51 @@ def test_a_later_start(kinesis_local, kind):
     run([worker], lambda: worker.log.messages, 60)
     settle([worker], 0.3)
     assert worker.log.values() == [b"after"]
+
+
+# -- any history ------------------------------------------------------------------------------
+
+
+STEPS = ["put", "put", "read", "split", "merge", "restart", "crash", "throttle", "expire", "fail"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", EMULATORS)
+def test_any_history_over_an_emulator(request, name):
+    """Pass: whatever is put, split, merged, read, crashed and failed in whatever order, each record is there
+    once, in order. (The model's own machine has thousands of them, and retention: test_kinesis_receiver.)"""
+    server = request.getfixturevalue(name)
+
+    @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.sampled_from(STEPS), min_size=6, max_size=14))
+    def holds(steps):
+        with KinesisProxy(server.port) as proxy:
+            stream = Stream(server, 2)
+            worker = stream.worker(url=proxy.url, discover_every="200 ms", records_per_read=3)
+            for step in steps:
+                shards = stream.open()
+                if step == "put":
+                    stream.put(7)
+                elif step == "read":
+                    settle([worker], 0.2)
+                elif step == "split" and len(shards) < 5:
+                    server.split(stream.name, shards[-1])
+                elif step == "merge" and len(shards) > 1:
+                    server.merge(stream.name, *shards[:2])
+                elif step in ("restart", "crash"):
+                    if step == "restart":
+                        worker.store()
+                    worker.take(0.1)
+                    worker.crash()
+                elif step == "throttle":
+                    proxy.fail("GetRecords", THROTTLED, times=2)
+                elif step == "expire":
+                    proxy.fail("GetRecords", "ExpiredIteratorException")
+                elif step == "fail":
+                    proxy.fail("*", "InternalFailure")
+            stream.put(3)
+            read_all(stream, worker)
+            worker.crash()
+
+    holds()

@@ -85,7 +85,8 @@ class Putter:
         self._under_way = 0
         self._failures = 0
         self._paused_until = 0.0
-        self._since = time.monotonic()
+        #: When there was progress last, and when it was last waited for.
+        self._since = self._left = time.monotonic()
         self._trouble = ""
 
     # -- for the user -----------------------------------------------------------------------
@@ -96,13 +97,11 @@ class Putter:
         Raises:
             PutError: see the class; nothing can be put any more.
         """
-        if not self._lanes:
-            self._since = time.monotonic()  # nothing was waited for until now
         self._records.take(message)
         if not self._packs and self._lanes.ready >= MOST_RECORDS:
             self._send()  # packs are sent later: they grow until then
-        while self._lanes.size > _MOST_KEPT or self._lanes.messages > _MOST_MESSAGES:
-            self._step()
+        if self._full():
+            self._drive(self._full)
 
     def flush(self) -> None:
         """Wait until each message is there or refused.
@@ -110,14 +109,24 @@ class Putter:
         Raises:
             PutError: see the class.
         """
-        while self._lanes:
-            self._step()
+        self._drive(lambda: bool(self._lanes))
 
     def close(self) -> None:
         """Wait for no answer any more; what has none may or may not be there."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # -- driving ----------------------------------------------------------------------------
+
+    def _full(self) -> bool:
+        return self._lanes.size > _MOST_KEPT or self._lanes.messages > _MOST_MESSAGES
+
+    def _drive(self, more: Callable[[], bool]) -> None:
+        """Step on as long as there is more to do; only this time counts towards giving up."""
+        now = time.monotonic()
+        self._since = min(now, self._since + now - self._left)
+        while more():
+            self._step()
+        self._left = time.monotonic()
 
     def _step(self) -> None:
         """Send what can be sent, and wait for an answer or for the time to send the next."""

@@ -13,8 +13,9 @@ from mainstem_broker_kinesis.source.records import LOST, position
 
 #: The fields of the header `LOST`, as DDL.
 FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
-#: In place of a sub-record's number: behind all of them, before the next record.
-_AFTER = 9_999_999
+#: In place of a sub-record's number: behind all of them, before the next record; plus the minute, for
+#: more can be lost at one place at different times.
+_AFTER, _MINUTES = 9_000_000, 1_000_000
 
 
 def date_of(seconds: float) -> str:
@@ -46,11 +47,14 @@ def trimmed(
         f"shard {shard} was read up to {date_of(covered)}, and what came before {date_of(upto)} is gone: "
         "the stream keeps no record longer. So any record that came between the two is lost"
     )
-    return _lost(options, shard, place, oldest or "", reason)
+    return _lost(options, shard, place, oldest or "", reason, upto)
 
 
-def expired(options: KinesisSourceOptions, shard: str, place: Place) -> Message:
+def expired(options: KinesisSourceOptions, shard: str, place: Place, now: float) -> Message:
     """Return the message that stands for what is lost of a closed shard that is gone.
+
+    Args:
+        now: the time by the stream's clock, in seconds since 1970.
 
     Raises:
         Unmendable: the options say that this ends the run.
@@ -59,10 +63,12 @@ def expired(options: KinesisSourceOptions, shard: str, place: Place) -> Message:
         f"it was read up to record {place.sequence}" if place.sequence else "nothing of it was read"
     )
     reason = f"the closed shard {shard} is gone with its records, before its end was met: {upto}"
-    return _lost(options, shard, place, "", reason)
+    return _lost(options, shard, place, "", reason, now)
 
 
-def _lost(options: KinesisSourceOptions, shard: str, place: Place, to: str, reason: str) -> Message:
+def _lost(
+    options: KinesisSourceOptions, shard: str, place: Place, to: str, reason: str, at: float
+) -> Message:
     if options.on_loss == "error":
         raise Unmendable(
             f"{options.place()}: {reason}. To go on with what is there, give the source `on_loss: "
@@ -73,5 +79,5 @@ def _lost(options: KinesisSourceOptions, shard: str, place: Place, to: str, reas
         None,
         headers=[(LOST, json.dumps(told).encode())],
         origin=options.name,
-        extra=(shard, position(place.sequence or "0", _AFTER)),
+        extra=(shard, position(place.sequence or "0", _AFTER + int(at // 60) % _MINUTES)),
     )
