@@ -198,8 +198,11 @@ def test_a_server_elsewhere_is_used_and_never_broken(pytester, monkeypatch):
 
     def test_kill(postgres):
         postgres.kill()
+
+    def test_tool(postgres):
+        postgres.sql("SELECT 1")
     """)
-    pytester.runpytest_inprocess().assert_outcomes(passed=1, skipped=1)
+    pytester.runpytest_inprocess().assert_outcomes(passed=1, skipped=2)
 
 
 def test_two_servers_of_a_kind_do_not_meet(tmp_path):

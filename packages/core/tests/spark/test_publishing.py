@@ -163,10 +163,9 @@ def test_a_source_is_told_what_the_checkpoint_has_of_its_read_and_can_read_a_sec
     class Looks(Files):
         def load(self, ctx):
             seen.append((ctx.progress.planned(), ctx.progress.committed()))
+            assert ctx.bounded
             assert pickle.loads(pickle.dumps(ctx.progress)) == ctx.progress
-            beside = (
-                ctx.reader("beside").format("rate").load().selectExpr("value AS v")
-            )
+            beside = ctx.reader("beside").format("rate").load().selectExpr("value AS v")
             for word in ("beside", "2"):
                 with pytest.raises(PluginError, match="one stream for each load"):
                     ctx.reader(word)

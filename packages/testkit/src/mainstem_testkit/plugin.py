@@ -63,12 +63,13 @@ class _Elsewhere:
     """A server that somebody else runs: it has an address, and can't be broken."""
 
     def __init__(self, kind: Server, url: str) -> None:
+        self._kind = type(kind)
         self.name = kind.name
         self.url = url
         self.port = urlsplit(url).port
 
     def __getattr__(self, name: str) -> Any:
-        if hasattr(Server, name):
+        if hasattr(self._kind, name):
             pytest.skip(f"{self.name} runs elsewhere ({name} is not for us to do)")
         raise AttributeError(name)
 

@@ -39,6 +39,8 @@ class SourceContext(Protocol):
     wanted: frozenset[str]
     #: Names this read, the same in every run: pipeline, query, and which of its reads.
     reading: str
+    #: Whether the run ends when all that is there now has been read (`available_now`).
+    bounded: bool
     #: What the checkpoint says of this read.
     progress: Progress
     #: SQL for a row's number within the task that reads it, from 0: what Spark forbids on streams,

@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.components import Inputs
+from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.shapes import (
     CHANGELOG_COLUMNS,
@@ -56,7 +57,9 @@ class NodeContext:
         self.reading = f"{plan.pipeline}.{query}.{read_name}"
         self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
-        self.progress = ReadProgress(checkpoint.query(query), read_name)
+        self.progress: Progress = ReadProgress(checkpoint.query(query), read_name)
+        self._read_name = read_name
+        self.bounded = plan.document.trigger.every is None
         self._taken: set[str] = set()
 
     def reader(self, beside: str = "") -> DataStreamReader:
@@ -65,7 +68,7 @@ class NodeContext:
                 f"{self.node}: a source may read one stream for each load, and one for each word beside"
             )
         self._taken.add(beside)
-        name = self.progress.read
+        name = self._read_name
         return self.spark.readStream.name(f"{name}__{beside}" if beside else name)
 
     def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002

@@ -1,0 +1,1 @@
+"""Kafka for Mainstem: the source and the sink `kafka`."""

@@ -1,0 +1,1 @@
+"""The sink `kafka`: microbatches by Spark's writer, transactions by librdkafka's."""

@@ -1,0 +1,136 @@
+"""One transaction after another of one transactional id, with the errors of Kafka's client told apart.
+
+An error of a transactional producer is one of three kinds (KIP-98, librdkafka's manual): it passes, and
+the call is made again; it means that this transaction has to be aborted; or it is fatal, as when another
+producer has taken over the id, and the producer is of no more use. The outcome of a commit whose answer
+was lost is not known: the commit is asked for again, which does no harm, until the brokers tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from mainstem import FencedError, PipelineError
+
+from mainstem_broker_kafka.client import (
+    Heard,
+    code,
+    failure,
+    kafka_error,
+    library,
+    producer,
+    raised,
+)
+from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.sink.patience import Stuck, patiently
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+#: Another producer has taken over the transactional id.
+_FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+_ABORT = 10.0
+
+
+class Transaction:
+    """A producer with a transactional id.
+
+    Args:
+        settings: of a client on librdkafka.
+        name: the transactional id.
+        ledger: the consumer of the ledger's group.
+        patience: seconds to try on when brokers do not answer.
+        timeout: seconds after which brokers abort a transaction by themselves.
+        more: further settings of the producer.
+
+    Attributes:
+        producer: for `produce`.
+    """
+
+    def __init__(
+        self,
+        settings: Properties,
+        name: str,
+        ledger: Consumer,
+        *,
+        patience: float,
+        timeout: float,
+        more: dict[str, Any] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._name = name
+        self._ledger = ledger
+        self._patience = patience
+        self._heard = Heard()
+        self._open = False
+        self._dead = False
+        own = {
+            "transactional_id": name,
+            "transaction_timeout_ms": int(timeout * 1000),
+            "message_timeout_ms": int(min(patience, timeout) * 1000),
+            **(more or {}),
+        }
+        self.producer: Producer = producer(settings, self._heard, **own)
+
+    def fence(self) -> None:
+        """Take over the id: an open transaction of it is aborted, and who had it can commit no more."""
+        self._call(
+            f"taking over the transactional id {self._name}", self.producer.init_transactions
+        )
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._call("beginning a transaction", lambda _: self.producer.begin_transaction())
+        self._open = True
+
+    def flush(self) -> None:
+        """Wait until the brokers have all messages."""
+        self._call("sending messages", self._flush)
+
+    def _flush(self, seconds: float) -> None:
+
+        if left := self.producer.flush(seconds):
+            error = library().KafkaError
+            raise raised(error(error._TIMED_OUT, f"{left} messages are unsent"))
+
+    def enter(self, offset: TopicPartition) -> None:
+        """Let an entry of the ledger go in with the messages."""
+        group = self._ledger.consumer_group_metadata()
+        self._call(
+            "sending the ledger's entry",
+            lambda seconds: self.producer.send_offsets_to_transaction([offset], group, seconds),
+        )
+
+    def commit(self, offset: TopicPartition | None = None) -> None:
+        """Commit, with an entry of the ledger if one is given."""
+        if offset is not None:
+            self.enter(offset)
+        self._call("committing a transaction", self.producer.commit_transaction)
+        self._open = False
+
+    def failed(self, error: Exception, doing: str) -> PipelineError:
+        """Return the error that tells of a failed call."""
+        found = kafka_error(error)
+        if isinstance(error, Stuck) or (found is not None and found.fatal()):
+            self._dead = True
+        if code(error) in _FENCED:
+            return FencedError(
+                f"{doing}: another run has taken over the transactional id {self._name}"
+            )
+        return failure(error, doing, self._settings, self._heard)
+
+    def close(self) -> None:
+        """Abort what is open, so that readers need not wait for the broker to do it."""
+        if self._open and not self._dead:
+            self._open = False
+            with suppress(Exception):  # the brokers abort it, at the latest when it times out
+                patiently(self.producer.abort_transaction, _ABORT)
+
+    def _call(self, doing: str, call: Callable[[float], Any]) -> None:
+
+        try:
+            patiently(call, self._patience)
+        except (library().KafkaException, Stuck) as error:
+            raise self.failed(error, doing) from None

@@ -1,0 +1,292 @@
+"""A writer: the task that sends its share of a batch in one transaction; runs in an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from mainstem import FencedError, PipelineError, Refused, failpoint
+
+from mainstem_broker_kafka.client import library
+from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.sink.keeping import Notes, keep, recall, token
+from mainstem_broker_kafka.sink.ledger import FIRST, Entry, Ledger, Place
+from mainstem_broker_kafka.sink.producing import Transaction
+from mainstem_broker_kafka.sink.rows import ID_HEADER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_QUEUE_ROWS = 500_000
+_QUEUE_KBYTES = 128 * 1024
+_BATCH_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all writers of a batch are told.
+
+    `known` are the writers that have the batch in, with what it refused then. `topic` is None if each row
+    names its own. `largest` and `smallest` are the topics' max.message.bytes.
+    """
+
+    settings: Properties
+    place: Place
+    writers: int
+    known: Mapping[int, Notes]
+    batch: int
+    begins: int
+    epoch: int
+    sink: str
+    topic: str | None
+    largest: int
+    smallest: int
+    compression: str
+    patience: float
+    transaction_timeout: float
+
+
+def write(batches: Iterable[pa.RecordBatch], job: Job) -> Iterator[pa.RecordBatch]:
+    """Write a task's rows and yield those that were refused.
+
+    Raises:
+        PipelineError: the brokers did not take them; nothing of this writer's share is in, or, if the
+            answer to its commit did not come, the next try finds out.
+    """
+    refused = Refused()
+    share: Share | None = None
+    try:
+        for writer, rows in _by_writer(batches):
+            if share is None or share.writer != writer:
+                if share is not None:
+                    yield from share.finish()
+                share = Share(job, writer, refused)
+            share.take(rows)
+        if share is not None:
+            yield from share.finish()
+            share = None
+    finally:
+        if share is not None:
+            share.give_up()
+
+
+def _by_writer(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of each writer in turn; they come sorted by writer."""
+    for batch in batches:
+        start = 0
+        while start < batch.num_rows:
+            numbers = batch.column("_writer")
+            number = numbers[start].as_py()
+            end = batch.num_rows
+            if numbers[end - 1].as_py() != number:
+                end = next(n for n in range(start, end) if numbers[n].as_py() != number)
+            yield number, batch.slice(start, end - start)
+            start = end
+
+
+class Share:
+    """What one writer has to write of a batch."""
+
+    def __init__(self, job: Job, writer: int, refused: Refused) -> None:
+        self.writer = writer
+        self._job = job
+        self._refused = refused
+        self._notes: Notes = {}
+        #: What the batch refused then, if this writer has it in.
+        self._then: Notes | None = job.known.get(writer)
+        self._ledger: Ledger | None = None
+        self._transaction: Transaction | None = None
+        if self._then is None:
+            self._begin()
+
+    # -- the protocol -----------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Take over from whoever wrote this share before, and see whether he has it in."""
+        job = self._job
+        failpoint("kafka.before-transaction")
+        self._ledger = Ledger(job.settings, job.place, job.patience)
+        more = {
+            "linger_ms": 20,
+            "partitioner": "murmur2_random",
+            "compression_type": job.compression,
+            "message_max_bytes": max(job.largest + 1024, 1_000_000),
+            # librdkafka does not split a batch that the broker finds too large.
+            "batch_size": min(_BATCH_BYTES, job.smallest),
+            "queue_buffering_max_messages": _QUEUE_ROWS,
+            "queue_buffering_max_kbytes": max(_QUEUE_KBYTES, 2 * job.largest // 1024),
+            "delivery_report_only_error": True,
+        }
+        own = {
+            key: value for key, value in more.items() if key.replace("_", ".") not in job.settings
+        }
+        self._transaction = Transaction(
+            job.settings,
+            job.place.transactional_id(self.writer),
+            self._ledger.consumer,
+            patience=job.patience,
+            timeout=job.transaction_timeout,
+            more=own,
+        )
+        try:
+            self._transaction.fence()
+            # Only now: who was fenced off may have committed up to that moment.
+            entry = self._look()
+            if entry is not None:
+                self._then = recall(
+                    self._ledger.consumer, job.place, self.writer, entry, job.patience
+                )
+                self._end()
+                return
+            self._transaction.begin()
+        except PipelineError as error:
+            raise self._told(error) from None
+
+    def _look(self) -> Entry | None:
+        """Return this writer's entry in the ledger if it has the batch in.
+
+        Raises:
+            FencedError: a run with a higher epoch has been here, or a later batch.
+            PipelineError: the ledger is gone.
+        """
+        job = self._job
+        assert self._ledger is not None  # noqa: S101
+        state = self._ledger.read()
+        if state.epoch > job.epoch:
+            raise FencedError(
+                f"run {state.epoch} of the checkpoint has taken over from {job.epoch}"
+            )
+        entry = state.writers.get(self.writer)
+        if entry is not None and entry.next > job.batch + 1:
+            raise FencedError(f"batch {entry.next - 1} is in, which is later than {job.batch}")
+        if state.done is None:
+            raise PipelineError("the ledger has gone while the batch was written")
+        return entry if entry is not None and entry.next == job.batch + 1 else None
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Commit; yield what was refused."""
+        job, transaction = self._job, self._transaction
+        if transaction is not None:
+            try:
+                transaction.flush()
+                kept = keep(
+                    job.settings, job.place, self.writer, job.batch, self._notes, job.patience
+                )
+                failpoint("kafka.before-entry")
+                entry = Entry(job.batch + 1, job.epoch, job.writers, kept)
+                transaction.enter(job.place.offset(FIRST + self.writer, entry))
+                failpoint("kafka.before-commit")
+                transaction.commit()
+                failpoint("kafka.after-commit")
+            except PipelineError as error:
+                raise self._told(error) from None
+        self._end()
+        yield from self._refused.take()
+
+    def give_up(self) -> None:
+        """Abort."""
+        self._end()
+
+    def _end(self) -> None:
+        if self._transaction is not None:
+            self._transaction.close()
+            self._transaction = None
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+
+    def _told(self, error: PipelineError) -> PipelineError:
+        """Return an error that says who it was, in one line, for the driver to find."""
+        text = " ".join(str(error).split())
+        return type(error)(f"writer {self.writer} of {self._job.writers}: {text}")
+
+    # -- the rows ---------------------------------------------------------------------------
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Send some rows; if the batch is in, only see which of them were refused."""
+        if self._then is not None:
+            if self._then:
+                self._recall(rows)
+            return
+        reasons = rows.column("_reason")
+        if reasons.null_count < len(reasons):
+            self._refuse(rows)
+            rows = rows.filter(reasons.is_null())
+        assert self._transaction is not None  # noqa: S101
+        failpoint("kafka.before-rows")
+        self._send(rows, self._transaction)
+
+    def _refuse(self, rows: pa.RecordBatch) -> None:
+        bad = rows.filter(rows.column("_reason").is_valid())
+        for identity, key, value, reason in _rows(bad, "_id", "key", "value", "_reason"):
+            self._notes[token(identity, key, value)] = reason
+            self._refused.add(identity, value, reason)
+
+    def _recall(self, rows: pa.RecordBatch) -> None:
+        assert self._then is not None  # noqa: S101
+        for identity, key, value in _rows(rows, "_id", "key", "value"):
+            if (reason := self._then.get(token(identity, key, value))) is not None:
+                self._refused.add(identity, value, reason)
+
+    def _send(self, rows: pa.RecordBatch, transaction: Transaction) -> None:
+
+        produce, poll = transaction.producer.produce, transaction.producer.poll
+        topics = repeat(self._job.topic) if self._job.topic else _values(rows, "_topic", None)
+        fields = zip(
+            topics,
+            _values(rows, "value", None),
+            _values(rows, "key", None),
+            _values(rows, "_partition", -1),
+            _values(rows, "_millis", 0),
+            _headers(rows),
+            strict=False,
+        )
+        try:
+            for topic, value, key, partition, millis, headers in fields:
+                if partition is None:
+                    partition = -1
+                while True:
+                    try:
+                        produce(
+                            topic,
+                            value,
+                            key,
+                            partition=partition,
+                            timestamp=millis or 0,
+                            headers=headers,
+                        )
+                        break
+                    except (
+                        BufferError
+                    ):  # until messages that wait are sent, or have waited too long
+                        poll(0.05)
+            poll(0)
+        except library().KafkaException as error:
+            raise self._told(transaction.failed(error, "sending messages")) from None
+
+
+def _values(rows: pa.RecordBatch, name: str, constant: Any) -> Any:
+    """Return a column's values; a constant without end if all are null."""
+    column = rows.column(name)
+    return repeat(constant) if column.null_count == len(column) else column.to_pylist()
+
+
+def _rows(rows: pa.RecordBatch, *names: str) -> Any:
+    return zip(*(rows.column(name).to_pylist() for name in names), strict=True)
+
+
+def _headers(rows: pa.RecordBatch) -> Iterator[list[tuple[str, bytes | None]] | None]:
+    """Yield the headers of each row, its identity among them."""
+    marks = _values(rows, "_mark", None)
+    given = rows.column("headers")
+    if given.null_count == len(given):
+        for _, mark in zip(range(rows.num_rows), marks, strict=False):
+            yield None if mark is None else [(ID_HEADER, mark)]
+        return
+    for own, mark in zip(given.to_pylist(), marks, strict=False):
+        headers = [(name, value) for name, value in own or () if name != ID_HEADER]
+        if mark is not None:
+            headers.append((ID_HEADER, mark))
+        yield headers or None

@@ -1,0 +1,294 @@
+"""Counts what is gone before it was read, as rows of the output `lost`.
+
+With `failOnDataLoss` off, Spark's source skips what a topic no longer has and tells nobody. So a second
+stream runs beside it: whenever a batch is planned, it holds where each partition now begins against
+where reading is, as the checkpoint has it. What lies between is gone.
+
+- What is gone beyond the last planned batch was never read: it is lost.
+- What went while that batch was being read may have been read before it went: it is told as such, so that
+  counts are never too low.
+
+What was found is in the stream's offset, so that a batch that is run again tells the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+from mainstem import MainstemError, OptionError, SourceContext
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
+
+from mainstem_broker_kafka.source.lagging import beginning_to_read
+from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
+from mainstem_broker_kafka.source.options import KafkaSourceOptions
+
+if TYPE_CHECKING:
+    from mainstem import Progress
+    from pyspark.sql import DataFrame
+
+#: How often the brokers are asked while nothing is read, in seconds.
+_EVERY = 1.0
+
+_SCHEMA = "`from` STRING, `to` STRING, `count` BIGINT, reason STRING"
+_ROW = (
+    f"STRUCT<node: STRING, {_SCHEMA.replace(' STRING', ': STRING').replace(' BIGINT', ': BIGINT')}>"
+)
+
+#: Why a range is told.
+GONE = "the topic no longer had it when it was to be read"
+WENT = (
+    "the topic lost it while a batch over it was being read: some of it may have been read before"
+)
+DELETED = "the partition was deleted; how much of it was not read yet is not known"
+ANEW = "the topic was deleted and made anew, and is not read from its beginning"
+
+#: A range: topic, partition, first and last offset, reason; the last two are None if not known.
+Range = tuple[str, int, int, int | None, str]
+
+
+# -- what is gone -------------------------------------------------------------------------------
+
+
+class Losses:
+    """Finds what is gone, planning by planning.
+
+    Args:
+        began: what was to be read first, before any batch; by partition.
+    """
+
+    def __init__(self, began: Places) -> None:
+        self._told = dict(began)
+
+    def find(
+        self, read: Places | None, beginnings: Places, anew: Collection[str] = ()
+    ) -> list[Range]:
+        """Return what is gone since this was last asked.
+
+        Args:
+            read: where the last planned batch ends; None before there is any.
+            beginnings: where the partitions that there are begin now.
+            anew: the topics that were made anew since.
+        """
+        found: list[Range] = []
+        if read is None:
+            self._forget_before(beginnings)
+            return found
+        for partition in sorted(read.keys() | beginnings.keys()):
+            reached, first = read.get(partition), beginnings.get(partition)
+            if partition.topic in anew and first is not None:
+                found += self._of_another(partition, reached or 0, first)
+            else:
+                found += self._of(partition, reached, first)
+        return found
+
+    def _forget_before(self, beginnings: Places) -> None:
+        # What a topic lost before its first batch was planned, nobody was to read.
+        for partition, first in beginnings.items():
+            self._told[partition] = max(first, self._told.get(partition, 0))
+
+    def _of(self, partition: Partition, read: int | None, first: int | None) -> Iterator[Range]:
+        if first is None:
+            if self._told.pop(partition, None) is not None:
+                yield (*partition, read or 0, None, DELETED)
+            return
+        reached = read or 0
+        told = self._told.get(partition, 0)
+        if told < first and told < reached:
+            yield (*partition, told, min(first, reached) - 1, WENT)
+        if max(told, reached) < first:
+            yield (*partition, max(told, reached), first - 1, GONE)
+        self._told[partition] = max(told, reached, first)
+
+    def _of_another(self, partition: Partition, reached: int, first: int) -> Iterator[Range]:
+        # What the old topic still had is not known; of the new one Spark skips what it takes for read.
+        if first < reached:
+            yield (*partition, first, reached - 1, ANEW)
+        self._told[partition] = max(reached, first)
+
+
+# -- as a stream --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the stream of one read works on; `done` is what had been read when the run began."""
+
+    options: KafkaSourceOptions
+    progress: Progress
+    done: Mapping[str, Any] | None
+
+
+class Planner:
+    """Plans the batches of the stream: an offset has a number and the ranges told last."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._losses: Losses | None = None
+        self._asked = -_EVERY
+        self._planned = -1
+        self._known: dict[str, str] = {}
+
+    def initial(self) -> dict[str, Any]:
+        """Return the offset before anything was told."""
+        try:
+            ids = self._ids()
+        except (MainstemError, OptionError):
+            ids = {}
+        return {"number": 0, "told": {}, "ranges": [], "ids": ids}
+
+    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+        """Return `start`, or the next offset if something is gone.
+
+        Brokers that can't be asked are asked again later: Spark's own source waits for them too.
+        """
+        planned = self._given.progress.planned()
+        number, end = planned if planned is not None else (-1, None)
+        if number == self._planned and time.monotonic() < self._asked + _EVERY:
+            return start
+        try:
+            found = self._find(start, None if end is None else places(end))
+        except (MainstemError, OptionError):
+            found = []
+        self._asked, self._planned = time.monotonic(), number
+        if not found:
+            return start
+        told = places(start["told"])
+        for topic, partition, first, last, _ in found:
+            told[Partition(topic, partition)] = first if last is None else last + 1
+        ranges = [list(each) for each in found]
+        number = start["number"] + 1
+        return {"number": number, "told": by_topic(told), "ranges": ranges, "ids": self._known}
+
+    def _ids(self) -> dict[str, str]:
+        brokers = Brokers(self._given.options)
+        return brokers.ids(partition.topic for partition in brokers.partitions_left())
+
+    def _find(self, start: Mapping[str, Any], read: Places | None) -> list[Range]:
+        brokers = Brokers(self._given.options)
+        known = brokers.partitions_left()
+        beginnings = brokers.beginnings(known)
+        if self._losses is None:
+            self._losses = Losses(self._began(start, brokers, known))
+        self._known = brokers.ids(partition.topic for partition in known)
+        before = start["ids"]
+        anew = {t for t, made in self._known.items() if before.get(t, made) != made}
+        return self._losses.find(read, beginnings, anew)
+
+    def _began(self, start: Mapping[str, Any], brokers: Brokers, known: list[Partition]) -> Places:
+        if self._given.done is not None:
+            # Before a batch that was planned and is run again: it may have lost some of what it reads.
+            began = places(self._given.done)
+        else:
+            began = beginning_to_read(self._given.options, brokers, brokers.ends(known))
+        for partition, told in places(start["told"]).items():
+            began[partition] = max(told, began.get(partition, 0))
+        return began
+
+
+class LossSource(DataSource):
+    """The Spark data source of one read; a class of its own, for options of Spark's would be shown."""
+
+    given: ClassVar[Given]
+    word: ClassVar[str]
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.word
+
+    def schema(self) -> str:
+        return _SCHEMA
+
+    def streamReader(self, schema: Any) -> LossReader:  # noqa: N802  # Spark's name
+        return LossReader(schema, self.given)
+
+
+class Ranges(InputPartition):
+    """What one batch tells."""
+
+    def __init__(self, ranges: list[Range]) -> None:
+        super().__init__(tuple(ranges))
+        self.ranges = ranges
+
+
+class LossReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans in the driver; a task has the rows in hand."""
+
+    def __init__(self, schema: Any, given: Given) -> None:
+        self._schema = schema
+        self._planner: Planner | None = Planner(given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    @property
+    def planner(self) -> Planner:
+        assert self._planner is not None  # noqa: S101
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self.planner.initial()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        return self.planner.latest(start)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        return None
+
+    def reportLatestOffset(self) -> None:  # noqa: N802
+        return None
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Ranges]:
+        found = end["ranges"] if end["number"] != start["number"] else []
+        return [Ranges([tuple(each) for each in found])] if found else []
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        return None
+
+    def stop(self) -> None:
+        return None
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        assert isinstance(partition, Ranges)  # noqa: S101
+        rows = [row(each) for each in partition.ranges]
+        yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(self._schema))
+
+
+def row(found: Range) -> dict[str, Any]:
+    """Return a range as a row of the output `lost`, without its node."""
+    topic, partition, first, last, reason = found
+    return {
+        "from": f"{topic}/{partition}/{first}",
+        "to": None if last is None else f"{topic}/{partition}/{last}",
+        "count": None if last is None else last - first + 1,
+        "reason": reason,
+    }
+
+
+def with_losses(frame: DataFrame, options: KafkaSourceOptions, ctx: SourceContext) -> DataFrame:
+    """Return messages together with what was lost, as the core splits them."""
+    word = f"mainstem_kafka_lost_{hashlib.sha256(ctx.reading.encode()).hexdigest()[:16]}"
+    done = ctx.progress.committed()
+    given = Given(options, ctx.progress, done[1] if done is not None else None)
+    ctx.spark.dataSource.register(type("Node", (LossSource,), {"given": given, "word": word}))
+    told = ctx.reader("lost").format(word).load()
+    columns = [F.lit(ctx.node).alias("node"), *(F.col(name) for name in told.columns)]
+    lost = told.select(F.lit("lost").alias("_output"), F.struct(*columns).cast(_ROW).alias("_lost"))
+    main = frame.withColumn("_output", F.lit(None).cast("string"))
+    main = main.withColumn("_lost", F.lit(None).cast(_ROW))
+    return main.unionByName(lost, allowMissingColumns=True)

@@ -1,0 +1,166 @@
+"""Source `kafka`: Spark's own reading of Kafka, with typed options and what it lacks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainstem import (
+    LOST,
+    Inputs,
+    Lag,
+    Level,
+    MachineError,
+    Needs,
+    OptionError,
+    Reached,
+    Shape,
+    Shown,
+    Source,
+    SourceCapabilities,
+    SourceContext,
+    messages,
+)
+
+from mainstem_broker_kafka import jars
+from mainstem_broker_kafka.source import advice, lagging, rows, starting, topics
+from mainstem_broker_kafka.source.groups import Group
+from mainstem_broker_kafka.source.offsets import Brokers
+from mainstem_broker_kafka.source.options import KafkaSourceOptions, read_start, reading_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: How long the brokers may take to tell the lag, in seconds: a run asks now and then, and waits.
+_LAG_PATIENCE = 5.0
+
+
+class KafkaSource(Source):
+    """Reads topics of Kafka by offset."""
+
+    options: KafkaSourceOptions
+
+    def __init__(self, options: KafkaSourceOptions) -> None:
+        super().__init__(options)
+        self._group = Group(options) if options.group is not None else None
+        self._looked = False
+        self._lock = threading.Lock()
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
+        """A log: what is read once can be read again, while the topic keeps it."""
+        o = self.options
+        assumptions = ["no topic is deleted and made anew under its name while a run reads it"]
+        if o.isolation == "read_uncommitted":
+            assumptions.append("messages of transactions that are aborted later count as written")
+        goes_on = o.on_data_loss == "continue"
+        return SourceCapabilities(
+            ordered=o.min_partitions is None,
+            lossy=goes_on,
+            why="with `on_data_loss: continue` messages that the topic no longer has are told in the "
+            "output `lost`, and not waited for"
+            if goes_on
+            else "",
+            assumptions=tuple(assumptions),
+            shown=Shown(
+                Level.AT_MOST_ONCE if goes_on else Level.EXACTLY_ONCE,
+                by="packages/broker-kafka/tests/test_kafka_source_conformance.py",
+            ),
+        )
+
+    def needs(self) -> Needs:
+        """Return the connector's jars."""
+        return jars.needs(self.options)
+
+    def shape(self) -> Shape:
+        """Return the shape of every message source."""
+        return messages()
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Return the output `lost`, if it is not the run's end."""
+        return {"lost": LOST} if self.options.on_data_loss == "continue" else {}
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        """Return what Spark reads, as message columns.
+
+        Raises:
+            OptionError: a topic, partition or file is not there.
+            PipelineError: the brokers can't be reached, or let nobody in.
+            MachineError: the session lacks Spark's Kafka connector.
+        """
+        from pyspark.errors import AnalysisException
+
+        options = self.options
+        jars.allow_token_endpoint(options, ctx.spark)
+        brokers = self._look()
+        start = starting.resolved(options, brokers)
+        if options.on_data_loss == "fail" and options.known_to_both:
+            topics.check_are_the_same(brokers, ctx)
+        try:
+            given = reading_options(options, start, bounded=ctx.bounded)
+            frame = ctx.read_stream("kafka", **given)
+        except AnalysisException as error:
+            if jars.missing(error):
+                raise MachineError(jars.explained(options)) from None
+            raise
+        found = rows.messages(frame, headers=options.headers)
+        if options.on_data_loss == "continue":
+            from mainstem_broker_kafka.source import losing
+
+            return losing.with_losses(found, options, ctx)
+        return found
+
+    def _look(self) -> Brokers:
+        """Find out, once, whether topics are there and can be read: Spark takes minutes to say no."""
+        brokers = Brokers(self.options)
+        with self._lock:
+            if not self._looked and self.options.known_to_both:
+                brokers.partitions()
+            self._looked = True
+        return brokers
+
+    # -- abilities ----------------------------------------------------------------------------
+
+    def end(self, home: Path) -> Mapping[str, str]:
+        """Return the end of each partition: the next offset."""
+        brokers = Brokers(self.options)
+        found = brokers.ends(brokers.partitions())
+        return {str(partition): str(offset) for partition, offset in sorted(found.items())}
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return by partition the offsets not read yet, and the age of the first message there."""
+        brokers = Brokers(self.options, min(_LAG_PATIENCE, self.options.seconds))
+        return lagging.lag(self.options, brokers, reached)
+
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> Source:
+        """Return this source starting at a time, at `earliest`, or at an offset of the checkpoint.
+
+        Raises:
+            OptionError: it is none of these, or messages from there on are gone.
+        """
+        try:
+            start = read_start(point)
+        except ValueError as error:
+            raise OptionError(str(error), option="start") from None
+        starting.check_is_there(Brokers(self.options), start)
+        return KafkaSource(self.options.model_copy(update={"start": start, "group": None}))
+
+    def gone(self, since: Reached) -> str:
+        """Return which partitions begin after an offset; see `Rewindable.gone`."""
+        return starting.gone(Brokers(self.options), since.offset)
+
+    def after_batch(self, ends: Sequence[Any]) -> None:
+        """Publish to `group` what all reads have behind them.
+
+        Raises:
+            PipelineError: the brokers can't be reached, or somebody consumes in the group.
+        """
+        if self._group is not None:
+            self._group.publish(ends)
+
+    def advice(self, failure: str) -> str:
+        """Return what to do about a failure of reading."""
+        return advice.advice(failure)

@@ -1,0 +1,133 @@
+"""The source `kafka`: columns, where it starts, what is written while it reads."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from kafka_reading import document, running, values
+from mainstem_testkit.pipelines import PipelineFolder, wait_for
+
+
+def test_messages_have_all_columns(pipeline, spark, topics):
+    """Pass: key, value, headers, time, topic, partition and fixed-width position come as written; null
+    values and null header values are null; of headers with one name the last counts."""
+    topic = topics.make(retention_ms=-1)  # one message is old
+    topics.put(
+        topic, ["a"], key="k", headers=[("x", b"1"), ("y", None), ("x", b"2")], timestamp=1_000
+    )
+    topics.put(topic, [None], key="gone")
+    topics.put(topic, [b"plain"], headers=[("only", b"\x00\xff")])
+    document(pipeline, topics.source(topic)).run()
+    first, second, third = sorted(pipeline.rows("out"), key=lambda row: row["position"])
+    assert (first["key"], first["value"], first["origin"], first["partition"]) == (
+        "k",
+        "a",
+        topic,
+        "0",
+    )
+    assert first["timestamp"] == "1970-01-01T00:00:01.000000Z"
+    assert first["headers"] == {"x": "Mg==", "y": None}
+    assert [row["position"] for row in (first, second, third)] == [f"{n:019d}" for n in range(3)]
+    assert second["key"] == "gone"
+    assert second.get("value") is None
+    assert second["headers"] == {}
+    assert third["headers"] == {"only": "AP8="}
+
+
+def test_a_start_is_found_out_once(pipeline, topics, quick_java):
+    """Pass: a run that begins at `latest` is killed in its first batch, with messages written since; the next
+    run reads just what came after the start of the first."""
+    topic = topics.make()
+    topics.put(topic, ["before"])
+    source = topics.source(topic, start="latest")
+    document(pipeline, source, trigger={"every": "200 ms"})
+    with pipeline.start(MAINSTEM_FAILPOINT="run.before-batch:1") as process:
+        initial = pipeline.folder / "checkpoints/test/queries/messages/sources/messages/0"
+        process.wait_for(initial.exists)
+        topics.put(topic, ["first", "second"])
+        process.wait()
+    topics.put(topic, ["third"])
+    document(pipeline, source).run()
+    assert sorted(values(pipeline)) == ["first", "second", "third"]
+
+
+def test_reading_starts_at_a_time_or_at_offsets(pipeline, spark, topics, tmp_path):
+    """Pass: a time gives what was written since, in each partition, and offsets give what is at them; a
+    partition left out begins at its beginning."""
+    topic = topics.make(2, retention_ms=-1)  # its messages are old
+    for partition in range(2):
+        topics.put(topic, ["early"], partition, timestamp=_millis("2026-03-01T00:00:00"))
+        topics.put(topic, ["late"], partition, timestamp=_millis("2026-03-01T00:00:10"))
+    starts = {
+        "2026-03-01T00:00:05": ["late", "late"],
+        "2026-03-01": ["early", "early", "late", "late"],
+        "latest": [],
+    }
+    cases = [*starts.items(), ({topic: {0: 1}}, ["early", "late", "late"])]
+    for number, (start, expected) in enumerate(cases):
+        made = PipelineFolder(tmp_path / str(number))
+        document(made, topics.source(topic, start=start)).run()
+        assert sorted(values(made)) == expected, start
+
+
+def _millis(text):
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def test_aborted_messages_are_not_read(pipeline, spark, topics, tmp_path):
+    """Pass: of transactions only what was committed comes; with `read_uncommitted` all of it."""
+    topic = topics.make()
+    topics.transaction(topic, ["kept"])
+    topics.transaction(topic, ["aborted"], abort=True)
+    topics.put(topic, ["plain"])
+    for level, expected in (
+        ("read_committed", ["kept", "plain"]),
+        ("read_uncommitted", ["aborted", "kept", "plain"]),
+    ):
+        made = PipelineFolder(tmp_path / level)
+        document(made, topics.source(topic, isolation=level)).run()
+        assert sorted(values(made)) == expected
+
+
+def test_partitions_and_topics_that_are_added_are_read_from_their_beginning(
+    pipeline, spark, topics
+):
+    """Pass: a pattern's new topic and a topic's new partition are read whole, though reading began at
+    `latest`."""
+    base = topics.make()
+    source = topics.source(pattern=f"{base}.*", start="latest")
+    topics.put(base, ["unread"])
+    document(pipeline, source).run()
+    assert values(pipeline) == []
+    topics.grow(base, 2)
+    topics.put(base, ["in a new partition"], partition=1)
+    topics.put(topics.make(name=f"{base}-more"), ["in a new topic"])
+    pipeline.run()
+    assert sorted(values(pipeline)) == ["in a new partition", "in a new topic"]
+
+
+def test_a_bounded_run_reads_what_is_less_than_min_rows(pipeline, spark, topics):
+    """Pass: 7 messages in batches of 2 to 3 all come in one bounded run."""
+    topic = topics.make()
+    topics.put(topic, "abcdefg")
+    document(pipeline, topics.source(topic, min_rows=2, max_rows=3)).run()
+    assert sorted(values(pipeline)) == list("abcdefg")
+    topics.put(topic, "h")
+    pipeline.run()
+    assert sorted(values(pipeline)) == list("abcdefgh")
+
+
+def test_batches_wait_for_their_rows(pipeline, spark, topics):
+    """Pass: with `min_rows` of 5 no batch after the first has fewer, until `max_delay` has passed."""
+    topic = topics.make()
+    topics.put(topic, ["first"])
+    document(
+        pipeline, topics.source(topic, min_rows=5, max_delay="1 hour"), trigger={"every": "100 ms"}
+    )
+    with running(pipeline) as run:
+        wait_for(lambda: "first" in values(pipeline))
+        for n in range(5):
+            topics.put(topic, [str(n)])
+        wait_for(lambda: len(values(pipeline)) == 6)
+        assert run.active
+    assert [facts["rows_in"] for facts in run.progress if facts["rows_in"]] == [1, 5]

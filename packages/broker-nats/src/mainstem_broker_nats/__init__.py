@@ -1,0 +1,1 @@
+"""NATS for Mainstem: JetStream streams, work queues and buckets, and core NATS."""

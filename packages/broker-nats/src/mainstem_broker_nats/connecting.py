@@ -1,0 +1,244 @@
+"""How every component reaches NATS: the options they share, and the errors that are told of it.
+
+Nothing here imports the vendor's library: `client` does.
+"""
+
+from __future__ import annotations
+
+import ssl
+from datetime import timedelta
+from typing import Annotated, Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from mainstem import Duration, LocalPath, Options, PipelineError, Secret, TLSOptions, option
+from pydantic import WithJsonSchema, field_validator, model_validator
+from pydantic_core import core_schema
+
+_PORT = 4222
+_SCHEMES = ("nats", "tls")
+
+
+class NATSError(PipelineError):
+    """Something at the server, or on the way to it, is not as it should be.
+
+    Args:
+        message: what is wrong, in words without secrets.
+        lasting: whether trying again would not help.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        self.lasting = lasting
+        super().__init__(message)
+
+
+class APIError(NATSError):
+    """JetStream says no. `code` is like one of HTTP, `err_code` JetStream's own number for the reason."""
+
+    def __init__(self, message: str, code: int, err_code: int) -> None:
+        self.code = code
+        self.err_code = err_code
+        super().__init__(message, lasting=400 <= code < 500 and code != 408)
+
+
+class _Validated:
+    """Reads one URL or several, and complains without showing them.
+
+    Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
+    the text becomes a `Secret` in a first step that takes any text; the second, which looks into it,
+    is given that.
+    """
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        steps: list[core_schema.CoreSchema] = [
+            core_schema.no_info_plain_validator_function(self._hide),
+            core_schema.no_info_plain_validator_function(self._check),
+        ]
+        return core_schema.chain_schema(steps)
+
+    @staticmethod
+    def _hide(value: Any) -> Secret | list[Secret]:
+        if isinstance(value, Secret | str):
+            return value if isinstance(value, Secret) else Secret(value)
+        if isinstance(value, list) and all(isinstance(url, Secret | str) for url in value):
+            return [url if isinstance(url, Secret) else Secret(url) for url in value]
+        raise ValueError("expected a URL that begins with nats:// or tls://, or a list of those")
+
+    @staticmethod
+    def _check(value: Secret | list[Secret]) -> Secret | list[Secret]:
+        urls = value if isinstance(value, list) else [value]
+        if not urls:
+            raise ValueError("expected at least one URL")
+        if len({(parts.username, parts.password) for parts in map(_split, urls)}) > 1:
+            raise ValueError("expected the same user and password, or none, in all URLs")
+        return value
+
+
+_URL_SCHEMA = {"type": "string", "writeOnly": True, "format": "password"}
+
+#: One URL of a server, or several of one cluster; none is ever printed.
+Servers = Annotated[
+    Secret | list[Secret],
+    _Validated(),
+    WithJsonSchema(
+        {"anyOf": [_URL_SCHEMA, {"type": "array", "items": _URL_SCHEMA, "minItems": 1}]}
+    ),
+]
+
+
+class NATSTLSOptions(TLSOptions):
+    """Options of `tls`."""
+
+    server_name: str | None = option(
+        None,
+        min_length=1,
+        description="The name that the server's certificate carries, when it is not the URL's host.",
+    )
+    first: bool = option(
+        False,
+        description="Whether the connection begins with TLS, as servers with `handshake_first` want; "
+        "else the server greets in the clear and TLS begins before anything is said to it.",
+    )
+
+
+class ConnectionOptions(Options):
+    """Options of a connection to NATS."""
+
+    servers: Servers = option(
+        description="The server, `nats://host:port` or `tls://host:port`, with `user:password@` or "
+        "`token@` before the host where that is wanted; or several of one cluster, which are tried in "
+        "turn.",
+        example="${env:NATS_URL}",
+    )
+    token: Secret | None = option(None, description="The token that the server asks for.")
+    user: str | None = option(None, min_length=1, description="The user's name.")
+    password: Secret | None = option(None, description="The password of `user`.")
+    nkey: Secret | None = option(
+        None, description="The seed of the user's nkey: what begins with `SU`."
+    )
+    credentials: LocalPath | None = option(
+        None,
+        description="A credentials file (`.creds`: the user's JWT and seed). It must be on every "
+        "machine.",
+        example="user.creds",
+    )
+    tls: NATSTLSOptions | None = option(
+        None,
+        description="Certificates of TLS, which is spoken when this is there or a URL begins with "
+        "tls://; with a server that can't, the run ends. The files must be on every machine.",
+    )
+    name: str | None = option(
+        None,
+        min_length=1,
+        advanced=True,
+        description="What the server's monitoring shows as the name of the connection.",
+    )
+    connect_timeout: Duration = option(
+        timedelta(seconds=5),
+        advanced=True,
+        description="How long making a connection to one server may take.",
+    )
+    answer_timeout: Duration = option(
+        timedelta(seconds=10),
+        advanced=True,
+        description="How long the server may take to answer a request.",
+    )
+    heartbeat: Duration = option(
+        timedelta(seconds=20),
+        advanced=True,
+        description="How often the client asks whether the server is still there; a connection that "
+        "has been silent for three times as long is given up.",
+    )
+    inbox: str = option(
+        "_INBOX",
+        pattern=r"^[^\s.*>]+(\.[^\s.*>]+)*$",
+        advanced=True,
+        description="How the subjects begin on which answers come, for users who may not subscribe to "
+        "`_INBOX.>`.",
+    )
+
+    @field_validator("connect_timeout", "answer_timeout", "heartbeat")
+    @classmethod
+    def _positive(cls, value: timedelta) -> timedelta:
+        if value <= timedelta(0):
+            raise ValueError("expected more than 0 seconds")
+        return value
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> ConnectionOptions:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password belong together")
+        given = {
+            "user": self.user,
+            "token": self.token,
+            "nkey": self.nkey,
+            "credentials": self.credentials,
+            "a user or token in the URL": _split(self.urls()[0]).username,
+        }
+        several = [name for name, value in given.items() if value is not None]
+        if len(several) > 1:
+            raise ValueError(f"expected one way to log in, not {' and '.join(several)}")
+        return self
+
+    def urls(self) -> list[Secret]:
+        """Return the URLs, in the order in which they are tried."""
+        return self.servers if isinstance(self.servers, list) else [self.servers]
+
+    def secured(self) -> bool:
+        """Whether TLS must be spoken."""
+        return self.tls is not None or any(_split(url).scheme == "tls" for url in self.urls())
+
+    def context(self) -> ssl.SSLContext:
+        """Return what TLS is spoken with.
+
+        Raises:
+            OSError: a file of `tls` can't be read, or holds no certificate or key.
+        """
+        return (self.tls or NATSTLSOptions()).context()
+
+
+def _split(url: Secret) -> SplitResult:
+    """Return the parts of a URL.
+
+    Raises:
+        ValueError: it is no URL of a server; the text has nothing of it.
+    """
+    try:
+        parts = urlsplit(url.get_secret_value().strip())
+        port = parts.port
+    except ValueError:
+        raise ValueError("no valid URL (is a character of the password not encoded?)") from None
+    if parts.scheme not in _SCHEMES:
+        raise ValueError("expected a URL that begins with nats:// or tls://")
+    if not parts.hostname or port == 0:
+        raise ValueError("the URL has no host, or port 0")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("the URL has something after host and port; settings are options")
+    return parts
+
+
+def places(options: ConnectionOptions) -> list[str]:
+    """Return the servers as `host:port`, without user and password."""
+    return [_place(_split(url)) for url in options.urls()]
+
+
+def _place(parts: SplitResult) -> str:
+    host = parts.hostname or ""  # never empty: `_split` has seen to that
+    return f"[{host}]:{parts.port or _PORT}" if ":" in host else f"{host}:{parts.port or _PORT}"
+
+
+def login(options: ConnectionOptions) -> dict[str, Any]:
+    """Return how to log in, as arguments of nats-py's `connect`; empty where nothing is given."""
+    if options.credentials is not None:
+        return {"user_credentials": str(options.credentials)}
+    if options.nkey is not None:
+        return {"nkeys_seed_str": options.nkey.get_secret_value().strip()}
+    if options.token is not None:
+        return {"token": options.token.get_secret_value()}
+    if options.user is not None and options.password is not None:
+        return {"user": options.user, "password": options.password.get_secret_value()}
+    parts = _split(options.urls()[0])
+    if parts.username is None:
+        return {}
+    if parts.password is None:
+        return {"token": unquote(parts.username)}
+    return {"user": unquote(parts.username), "password": unquote(parts.password)}

@@ -1,0 +1,25 @@
+"""Wires the words of this distribution to their classes."""
+
+from __future__ import annotations
+
+from mainstem import Sink, Source, hookimpl
+
+from mainstem_broker_nats.sink.core import NATSSink
+from mainstem_broker_nats.sink.jetstream import JetStreamSink
+from mainstem_broker_nats.source.bucket import BucketSource
+from mainstem_broker_nats.source.core import NATSSource
+from mainstem_broker_nats.source.jetstream import JetStreamSource
+
+
+@hookimpl
+def mainstem_sources() -> dict[str, type[Source]]:
+    return {
+        "jetstream": JetStreamSource,  # type: ignore[type-abstract]  # makes one of its subclasses
+        "nats": NATSSource,
+        "nats_bucket": BucketSource,
+    }
+
+
+@hookimpl
+def mainstem_sinks() -> dict[str, type[Sink]]:
+    return {"jetstream": JetStreamSink, "nats": NATSSink}

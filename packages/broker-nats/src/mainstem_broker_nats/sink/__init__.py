@@ -1,0 +1,1 @@
+"""Sinks: messages into a JetStream stream, each acknowledged, and into core NATS."""

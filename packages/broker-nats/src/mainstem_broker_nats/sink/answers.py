@@ -1,0 +1,68 @@
+"""What a stream's answer to a message means for it."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum, auto
+
+
+class Verdict(Enum):
+    """What is to be done with a message that was not taken."""
+
+    #: Send it again: the stream can't take it for now.
+    AGAIN = auto()
+    #: It is refused, and will ever be.
+    REFUSED = auto()
+    #: As `REFUSED`, because the sequence it expected is not the last.
+    CONFLICT = auto()
+    #: The stream takes no message at all.
+    NEVER = auto()
+
+
+# JetStream's own numbers (server/errors.json of nats-server).
+_WRONG_SEQUENCE = {10071, 10164}
+_PER_MESSAGE = {
+    10111,  # a rollup that the stream does not allow, though it comes as 500
+}
+_PASSING = {
+    10158,  # a message of that id is being stored
+}
+_WHOLE_STREAM = {
+    10035,  # bad request
+    10039, 10076,  # JetStream is not there for the account
+    10059,  # no such stream
+    10109,  # sealed
+}  # fmt: skip
+_STORE_FAILED = 10077
+
+
+def judge(data: bytes, headers: bytes | None) -> tuple[Verdict, str]:
+    """Return what an answer that is no acknowledgement means, and the reason in words.
+
+    Args:
+        data: the answer's body.
+        headers: the answer's header lines; a status alone if nobody listens on the subject.
+    """
+    if not data:
+        status = (headers or b"").partition(b"\r\n")[0].decode(errors="replace")
+        if " 503" in status:
+            return Verdict.AGAIN, "no stream answers on the subject (is JetStream starting?)"
+        return Verdict.AGAIN, f"an answer without an acknowledgement: {status or 'empty'}"
+    try:
+        error = json.loads(data)["error"]
+        code, number = int(error.get("code", 0)), int(error.get("err_code", 0))
+        text = f"{error.get('description', 'JetStream refuses')} ({number})"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Verdict.AGAIN, f"an answer that is no acknowledgement: {data[:80]!r}"
+    if number in _WRONG_SEQUENCE:
+        return Verdict.CONFLICT, text
+    if number in _WHOLE_STREAM:
+        return Verdict.NEVER, text
+    if number in _PASSING:
+        return Verdict.AGAIN, text
+    # A stream that is full may be emptied; a subject that has all it may have is full on purpose.
+    if number in _PER_MESSAGE or (number == _STORE_FAILED and "per subject" in text):
+        return Verdict.REFUSED, text
+    if 400 <= code < 500 and code != 408:
+        return Verdict.REFUSED, text
+    return Verdict.AGAIN, text

@@ -1,0 +1,117 @@
+"""Publishes to core NATS, which acknowledges nothing; the server is asked now and then what it has."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+
+from mainstem_broker_nats.connecting import ConnectionOptions, NATSError, places
+from mainstem_broker_nats.sink.link import Link
+from mainstem_broker_nats.sink.messages import Message
+
+_LOG = logging.getLogger(__name__)
+_MOST_BYTES = 8 * 1024 * 1024
+_NO_PERMISSION = re.compile(r"permissions violation for publish to \"([^\"]*)", re.IGNORECASE)
+
+
+class FlushingPublisher:
+    """Publishes messages, and remembers those of which it is not known that the server has them.
+
+    When the connection is lost those are published again.
+
+    Args:
+        options: of the connection.
+        name: what the server's monitoring shows.
+        refused: called with a message that the server would not take, and the reason.
+        window: how many messages are published before the server is asked.
+        give_up: after how many seconds without any progress to raise.
+    """
+
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        name: str,
+        refused: Callable[[Message, str], None],
+        *,
+        window: int = 1000,
+        give_up: float = 300.0,
+    ) -> None:
+        self._options = options
+        self._name = name
+        self._refuse = refused
+        self._window = window
+        self._give_up = give_up
+        self._link: Link | None = None
+        self._turn = 0
+        self._complaints = 0
+        self._open: list[Message] = []
+        self._bytes = 0
+
+    def send(self, message: Message) -> None:
+        """Publish a message; it may wait for those before it.
+
+        Raises:
+            NATSError: the server can't be reached, or does not allow it.
+        """
+        self._open.append(message)
+        self._bytes += len(message.body)
+        if len(self._open) >= self._window or self._bytes > _MOST_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Publish what was sent, and wait until the server has it.
+
+        Raises:
+            NATSError: the server can't be reached, or does not allow it.
+        """
+        since, tries = time.monotonic(), 0
+        while self._open:
+            try:
+                self._publish()
+            except NATSError as error:
+                self.close()
+                if error.lasting:
+                    raise
+                left = since + self._give_up - time.monotonic()
+                if left <= 0:
+                    raise NATSError(
+                        f"the server did not take {len(self._open)} messages for {self._give_up:g} s "
+                        f"(give_up), at {', '.join(places(self._options))}: {error}"
+                    ) from None
+                _LOG.warning("publishing to NATS: %s", error)
+                tries += 1
+                pause = min(5.0, 0.02 * 2 ** min(tries, 10)) * random.uniform(0.5, 1)  # noqa: S311
+                time.sleep(min(pause, left))
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _publish(self) -> None:
+        """Publish all that is open, wait for the server to have it, and forget it."""
+        link = self._link
+        if link is None:
+            link = self._link = Link.open(self._options, self._name, self._turn)
+            self._turn += 1  # after a loss another one of the servers is tried first
+            self._complaints = 0
+        for message in self._open:
+            if not link.fits(message):
+                link.put(message)
+                if link.full:
+                    link.poll(0)
+        link.flush()
+        complaints = link.connection.complaints
+        new, self._complaints = complaints[self._complaints :], len(complaints)
+        # nats-py tells a subject in lower case.
+        forbidden = {found[1].lower() for text in new if (found := _NO_PERMISSION.search(text))}
+        for message in self._open:
+            if why := link.fits(message):
+                self._refuse(message, why)
+            elif message.subject.lower() in forbidden:
+                self._refuse(message, f"the user may not publish to subject {message.subject!r}")
+        self._open, self._bytes = [], 0

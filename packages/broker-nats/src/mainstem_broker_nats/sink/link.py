@@ -1,0 +1,131 @@
+"""One connection on which messages go out and answers to them come in.
+
+nats-py has `publish_async`, a future for each message; but an answer that is an error raises inside of
+it, and leaves the future waiting for ever. So messages are framed here, many are written at a time, and
+each asks for its answer on a subject that ends in its number.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from mainstem_broker_nats.connecting import ConnectionOptions
+
+if TYPE_CHECKING:
+    from mainstem_broker_nats.client import Connection, Raw
+    from mainstem_broker_nats.sink.messages import Message
+
+#: Bytes that are gathered before they are written.
+_PIECE = 128 * 1024
+
+
+class Link:
+    """Publishes with and without answers; made by `open`.
+
+    Attributes:
+        connection: for requests beside.
+        max_payload: bytes of headers and body that the server takes.
+    """
+
+    def __init__(self, connection: Connection, options: ConnectionOptions) -> None:
+        self.connection = connection
+        self._patience = options.answer_timeout.total_seconds()
+        self.max_payload = int(connection.info.get("max_payload") or 1024 * 1024)
+        self._answers = f"{options.inbox}.{uuid.uuid4().hex}.".encode()
+        self._inbox = connection.subscribe(self._answers.decode() + "*")
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    @classmethod
+    def open(cls, options: ConnectionOptions, name: str, first: int = 0) -> Link:
+        """Connect.
+
+        Raises:
+            NATSError: no server lets us in.
+        """
+        from mainstem_broker_nats.client import Connection
+
+        connection = Connection.open(options, name, first)
+        try:
+            return cls(connection, options)
+        except BaseException:
+            connection.close()
+            raise
+
+    @property
+    def full(self) -> bool:
+        """Whether there is so much to be written that it should be."""
+        return self._size > _PIECE
+
+    @property
+    def lost(self) -> str:
+        """Why the connection is no longer good; empty while it is."""
+        return self.connection.lost
+
+    def fits(self, message: Message) -> str:
+        """Return why the server would not take a message, or an empty string."""
+        size = len(message.head) + len(message.body)
+        if size <= self.max_payload:
+            return ""
+        return f"headers and value have {size:,} bytes, and the server takes {self.max_payload:,}"
+
+    def put(self, message: Message, number: int | None = None) -> None:
+        """Add a message to what will be written; with a number, its answer is asked for."""
+        head, body = message.head, message.body
+        subject = message.subject.encode()
+        answer = b"" if number is None else b"%b%d " % (self._answers, number)
+        if head:
+            size = len(head)
+            line = b"HPUB %b %b%d %d\r\n" % (subject, answer, size, size + len(body))
+        else:
+            line = b"PUB %b %b%d\r\n" % (subject, answer, len(body))
+        self._pieces += (line, head, body, b"\r\n")
+        self._size += len(line) + len(head) + len(body)
+
+    def poll(self, seconds: float, enough: int = 1) -> list[tuple[int, bytes, bytes | None]]:
+        """Write what was put and return the answers that came: number, data, header lines.
+
+        Args:
+            seconds: how long to wait for answers at most.
+            enough: how many answers end the waiting.
+
+        Raises:
+            NATSError: the server takes nothing.
+        """
+        pieces, self._pieces, self._size = self._pieces, [], 0
+        found = self.connection.run(
+            self._exchange(b"".join(pieces), seconds, enough), seconds + self._patience
+        )
+        skip = len(self._answers)
+        return [(int(raw.subject[skip:]), raw.data, raw.headers) for raw in found]
+
+    async def _exchange(self, data: bytes, seconds: float, enough: int) -> list[Raw]:
+        if data:
+            # nats-py frames each message by itself, and looks at its subject and headers once more.
+            client = self.connection.client
+            await client._send_command(data)
+            await client._flush_pending()
+        until = time.monotonic() + seconds
+        found = await self._inbox.take(seconds)
+        while 0 < len(found) < enough and (left := until - time.monotonic()) > 0:
+            more = await self._inbox.take(left)
+            if not more:
+                break
+            found += more
+        return found
+
+    def flush(self) -> None:
+        """Write what was put, and wait until the server has it.
+
+        Raises:
+            NATSError: it does not say so in time.
+        """
+        self.poll(0)
+        self.connection.flush()
+
+    def close(self) -> None:
+        """End the connection; answers that have not come are not waited for."""
+        self._pieces = []
+        self.connection.close()

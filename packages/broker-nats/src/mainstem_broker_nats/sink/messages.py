@@ -1,0 +1,182 @@
+"""From rows to messages: subject, header lines and body.
+
+NATS keeps headers as lines of text (`Name: value`), so a value must be UTF-8 without line breaks, and
+spaces around it would be gone for who reads it; a row with another one is refused. Headers that begin
+with `Nats-` are not data: they tell the server what to do, or a reader where a message came from. Only
+those that the option `directives` names are sent on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mainstem import Column, OptionError, Refused
+from mainstem.errors import nearest
+
+from mainstem_broker_nats.sink.subjects import Template
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Directives that are the sink's own, or make no sense of one message.
+OWN = re.compile(r"nats-(msg-id|expected-.*|batch-.*)", re.IGNORECASE)
+
+_VERSION = b"NATS/1.0\r\n"
+_NAME = re.compile(r"[!-9;-~]+")
+_TYPES = {"headers": ("map<string,binary>",), "key": ("binary", "string")}
+_NUMBERS = ("tinyint", "smallint", "int", "bigint")
+
+
+class Message(NamedTuple):
+    """A message to publish.
+
+    `identity` and `body` are the row's `_id` and value; `head` are the header lines, whole, or empty.
+    `name` is what the stream knows the message by, and `expected` the sequence it is to follow.
+    """
+
+    identity: bytes | None
+    subject: str
+    head: bytes
+    body: bytes
+    name: str | None = None
+    expected: int | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What messages are made of.
+
+    Args:
+        subject: the template of their subjects.
+        stream: the stream that is to take them, and no other; empty for core NATS.
+        suffix: what follows a row's `_id` in the message's id; None gives messages no id.
+        directives: the `Nats-` headers that are sent on, in lower case.
+        expect: the header that carries the expected sequence, and the column that holds it.
+    """
+
+    subject: str
+    stream: str = ""
+    suffix: str | None = None
+    directives: frozenset[str] = frozenset()
+    expect: tuple[str, str] | None = None
+
+
+def check_columns(
+    columns: Sequence[Column], template: Template, expect: tuple[str, str] | None = None
+) -> None:
+    """Refuse columns that can't be what their names say, or lack what the options name.
+
+    Args:
+        columns: what the sink will be given.
+        template: of the subject.
+        expect: an option, and the column it names, of sequences that are expected.
+
+    Raises:
+        OptionError: says which column of what.
+    """
+    types = {column.name.lower(): column.type for column in columns}
+    wanted = dict(_TYPES)
+    named = [("subject", column) for column in template.columns]
+    for option, column in [*named, *([expect] if expect else [])]:
+        if column.lower() not in types:
+            raise OptionError(
+                f"there is no column {column!r}",
+                option=option,
+                hint=nearest(column, [c.name for c in columns])
+                or f"There are: {', '.join(c.name for c in columns)}.",
+            )
+        wanted[column.lower()] = _NUMBERS if expect == (option, column) else ("binary", "string")
+    for name, allowed in wanted.items():
+        if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
+            raise OptionError(
+                f"column {name} is {kind}, and must be {' or '.join(allowed)}",
+                hint="Turn it into that, or drop it, with the operator `select`.",
+            )
+
+
+def messages(
+    batch: pa.RecordBatch, layout: Layout, template: Template, refused: Refused
+) -> Iterator[Message]:
+    """Yield a message for each row; a row that makes none is noted as refused.
+
+    A null value is an empty body, a null header an empty one.
+    """
+    names = {name.lower(): name for name in batch.schema.names}
+
+    def column(name: str) -> Any:
+        found = names.get(name.lower())
+        return repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
+
+    subjects: Any = repeat(())
+    if template.columns:
+        subjects = zip(*map(column, template.columns), strict=False)
+    expectations = repeat(None) if layout.expect is None else column(layout.expect[1])
+    first = _VERSION
+    if layout.stream:
+        first += b"Nats-Expected-Stream: %b\r\n" % layout.stream.encode()
+    expect = layout.expect[0].encode() if layout.expect else b""
+    suffix = layout.suffix
+    rows = zip(
+        column("value"), column("headers"), column("_id"), subjects, expectations, strict=False
+    )
+    subject_of = template.subject
+    for value, headers, identity, parts, expected in rows:
+        name = None
+        head = first
+        try:
+            subject = subject_of(parts)
+            if identity is not None and suffix is not None:
+                name = identity.hex() + suffix
+                head += b"Nats-Msg-Id: %b\r\n" % name.encode()
+            if expected is not None:
+                if expected < 0:
+                    raise ValueError(f"the expected sequence is below 0: {expected}")
+                head += b"%b: %d\r\n" % (expect, expected)
+            if headers:
+                head += lines(headers, layout.directives)
+        except ValueError as error:
+            refused.add(identity, value, str(error))
+            continue
+        yield Message(
+            identity,
+            subject,
+            b"" if head is _VERSION or head == _VERSION else head + b"\r\n",
+            value or b"",
+            name,
+            expected,
+        )
+
+
+def lines(headers: Sequence[tuple[str, bytes | None]], directives: frozenset[str]) -> bytes:
+    """Return the header lines of a row.
+
+    Raises:
+        ValueError: a header can't be one of NATS; says which and why.
+    """
+    made = []
+    for name, value in headers:
+        if name[:5].lower() == "nats-" and name.lower() not in directives:
+            continue
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"header {name[:40]!r}: names are ASCII, without spaces and colons, and not empty"
+            )
+        value = value or b""
+        if b"\r" in value or b"\n" in value:
+            raise ValueError(
+                f"header {name!r} has a line break in its value, which NATS can't keep"
+            )
+        if value != value.strip():
+            raise ValueError(f"header {name!r} has spaces around its value, which NATS can't keep")
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            raise ValueError(
+                f"header {name!r} is not UTF-8, and headers of NATS are text"
+            ) from None
+        made.append(b"%b: %b\r\n" % (name.encode(), value))
+    return b"".join(made)

@@ -1,0 +1,1 @@
+"""The sources: streams as logs and as work queues, buckets as changelogs, core NATS."""

@@ -1,0 +1,129 @@
+"""Turns messages into Arrow record batches: rows of messages, or changes of a bucket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mainstem_broker_nats.source.headers import pairs, value
+from mainstem_broker_nats.source.ranges import Chunk, Gap
+
+#: A sequence has 64 bits: so many digits.
+WIDTH = 20
+#: The column of a row that stands for a gap: JSON of the fields of `lost`.
+GAP = "_gap"
+
+MESSAGE_SCHEMA = (
+    "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
+    f"partition STRING, position STRING, {GAP} STRING"
+)
+CHANGE_SCHEMA = (
+    "key STRING, value BINARY, revision BIGINT, created TIMESTAMP, operation STRING, "
+    "_change_type STRING, _commit_version BIGINT, _commit_timestamp TIMESTAMP"
+)
+
+Build = Callable[[Chunk, str, pa.Schema], pa.RecordBatch]
+
+_OPERATION, _MARKER = b"KV-Operation", b"Nats-Marker-Reason"
+_WHY_GONE = {b"MaxAge": "expire", b"Purge": "purge", b"Remove": "delete"}
+
+
+def position(sequence: int) -> str:
+    """Return a sequence as a position has it: of fixed width, so that text sorts as numbers do."""
+    return f"{sequence:0{WIDTH}d}"
+
+
+def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Return messages as rows of `MESSAGE_SCHEMA`, followed by gaps.
+
+    Args:
+        chunk: messages and gaps.
+        stream: the stream's name.
+        schema: `MESSAGE_SCHEMA`, as Spark has it in Arrow.
+    """
+    count, gaps = len(chunk.messages), chunk.gaps
+    whole = count + len(gaps)
+    subjects = pa.array([raw.subject for raw in chunk.messages], pa.binary())
+    values = [raw.data for raw in chunk.messages]
+    numbers = pa.array(chunk.sequences, pa.uint64()).cast(pa.string())
+    columns: dict[str, Any] = {
+        "key": subjects,
+        "value": pa.array(values, pa.binary()),
+        "headers": _headers(chunk, schema.field("headers").type),
+        "timestamp": _times(chunk.times),
+        "origin": subjects.cast(pa.string()),
+        "partition": pa.repeat(pa.scalar(stream), count),
+        "position": pc.utf8_lpad(numbers, WIDTH, "0"),
+        GAP: pa.nulls(count, pa.string()),
+    }
+    made = _batch(columns, schema)
+    if not gaps:
+        return made
+    empty = {name: pa.nulls(len(gaps), schema.field(name).type) for name in columns}
+    empty[GAP] = pa.array([_told(gap) for gap in gaps], pa.string())
+    both = pa.Table.from_batches([made, _batch(empty, schema)]).combine_chunks()
+    (single,) = both.to_batches(max_chunksize=whole)
+    return single
+
+
+def change_rows(chunk: Chunk, _: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Return revisions of a bucket's keys as rows of `CHANGE_SCHEMA`; gaps are no loss to a table."""
+    keys, values, operations = [], [], []
+    for raw in chunk.messages:
+        operation = _operation(raw.headers)
+        keys.append(raw.subject.split(b".", 2)[2])  # without `$KV.bucket.`
+        values.append(raw.data if operation == "put" else None)
+        operations.append(operation)
+    kinds = ["update_postimage" if each == "put" else "delete" for each in operations]
+    revisions = pa.array(chunk.sequences, pa.int64())
+    times = _times(chunk.times)
+    columns = {
+        "key": pa.array(keys, pa.binary()).cast(pa.string()),
+        "value": pa.array(values, pa.binary()),
+        "revision": revisions,
+        "created": times,
+        "operation": pa.array(operations, pa.string()),
+        "_change_type": pa.array(kinds, pa.string()),
+        "_commit_version": revisions,
+        "_commit_timestamp": times,
+    }
+    return _batch(columns, schema)
+
+
+def _operation(headers: bytes | None) -> str:
+    """Return what a revision does: put, delete or purge; expire where the server removed the key."""
+    if headers is None:
+        return "put"
+    told = value(headers, _OPERATION)
+    if told in (b"DEL", b"PURGE"):
+        return "delete" if told == b"DEL" else "purge"
+    marked = value(headers, _MARKER)
+    return _WHY_GONE.get(marked, "delete") if marked is not None else "put"
+
+
+def _headers(chunk: Chunk, kind: Any) -> Any:
+    if all(raw.headers is None for raw in chunk.messages):
+        return pa.nulls(len(chunk.messages), kind)
+    found = [pairs(raw.headers) if raw.headers is not None else None for raw in chunk.messages]
+    return pa.array(found, kind)
+
+
+def _times(times: Sequence[int]) -> Any:
+    return pa.array([at // 1000 for at in times], pa.timestamp("us", "UTC"))
+
+
+def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        array = columns[field.name]
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _told(gap: Gap) -> str:
+    fields = {"from": position(gap.first), "to": position(gap.last)}
+    return json.dumps({**fields, "count": gap.count, "reason": gap.reason})

@@ -1,0 +1,114 @@
+"""Source `nats`: subjects of core NATS, through the ingress log. What nobody listens to is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    Inputs,
+    Level,
+    OptionError,
+    Shape,
+    Shown,
+    Size,
+    SourceCapabilities,
+    SourceContext,
+    option,
+)
+from mainstem_ingress import IngressOptions, IngressSource, Receiver
+
+from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem_broker_nats.source.lost import LOST_MESSAGES, split
+from mainstem_broker_nats.source.options import Name, Subject
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class NATSSourceOptions(ConnectionOptions, IngressOptions):
+    """Options of the source `nats`."""
+
+    subjects: list[Subject] = option(
+        min_length=1,
+        description="The subjects, with `*` for one word and `>` for all that follow.",
+        example=["sensors.*.temperature"],
+    )
+    queue: Name | None = option(
+        None,
+        description="The queue group: each message goes to one of its members, on whatever machine.",
+    )
+    pending_messages: int = option(
+        100_000,
+        gt=0,
+        description="How many messages wait at most for the disk; those beyond are dropped, counted, and "
+        "told in the output `lost`.",
+    )
+    pending_bytes: Size = option(
+        64 * 2**20, gt=0, description="How many bytes of messages wait at most for the disk."
+    )
+
+
+class NATSSource(IngressSource):
+    """Takes messages of core NATS, which keeps none: what comes while nobody listens is lost."""
+
+    options: NATSSourceOptions
+
+    def __init__(self, options: NATSSourceOptions) -> None:
+        super().__init__(options)
+        if options.receivers > 1 and options.queue is None:
+            message = "expected 1, or a `queue` that shares the messages: else each is given all"
+            raise OptionError(message, option="receivers")
+        for at, subject in enumerate(options.subjects):
+            for other in options.subjects[:at]:
+                if overlap(subject, other):
+                    message = f"{other} and {subject} overlap: a message of both would come twice"
+                    raise OptionError(message, option="subjects")
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
+        """Core NATS is at-most-once; what is known to be missing comes out of `lost`."""
+        options = self.options
+        assumptions = ["the disk keeps what it says it has written"]
+        if options.receivers > 1:
+            assumptions.append(
+                f"the order of messages does not matter: {options.receivers} receivers share them"
+            )
+        return SourceCapabilities(
+            lossy=True,
+            ordered=options.receivers == 1 and options.queue is None,
+            why="core NATS keeps no message: what is published while this is not connected, or was not "
+            f"stored when it crashed, is lost, and so is what more than {options.pending_messages:,} "
+            "waiting messages leave no room for. Drops and broken connections come out of `lost`",
+            assumptions=tuple(assumptions),
+            shown=Shown(
+                Level.AT_MOST_ONCE,
+                "packages/broker-nats/tests/test_nats_core_source_conformance.py",
+            ),
+        )
+
+    def receiver(self) -> type[Receiver]:
+        from mainstem_broker_nats.source.core_receiver import CoreReceiver
+
+        return CoreReceiver
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Refused messages come out of `rejected`; what is known to be missing out of `lost`."""
+        return {**super().outputs(inputs), "lost": LOST_MESSAGES}
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        return split(super().load(ctx), ctx)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether there are subjects that two patterns both stand for."""
+    first, second = one.split("."), other.split(".")
+    for a, b in zip(first, second, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    if len(first) == len(second):
+        return True
+    longer, shorter = (first, second) if len(first) > len(second) else (second, first)
+    return shorter[-1] == ">" and len(longer) >= len(shorter)

@@ -1,0 +1,263 @@
+"""Source `jetstream`: a stream, read as a log or taken as a work queue."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mainstem import (
+    LOST,
+    Branching,
+    Inputs,
+    Lag,
+    Level,
+    Measurable,
+    Needs,
+    OptionError,
+    Reached,
+    Rewindable,
+    Shape,
+    Shown,
+    Source,
+    SourceCapabilities,
+    SourceContext,
+    messages,
+)
+from mainstem_ingress import IngressOptions
+
+from mainstem_broker_nats.source.options import (
+    LOG_ONLY,
+    QUEUE_ONLY,
+    JetStreamSourceOptions,
+    ReadingOptions,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem_broker_nats.source.planning import Begin, Given
+    from mainstem_broker_nats.source.stream import Stream
+
+#: Options of the ingress log that a stream which is read as a log has too.
+_BOTH = ("max_rows",)
+_GAP_FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
+
+
+class JetStreamSource(Source, Branching, Measurable, Rewindable):
+    """Reads a stream of JetStream by sequence, or takes its messages from a work queue."""
+
+    options: JetStreamSourceOptions
+
+    def __new__(cls, options: JetStreamSourceOptions | None = None) -> JetStreamSource:
+        """Make the source of the mode that the options say."""
+        if cls is JetStreamSource and options is not None:
+            from mainstem_broker_nats.source.queue import JetStreamQueue
+
+            cls = JetStreamQueue if options.mode == "queue" else JetStreamLog
+        return super().__new__(cls)
+
+    def __init__(self, options: JetStreamSourceOptions) -> None:
+        super().__init__(options)
+        queue = options.mode == "queue"
+        wrong = LOG_ONLY if queue else (*QUEUE_ONLY, *IngressOptions.model_fields)
+        for name in wrong:
+            if name in options.model_fields_set and name not in _BOTH:
+                other = "log" if queue else "queue"
+                raise OptionError(f"is for `mode: {other}`", option=name)
+
+
+class StreamLog:
+    """What sources share that read a stream by sequence: measuring it, and going back in it.
+
+    Args:
+        options: of the component.
+        stream: the stream's name.
+        subjects: which of its subjects are read; none for all.
+        begin: where a new checkpoint begins.
+    """
+
+    def __init__(
+        self, options: ReadingOptions, stream: str, subjects: Sequence[str], begin: Begin
+    ) -> None:
+        self.options = options
+        self.name = stream
+        self.subjects = tuple(subjects)
+        self.begin = begin
+
+    def given(self, ctx: SourceContext, build: str, gaps: Any) -> Given:
+        """Return what a reading of the node is."""
+        from mainstem_broker_nats.source.planning import Given
+
+        tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
+        return Given(
+            self.options, self.name, self.subjects, self.begin, tasks, ctx.node, build, gaps
+        )
+
+    def open(self) -> Stream:
+        """Return the stream; not connected yet."""
+        from mainstem_broker_nats.source.stream import Stream
+
+        return Stream(self.options, self.name, self.subjects, "mainstem measuring")
+
+    def end(self) -> Mapping[str, str]:
+        """Return the stream's last sequence."""
+        stream = self.open()
+        try:
+            return {self.name: str(stream.state().last)}
+        finally:
+            stream.close()
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return the messages that are not read, and the age of the oldest."""
+        from mainstem_broker_nats.source.planning import begin
+        from mainstem_broker_nats.source.ranges import check_created
+        from mainstem_broker_nats.source.stream import age
+
+        stream = self.open()
+        try:
+            offset = reached.offset
+            if offset is None:
+                offset = begin(stream, self.begin)
+            else:
+                check_created(stream.state(), offset["created"])
+            read = int(offset["sequence"])
+            rows = stream.waiting(read)
+            oldest = stream.next(read + 1) if rows else None
+            return [Lag(self.name, rows, age(oldest[1]) if oldest else 0.0)]
+        finally:
+            stream.close()
+
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> StreamLog:
+        """Return this with another begin; see `Rewindable`."""
+        other = copy.copy(self)
+        if isinstance(point, datetime) or point == "earliest":
+            other.begin = point  # type: ignore[assignment]  # no other text gets here
+            return other
+        if isinstance(point, str):
+            raise OptionError(
+                f"a stream starts at `earliest`, at a time, or at an offset, not at {point!r}"
+            )
+        other.begin = self._offset(point)
+        return other
+
+    def _offset(self, point: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Hold an offset against the stream; one without `created` is of the stream there is."""
+        sequence = point.get("sequence")
+        unknown = set(point) - {"stream", "created", "sequence"}
+        if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0 or unknown:
+            raise OptionError(
+                'expected an offset such as {"sequence": 42}: what comes after that sequence is read'
+            )
+        stream = self.open()
+        try:
+            state = stream.state()
+        finally:
+            stream.close()
+        if point.get("stream", state.name) != state.name:
+            raise OptionError(f"the offset is of the stream {point['stream']!r}")
+        if point.get("created", state.created) != state.created:
+            raise OptionError(
+                f"the offset is of a stream made at {point['created']}, and this one was made at "
+                f"{state.created}"
+            )
+        if sequence + 1 < state.first or sequence > state.last:
+            raise OptionError(
+                f"the stream {state.name!r} has the sequences {state.first} to {state.last}, and "
+                f"{sequence + 1} was asked for"
+            )
+        return {"stream": state.name, "created": state.created, "sequence": sequence}
+
+    def gone(self, since: Reached, *, superseded: bool = False) -> str:
+        """Return what can't be read again; see `Rewindable`.
+
+        Args:
+            since: the point after which all is wanted.
+            superseded: whether only the newest message of each subject counts.
+        """
+        stream = self.open()
+        try:
+            state = stream.state()
+        finally:
+            stream.close()
+        read = int(since.offset["sequence"]) if since.offset else 0
+        if since.offset and since.offset["created"] != state.created:
+            return f"the stream {self.name}: it was made anew at {state.created}"
+        if superseded:
+            return ""
+        parts = []
+        if state.first > read + 1:
+            parts.append(f"messages {read + 1} to {state.first - 1} of the stream {self.name}")
+        if state.deleted:
+            parts.append(f"{state.deleted} deleted messages among those that the stream still has")
+        return ", ".join(parts)
+
+
+class JetStreamLog(JetStreamSource):
+    """Reads a stream by sequence, in parallel, and again when asked for."""
+
+    def __init__(self, options: JetStreamSourceOptions) -> None:
+        super().__init__(options)
+        self._log = StreamLog(options, options.stream, options.subjects, options.start)
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
+        """A stream is a log: nothing is lost or doubled for as long as it keeps its messages."""
+        kept = "the stream keeps each message until the batch that reads it is done"
+        told = (
+            "; what it did not keep is counted, in the output `lost`"
+            if self.options.gaps == "report"
+            else "; else the run fails"
+        )
+        return SourceCapabilities(
+            ordered=True,
+            assumptions=(kept + told, "publishers that try again give each message a Nats-Msg-Id"),
+            shown=Shown(
+                Level.EXACTLY_ONCE,
+                "packages/broker-nats/tests/test_nats_jetstream_source_conformance.py",
+            ),
+        )
+
+    def shape(self) -> Shape:
+        return messages()
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Sequences that were gone before they were read come out of `lost`."""
+        return {"lost": LOST}
+
+    def needs(self) -> Needs:
+        # Rows come from Python's workers by a socket of the file system: faster than by TCP.
+        return Needs({"spark.python.unix.domain.socket.enabled": "true"})
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        from mainstem_broker_nats.source.columns import GAP
+        from mainstem_broker_nats.source.reading import register
+
+        given = self._log.given(ctx, "messages", self.options.gaps)
+        frame = ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
+        gap = f"from_json({GAP}, '{_GAP_FIELDS}')"
+        fields = ", ".join(
+            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
+        )
+        # Also where nobody reads `lost`: its rows are counted, and shown with the run.
+        return frame.selectExpr(
+            *(name for name in frame.columns if name != GAP),
+            f"CASE WHEN {GAP} IS NOT NULL THEN 'lost' END AS _output",
+            f"CASE WHEN {GAP} IS NOT NULL THEN named_struct('node', '{ctx.node}', {fields}) END AS _lost",
+        )
+
+    def end(self, home: Path) -> Mapping[str, str]:
+        return self._log.end()
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        return self._log.lag(reached)
+
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> JetStreamLog:
+        other = copy.copy(self)
+        other._log = self._log.starting_at(point)
+        return other
+
+    def gone(self, since: Reached) -> str:
+        return self._log.gone(since)

@@ -1,0 +1,192 @@
+"""The options of sources that read JetStream, and what they may look like."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from mainstem import Duration, option
+from mainstem_ingress import IngressOptions
+from pydantic import (
+    AfterValidator,
+    PlainSerializer,
+    PlainValidator,
+    WithJsonSchema,
+    field_validator,
+)
+
+from mainstem_broker_nats.connecting import ConnectionOptions
+
+#: Options of `jetstream` that belong to one mode, beside those of the ingress log.
+LOG_ONLY = ("start", "gaps", "partitions", "patience")
+QUEUE_ONLY = ("consumer", "ack_wait", "max_deliver", "prefetch")
+
+
+def check_name(name: str) -> str:
+    """Let a name pass that JetStream takes for a stream, a consumer or a bucket.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if not name or any(c in ".*>/\\" or c.isspace() or not c.isprintable() for c in name):
+        raise ValueError("expected a name without blanks and none of . * > / \\")
+    return name
+
+
+def check_subject(subject: str) -> str:
+    """Let a subject pass that can be subscribed to.
+
+    Raises:
+        ValueError: it can't.
+    """
+    tokens = subject.split(".")
+    if any(not token or any(c.isspace() or not c.isprintable() for c in token) for token in tokens):
+        raise ValueError("expected a subject: words without blanks, with dots between")
+    for token in tokens:
+        if token not in ("*", ">") and ("*" in token or ">" in token):
+            raise ValueError("expected `*` and `>` as words by themselves")
+    if ">" in tokens[:-1]:
+        raise ValueError("expected `>` as the last word of the subject")
+    return subject
+
+
+Name = Annotated[str, AfterValidator(check_name)]
+Subject = Annotated[str, AfterValidator(check_subject)]
+
+
+def _read_start(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(_START)
+    if isinstance(value, int):
+        if value < 1:
+            raise ValueError("expected a sequence of 1 or more")
+        return value
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=UTC)
+    if value in ("earliest", "latest"):
+        return value
+    try:
+        return _read_start(datetime.fromisoformat(value))
+    except (ValueError, TypeError):
+        raise ValueError(_START) from None
+
+
+_START = "expected earliest, latest, a stream sequence, or a time such as 2026-01-31T12:00:00Z"
+
+Start = Annotated[
+    Literal["earliest", "latest"] | int | datetime,
+    PlainValidator(_read_start),
+    PlainSerializer(lambda start: start.isoformat() if isinstance(start, datetime) else start),
+    WithJsonSchema({"type": ["string", "integer"], "examples": ["earliest"]}),
+]
+
+
+class ReadingOptions(ConnectionOptions):
+    """What all sources on streams of JetStream share."""
+
+    domain: Name | None = option(
+        None,
+        advanced=True,
+        description="The JetStream domain that the stream is in, when it is not the server's own.",
+    )
+    patience: Duration = option(
+        timedelta(minutes=1),
+        description="How long a server that is away is waited for before the batch fails.",
+    )
+    partitions: int | None = option(
+        None,
+        ge=1,
+        le=1024,
+        description="How many tasks read a batch at once, each over a connection and an ephemeral "
+        "consumer of its own; as many as Spark has cores when left out.",
+    )
+    max_rows: int = option(
+        500_000,
+        gt=0,
+        description="The most rows in one batch: it spans so many sequences of the stream at most.",
+    )
+
+    @field_validator("patience")
+    @classmethod
+    def _some_patience(cls, value: timedelta) -> timedelta:
+        if value < timedelta(0):
+            raise ValueError("expected 0 seconds or more")
+        return value
+
+
+class JetStreamSourceOptions(ReadingOptions, IngressOptions):
+    """Options of the source `jetstream`."""
+
+    mode: Literal["log", "queue"] = option(
+        "log",
+        description="`log`: the stream is read by sequence, in parallel, and again when asked for; "
+        "nothing is acknowledged. `queue`: a durable consumer is given messages, which are stored in the "
+        "ingress log and then acknowledged: for streams with work-queue or interest retention, and for "
+        "work that several share.",
+    )
+    stream: Name = option(description="The stream's name.", example="ORDERS")
+    subjects: list[Subject] = option(
+        list,
+        description="Which subjects of the stream are read; all when left out.",
+        example=["orders.eu.>"],
+    )
+    start: Start = option(
+        "earliest",
+        description="With `mode: log`, where a new checkpoint begins: `earliest`, `latest` (what comes "
+        "from now on), a stream sequence (the first that is read), or a time. It is looked up once.",
+    )
+    gaps: Literal["report", "fail"] = option(
+        "report",
+        description="With `mode: log`, what becomes of messages that were deleted, purged or expired "
+        "before they were read: `report` counts them and gives them to the output `lost`, `fail` ends "
+        "the run.",
+    )
+    consumer: Name | None = option(
+        None,
+        description="With `mode: queue`, the durable consumer's name. If it is not there it is made, "
+        "with explicit acknowledgements.",
+        example="mainstem",
+    )
+    ack_wait: Duration = option(
+        timedelta(seconds=30),
+        description="With `mode: queue`, for a consumer that is made: how long a message may be in hand "
+        "before it is given again. One that waits for room on the disk is kept for as long as it takes.",
+    )
+    max_deliver: int = option(
+        -1,
+        ge=-1,
+        description="With `mode: queue`, for a consumer that is made: how often a message is given at "
+        "most; -1 for as often as it takes. At the limit JetStream gives up on a message: it stays in "
+        "the stream and is never read.",
+    )
+    prefetch: int = option(
+        2000,
+        ge=1,
+        le=100_000,
+        description="With `mode: queue`, how many messages each receiver has in hand at most.",
+    )
+
+    @field_validator("ack_wait")
+    @classmethod
+    def _some_time(cls, value: timedelta) -> timedelta:
+        if value < timedelta(seconds=1):
+            raise ValueError("expected 1 second or more")
+        return value
+
+    @field_validator("max_deliver")
+    @classmethod
+    def _not_none(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("expected 1 or more, or -1")
+        return value
+
+
+class BucketOptions(ReadingOptions):
+    """Options of the source `nats_bucket`."""
+
+    bucket: Name = option(description="The key-value bucket's name.", example="settings")
+    keys: list[Subject] = option(
+        list,
+        description="Which keys are read, as patterns of subjects; all when left out.",
+        example=["users.*"],
+    )

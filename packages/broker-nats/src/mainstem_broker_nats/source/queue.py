@@ -1,0 +1,87 @@
+"""Source `jetstream` with `mode: queue`: messages of a durable consumer, through the ingress log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    Inputs,
+    Level,
+    OptionError,
+    Shape,
+    Shown,
+    SourceCapabilities,
+    SourceContext,
+    write_duration,
+)
+from mainstem_ingress import IngressSource, Receiver
+
+from mainstem_broker_nats.source.jetstream import JetStreamSource
+from mainstem_broker_nats.source.lost import LOST_MESSAGES, split
+from mainstem_broker_nats.source.options import JetStreamSourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class JetStreamQueue(IngressSource, JetStreamSource):
+    """Takes messages from a durable consumer; acknowledges what is safe on disk."""
+
+    options: JetStreamSourceOptions
+
+    def __init__(self, options: JetStreamSourceOptions) -> None:
+        super().__init__(options)
+        if options.consumer is None:
+            raise OptionError("`mode: queue` needs a `consumer`", option="mode")
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
+        """Nothing is lost; a message that is given again is known by its sequence for a while."""
+        options = self.options
+        remembers = bool(options.duplicates_within)
+        assumptions = [
+            "the disk keeps what it says it has written",
+            "publishers that try again give each message a Nats-Msg-Id",
+            "the stream keeps each message until it was taken",
+        ]
+        if options.max_deliver > 0:
+            assumptions.append(
+                f"no message is given {options.max_deliver} times without an acknowledgement: JetStream "
+                "then gives up on it (`max_deliver`), which the output `lost` tells of"
+            )
+        else:
+            assumptions.append("a consumer that is there already has no `max_deliver`")
+        if remembers:
+            assumptions.append(
+                f"a copy comes within {write_duration(options.duplicates_within)}, and before "
+                f"{options.duplicates_most:,} other messages"
+            )
+        if options.receivers > 1:
+            assumptions.append(
+                f"the order of messages does not matter: {options.receivers} receivers share them"
+            )
+        return SourceCapabilities(
+            ordered=False,  # what is given again comes after what was published later
+            may_duplicate=not remembers,
+            why=""
+            if remembers
+            else "JetStream gives a message again when its acknowledgement is lost",
+            assumptions=tuple(assumptions),
+            shown=Shown(
+                Level.EXACTLY_ONCE if remembers else Level.AT_LEAST_ONCE,
+                "packages/broker-nats/tests/test_nats_queue_conformance.py",
+            ),
+        )
+
+    def receiver(self) -> type[Receiver]:
+        from mainstem_broker_nats.source.queue_receiver import QueueReceiver
+
+        return QueueReceiver
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Refused messages come out of `rejected`; those that JetStream gave up on out of `lost`."""
+        return {**super().outputs(inputs), "lost": LOST_MESSAGES}
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        return split(super().load(ctx), ctx)

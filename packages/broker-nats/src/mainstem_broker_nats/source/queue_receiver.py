@@ -1,0 +1,296 @@
+"""The receiver of `mode: queue`: pulls of a durable consumer, acknowledged one by one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from mainstem import failpoint
+from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+
+from mainstem_broker_nats.client import Connection
+from mainstem_broker_nats.connecting import APIError, NATSError
+from mainstem_broker_nats.inboxes import Inbox, Raw
+from mainstem_broker_nats.source.headers import pairs, status
+from mainstem_broker_nats.source.lost import HEADER, lost
+from mainstem_broker_nats.source.options import JetStreamSourceOptions
+
+T = TypeVar("T")
+
+_ACK, _WORKING = b"+ACK", b"+WPI"
+#: JetStream's own numbers for reasons.
+_NO_STREAM, _NO_CONSUMER = 10059, 10014
+#: The server says each so often that a pull still stands, and ends it after so long, in seconds.
+_BEAT, _EXPIRES = 1.0, 20.0
+#: A server that says nothing for so long stands still.
+_SILENCE = 3.5 * _BEAT
+#: Statuses of a pull that just came to its end.
+_ENDED = ("batch completed", "message size exceeds maxbytes", "exceeded maxwaiting")
+_GIVEN_UP = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES"
+
+
+class QueueReceiver(Receiver):
+    """Takes messages from a durable consumer, which several receivers may share."""
+
+    options: JetStreamSourceOptions
+
+    def __init__(self, options: JetStreamSourceOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._turn = 0
+        self._served = False
+        self._given_up = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._connection: Connection | None = None
+        self._inbox: Inbox | None = None
+        self._advisories: Inbox | None = None
+        self._box = ""
+        self._pull = 0
+        #: How many messages the pull in hand still brings; 0 when there is none.
+        self._asked = 0
+        self._paused = False
+        #: What came before a pause, and was not taken then.
+        self._left: list[Raw] = []
+        self._waiting: int | None = None
+        self._heard = time.monotonic()
+        self._ack_wait = 0.0
+        self._told = time.monotonic()
+        #: Where to acknowledge what was taken, in order.
+        self._in_hand: dict[bytes, None] = {}
+        self._created = ""
+
+    # -- what the log asks for ------------------------------------------------------------------
+
+    def connect(self, cursor: str | None) -> None:
+        self._begin()
+        self._tell(self._set_up)
+        self._served = True
+        failpoint("jetstream.after-connect")
+
+    def _set_up(self) -> None:
+        options = self.options
+        name = f"mainstem {self.node}-{self.number}"
+        connection = self._connection = Connection.open(options, name, self._turn)
+        stream = self._ask(f"STREAM.INFO.{options.stream}")
+        self._created = stream["created"]
+        found = self._consumer()
+        config = found["config"]
+        if config.get("ack_policy") != "explicit" or config.get("deliver_subject"):
+            raise Unmendable(
+                f"the consumer {options.consumer!r} of {options.stream!r} can't be used: expected one "
+                "that is pulled from, with explicit acknowledgements"
+            )
+        self._ack_wait = config.get("ack_wait", 30 * 10**9) / 1e9
+        self._waiting = int(found["num_pending"]) + int(found["num_ack_pending"])
+        self._listen()
+        if self.number == 0:
+            self._advisories = connection.subscribe(
+                f"{_GIVEN_UP}.{options.stream}.{options.consumer}"
+            )
+        connection.flush()
+        self._heard = time.monotonic()
+
+    def _consumer(self) -> dict[str, Any]:
+        """Return the consumer, made if it is not there."""
+        options = self.options
+        try:
+            return self._ask(f"CONSUMER.INFO.{options.stream}.{options.consumer}")
+        except APIError as error:
+            if error.err_code != _NO_CONSUMER:
+                raise
+        config: dict[str, Any] = {
+            "durable_name": options.consumer,
+            "name": options.consumer,
+            "ack_policy": "explicit",
+            "ack_wait": int(options.ack_wait.total_seconds() * 1e9),
+            "deliver_policy": "all",
+            "max_deliver": options.max_deliver,
+            "max_ack_pending": max(1000, 2 * options.prefetch * options.receivers),
+        }
+        if len(options.subjects) == 1:
+            config["filter_subject"] = options.subjects[0]
+        elif options.subjects:
+            config["filter_subjects"] = options.subjects
+        body = {"stream_name": options.stream, "config": config, "action": ""}
+        return self._ask(f"CONSUMER.CREATE.{options.stream}.{options.consumer}", body)
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        return self._tell(lambda: self._take(seconds))
+
+    def _take(self, seconds: float) -> list[Message]:
+        connection, inbox = self._connection, self._inbox
+        assert connection is not None  # noqa: S101
+        assert inbox is not None  # noqa: S101
+        self._keep_in_hand(connection)
+        found = self._gave_up(connection)
+        room = self.options.prefetch - len(self._in_hand)
+        if not self._paused and not self._asked and room > 0:
+            self._ask_for(connection, room)
+        raws, self._left = self._left, []
+        raws += connection.take(inbox, 0 if found or raws else seconds)
+        for raw in raws:
+            self._heard = time.monotonic()
+            if raw.headers is not None and raw.headers[8:9] == b" ":
+                self._hear(raw)
+                continue
+            self._asked = max(0, self._asked - 1)
+            found.append(self._message(raw))
+        if connection.lost:
+            raise Unreachable(f"{connection.server}: {connection.lost}")
+        if self._asked and time.monotonic() - self._heard > _SILENCE:
+            if connection.complaints:
+                raise Unmendable(f"{connection.server}: {connection.complaints[-1]}")
+            raise Unreachable(f"{connection.server}: nothing came for {_SILENCE:g} s")
+        return found
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        connection = self._connection
+        assert connection is not None  # noqa: S101
+        places = [message.token for message in messages if message.token is not None]
+        self._tell(lambda: connection.run(self._answer(connection, places, _ACK)))
+        for place in places:
+            self._in_hand.pop(place, None)
+
+    def pause(self) -> None:
+        self._paused = True
+        self._tell(self._listen_no_more)
+
+    def resume(self) -> None:
+        self._paused = False
+        self._tell(self._listen)
+
+    def _listen(self) -> None:
+        """Let what pulls bring come into the inbox."""
+        connection = self._connection
+        assert connection is not None  # noqa: S101
+        self._box = connection.client.new_inbox()
+        old, self._inbox = self._inbox, connection.subscribe(f"{self._box}.*")
+        self._left = connection.take(old, 0) if old is not None else []
+
+    def _listen_no_more(self) -> None:
+        """Take back the pull in hand: JetStream drops one whose answers nobody listens to."""
+        connection, inbox = self._connection, self._inbox
+        assert connection is not None  # noqa: S101
+        if inbox is not None:
+            connection.unsubscribe(inbox)
+            connection.flush()
+        self._asked = 0
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def waiting(self) -> int | None:
+        return self._waiting
+
+    def facts(self) -> dict[str, Any]:
+        server = self._connection.server if self._connection is not None else ""
+        return {"server": server, "in_hand": len(self._in_hand), "given_up": self._given_up}
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def _message(self, raw: Raw) -> Message:
+        self._in_hand[raw.reply] = None
+        tokens = raw.reply.split(b".")
+        # With a domain, or from another account, two more stand before the stream's name.
+        sequence, at = (tokens[5], tokens[7]) if len(tokens) < 11 else (tokens[7], tokens[9])
+        subject, headers, refused = raw.subject, pairs(raw.headers), None
+        if any(name == HEADER for name, _ in headers):
+            headers = [(name, value) for name, value in headers if name != HEADER]
+            refused = f"it has the header {HEADER}, which is ours"
+        return Message(
+            raw.data,
+            subject,
+            headers,
+            int(at) // 1000,
+            subject.decode("utf-8", "replace"),
+            f"{self._created}/{sequence.decode()}".encode(),
+            None,
+            raw.reply,
+            refused,
+        )
+
+    def _gave_up(self, connection: Connection) -> list[Message]:
+        """Return what stands for messages that were given as often as may be."""
+        if self._advisories is None:
+            return []
+        found = []
+        for raw in connection.take(self._advisories, 0):
+            facts = json.loads(raw.data)
+            self._given_up += 1
+            sequence = f"{int(facts['stream_seq']):020d}"
+            reason = (
+                f"given {facts['deliveries']} times without an acknowledgement, as often as the consumer "
+                f"{self.options.consumer} may: it is in the stream still, and never given again"
+            )
+            found.append(lost(self.options.stream, 1, reason, sequence, sequence))
+        return found
+
+    # -- the consumer ---------------------------------------------------------------------------
+
+    def _ask_for(self, connection: Connection, room: int) -> None:
+        self._pull += 1
+        self._asked = room
+        self._heard = time.monotonic()
+        body = {
+            "batch": room,
+            "expires": int(_EXPIRES * 1e9),
+            "idle_heartbeat": int(_BEAT * 1e9),
+        }
+        subject = f"{self._prefix}.CONSUMER.MSG.NEXT.{self.options.stream}.{self.options.consumer}"
+        connection.publish(subject, json.dumps(body).encode(), f"{self._box}.{self._pull}")
+
+    def _hear(self, raw: Raw) -> None:
+        """Hear what the server itself says."""
+        code, text = status(raw.headers) or (0, "")
+        if code == 100:
+            return
+        if code in (404, 408) or any(word in text.lower() for word in _ENDED):
+            if raw.subject.endswith(f".{self._pull}".encode()):
+                self._asked = 0
+            return
+        raise Unreachable(f"the consumer {self.options.consumer!r}: {text or code}")
+
+    def _keep_in_hand(self, connection: Connection) -> None:
+        """Tell JetStream of messages that wait for long that they are in hand still."""
+        now = time.monotonic()
+        if now - self._told < self._ack_wait / 3:
+            return
+        self._told = now
+        if self._in_hand:
+            connection.run(self._answer(connection, list(self._in_hand), _WORKING))
+
+    @staticmethod
+    async def _answer(connection: Connection, places: Sequence[bytes], answer: bytes) -> None:
+        """Answer to messages, and wait until the server has the answers."""
+        client = connection.client
+        for place in places:
+            await client.publish(place.decode(), answer)
+        await client.barrier(_SILENCE)
+
+    # -- the connection -------------------------------------------------------------------------
+
+    @property
+    def _prefix(self) -> str:
+        domain = self.options.domain
+        return f"$JS.{domain}.API" if domain else "$JS.API"
+
+    def _ask(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        assert self._connection is not None  # noqa: S101
+        return self._connection.ask(verb, body, self.options.domain or "")
+
+    def _tell(self, work: Callable[[], T]) -> T:
+        """Do work; what goes wrong is told in the words of the log."""
+        try:
+            return work()
+        except NATSError as error:
+            self._turn += 1
+            gone = isinstance(error, APIError) and error.err_code in (_NO_STREAM, _NO_CONSUMER)
+            # A stream that was there and is not can come again; one that never was is a slip of the pen.
+            if error.lasting and not (gone and self._served):
+                raise Unmendable(str(error)) from error
+            raise Unreachable(str(error)) from error

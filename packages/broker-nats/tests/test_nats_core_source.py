@@ -1,0 +1,193 @@
+"""The receiver of the source `nats`: what comes, what is counted as lost, and who is let in."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from mainstem import OptionError
+from mainstem_broker_nats.source.core import NATSSource, NATSSourceOptions, overlap
+from mainstem_broker_nats.source.core_receiver import REPLY, CoreReceiver
+from mainstem_broker_nats.source.lost import HEADER
+from mainstem_ingress import Unmendable, Unreachable
+from mainstem_testkit.servers.nats import NATS
+from nats_streams import say, unique
+
+
+def options(server, *subjects, **more):
+    given = {"servers": server.url, "subjects": list(subjects), **more}
+    return NATSSourceOptions.model_validate(given)
+
+
+@pytest.fixture
+def receivers(nats):
+    """Makes receivers, connected; all are closed at the end."""
+    made = []
+
+    def make(*subjects, server=nats, **more):
+        made.append(CoreReceiver(options(server, *subjects, **more), len(made), "t"))
+        made[-1].connect(None)
+        return made[-1]
+
+    yield make
+    for receiver in made:
+        receiver.close()
+
+
+def take(receiver, count, seconds=15.0):
+    """Take until there are so many messages."""
+    found, until = [], time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < until, f"{len(found)} of {count} came"
+        found += receiver.take(0.1)
+    return found
+
+
+def gap(message):
+    """Return what a row for `lost` tells, or None for a message."""
+    found = dict(message.headers or ()).get(HEADER)
+    return None if found is None else json.loads(found)
+
+
+def test_subjects_with_wildcards(nats, receivers):
+    """Two patterns, messages to them and to others. Pass: theirs alone, each with its own subject."""
+    root = unique("w")
+    receiver = receivers(f"{root}.*.t", f"{root}.all.>")
+    for subject in (f"{root}.a.t", f"{root}.a.x", f"{root}.all.x.y", f"{root}.b.t"):
+        say(nats, subject, ["v"])
+    found = take(receiver, 3)
+    assert sorted(message.origin for message in found) == [
+        f"{root}.a.t",
+        f"{root}.all.x.y",
+        f"{root}.b.t",
+    ]
+    assert all(message.key == message.origin.encode() for message in found)
+    assert list(receiver.take(0.3)) == []
+
+
+def test_headers_and_where_an_answer_is_wanted(nats, receivers):
+    """Pass: headers are kept, the reply subject is one of them; a header that is ours is refused."""
+    subject = unique("h")
+    receiver = receivers(subject)
+    say(nats, subject, ["v"], headers={"a": "1"}, reply="answers.here")
+    say(nats, subject, ["forged"], headers={HEADER: "{}"})
+    plain, forged = take(receiver, 2)
+    assert dict(plain.headers) == {"a": b"1", REPLY: b"answers.here"}
+    assert plain.refused is None
+    assert HEADER in forged.refused
+    assert gap(forged) is None
+
+
+def test_a_queue_group_shares(nats, receivers):
+    """Two receivers of a group and one without. Pass: the two share the messages, the third has all."""
+    subject = unique("q")
+    one, two = (receivers(subject, queue="workers") for _ in range(2))
+    alone = receivers(subject)
+    say(nats, subject, range(400))
+    assert [int(message.value) for message in take(alone, 400)] == list(range(400))
+    shared, until = [], time.monotonic() + 15
+    while len(shared) < 400:
+        assert time.monotonic() < until, f"{len(shared)} came"
+        shared += [*one.take(0.05), *two.take(0.05)]
+    assert sorted(int(message.value) for message in shared) == list(range(400))
+
+
+def test_what_there_is_no_room_for_is_counted(nats, receivers):
+    """Room for ten, fifty come during a pause, then five more. Pass: ten, a row that tells of forty, five."""
+    subject = unique("s")
+    receiver = receivers(subject, pending_messages=10)
+    receiver.pause()
+    say(nats, subject, range(50))
+    inbox = receiver._inboxes[0]
+    until = time.monotonic() + 10
+    while inbox.dropped < 40:
+        assert list(receiver.take(0.05)) == []
+        assert time.monotonic() < until
+    receiver.resume()
+    found = take(receiver, 11)
+    gaps = [gap(message) for message in found if gap(message)]
+    assert [(told["count"], "slow consumer" in told["reason"]) for told in gaps] == [(40, True)]
+    assert [int(m.value) for m in found if not gap(m)] == list(range(10))
+    assert receiver.facts()["dropped"] == 40
+    say(nats, subject, range(50, 55))
+    assert [int(message.value) for message in take(receiver, 5)] == list(range(50, 55))
+
+
+def test_a_broken_connection_is_told(tmp_path, receivers):
+    """The server is killed and comes back. Pass: unreachable, then a row of unknown count, then messages."""
+    with NATS(tmp_path / "server") as server:
+        subject = unique("b")
+        receiver = receivers(subject, server=server)
+        say(server, subject, ["before"])
+        assert [message.value for message in take(receiver, 1)] == [b"before"]
+        server.kill()
+        with pytest.raises(Unreachable):
+            take(receiver, 1)
+        receiver.close()
+        server.start()
+        receiver.connect(None)
+        (told,) = take(receiver, 1)
+        assert gap(told)["count"] is None
+        assert "went to nobody here" in gap(told)["reason"]
+        say(server, subject, ["after"])
+        assert [message.value for message in take(receiver, 1)] == [b"after"]
+
+
+def test_a_subject_that_is_forbidden(tmp_path):
+    """The user may not subscribe. Pass: unmendable, and the subject is named."""
+    settings = 'authorization { users: [{user: a, password: b, permissions: {subscribe: {deny: "no.>"}}}] }'
+    with NATS(tmp_path / "server", settings) as server:
+        receiver = CoreReceiver(options(server, "no.entry", user="a", password="b"), 0, "t")
+        with pytest.raises(Unmendable, match="permissions violation.*no.entry"):
+            receiver.connect(None)
+        receiver.close()
+
+
+def test_nothing_is_left_behind_after_closing(nats, receivers):
+    """Six connections, a new message over each. Pass: as many threads as before."""
+    subject = unique("n")
+    receiver = receivers(subject)
+    receiver.close()
+    before = threading.active_count()
+    for number in range(6):
+        receiver.connect(None)
+        say(nats, subject, [number])
+        assert [message.value for message in take(receiver, 1)] == [b"%d" % number]
+        receiver.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("a.b", "a.b", True),
+        ("a.b", "a.c", False),
+        ("a.*", "a.c", True),
+        ("a.*", "a.c.d", False),
+        ("a.>", "a.c.d", True),
+        ("a.>", "a", False),
+        ("*.b", "a.*", True),
+        ("a.b.>", "a.b", False),
+        (">", "a", True),
+    ],
+)
+def test_patterns_that_overlap(one, other, both):
+    """Pass: told, in either order, whether a subject can match both."""
+    assert overlap(one, other) is both
+    assert overlap(other, one) is both
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"receivers": 2}, "or a `queue` that shares"),
+        ({"subjects": ["a.>", "a.b"]}, "overlap"),
+    ],
+)
+def test_options_that_would_double(given, said):
+    """Pass: refused, with the reason."""
+    whole = {"servers": "nats://host", "subjects": ["a"], **given}
+    with pytest.raises(OptionError, match=said):
+        NATSSource(NATSSourceOptions.model_validate(whole))

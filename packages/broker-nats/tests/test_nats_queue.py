@@ -1,0 +1,204 @@
+"""The receiver of `mode: queue`: redelivery, long work, limits of deliveries, and who shares what."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from mainstem import OptionError
+from mainstem_broker_nats.source.jetstream import JetStreamSource
+from mainstem_broker_nats.source.lost import HEADER
+from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.queue_receiver import QueueReceiver
+from mainstem_ingress import Unmendable
+from nats.js.api import AckPolicy, ConsumerConfig
+from nats_streams import at, info, make_stream, publish, unique
+
+
+def options(server, stream, **more):
+    given = {"servers": server.url, "mode": "queue", "stream": stream, "consumer": "c", **more}
+    return JetStreamSourceOptions.model_validate(given)
+
+
+@pytest.fixture
+def receivers(nats):
+    """Makes receivers, connected; all are closed at the end."""
+    made = []
+
+    def make(stream, number=0, **more):
+        made.append(QueueReceiver(options(nats, stream, **more), number, "t"))
+        made[-1].connect(None)
+        return made[-1]
+
+    yield make
+    for receiver in made:
+        receiver.close()
+
+
+def take(receiver, count, seconds=15.0):
+    """Take until there are so many messages."""
+    found, until = [], time.monotonic() + seconds
+    while len(found) < count:
+        assert time.monotonic() < until, f"{len(found)} of {count} came"
+        found += receiver.take(0.1)
+    return found
+
+
+def consumer(server, stream, name="c"):
+    return at(server, lambda js, _: js.consumer_info(stream, name))
+
+
+def test_a_consumer_is_made_as_the_options_say(nats, receivers):
+    """None is there. Pass: a durable one with explicit acknowledgements, and what was chosen."""
+    stream = make_stream(nats, retention="workqueue")
+    receivers(stream, ack_wait="7 s", max_deliver=5, prefetch=300, subjects=[f"{stream}.a.>"])
+    config = consumer(nats, stream).config
+    assert config.ack_policy == AckPolicy.EXPLICIT
+    assert (config.durable_name, config.ack_wait, config.max_deliver) == ("c", 7.0, 5)
+    assert config.filter_subject == f"{stream}.a.>"
+    assert config.max_ack_pending >= 600
+
+
+def test_messages_have_what_jetstream_knows_of_them(nats, receivers):
+    """With headers, one of them twice. Pass: value, subject, time, id by stream and sequence."""
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a.b", ["v"], {"one": "1", "Nats-Msg-Id": "m"})
+    (message,) = take(receivers(stream), 1)
+    assert message.value == b"v"
+    assert message.key == f"{stream}.a.b".encode()
+    assert message.origin == f"{stream}.a.b"
+    assert dict(message.headers) == {"one": b"1", "Nats-Msg-Id": b"m"}
+    assert abs(message.timestamp / 1e6 - time.time()) < 60
+    created = info(nats, stream).created
+    assert message.id.decode().endswith("/1")
+    assert str(created)[:10] in message.id.decode()
+
+
+def test_one_that_is_not_acknowledged_is_given_again_with_the_same_id(nats, receivers):
+    """Taken, not acknowledged, and the wait is over. Pass: it comes again, told apart by nothing."""
+    stream = make_stream(nats, retention="workqueue")
+    receiver = receivers(stream, ack_wait="1 s")
+    publish(nats, f"{stream}.a", range(3))
+    first = take(receiver, 3)
+    receiver.close()
+    receiver.connect(None)
+    again = take(receiver, 3)
+    assert [message.id for message in again] == [message.id for message in first]
+    receiver.acknowledge(again)
+    assert info(nats, stream).state.messages == 0
+
+
+def test_what_waits_for_the_disk_is_not_given_again(nats, receivers):
+    """In hand for three times the acknowledgement's wait. Pass: given once, to one of two receivers."""
+    stream = make_stream(nats, retention="workqueue")
+    receiver = receivers(stream, ack_wait="1 s", prefetch=10)
+    publish(nats, f"{stream}.a", range(5))
+    taken = take(receiver, 5)
+    other = receivers(stream, 1, ack_wait="1 s")
+    until = time.monotonic() + 3.5
+    while time.monotonic() < until:
+        assert list(receiver.take(0.05)) == []
+        assert list(other.take(0.05)) == []
+    receiver.acknowledge(taken)
+    assert info(nats, stream).state.messages == 0
+    assert consumer(nats, stream).num_redelivered == 0
+
+
+def test_no_more_than_was_said_is_in_hand(nats, receivers):
+    """A hundred wait and ten may be in hand. Pass: ten come, and ten more when those are acknowledged."""
+    stream = make_stream(nats, retention="workqueue")
+    receiver = receivers(stream, prefetch=10)
+    publish(nats, f"{stream}.a", range(100))
+    taken = take(receiver, 10)
+    for _ in range(5):
+        assert list(receiver.take(0.1)) == []
+    assert len(taken) == 10
+    receiver.acknowledge(taken)
+    assert [int(message.value) for message in take(receiver, 10)] == list(range(10, 20))
+
+
+def test_two_receivers_share_the_messages(nats, receivers):
+    """Two receivers, two hundred messages. Pass: each message goes to one of them."""
+    stream = make_stream(nats, retention="workqueue")
+    both = [receivers(stream, number, prefetch=20, receivers=2) for number in range(2)]
+    publish(nats, f"{stream}.a", range(200))
+    found, until = [[], []], time.monotonic() + 20
+    while sum(map(len, found)) < 200:
+        assert time.monotonic() < until
+        for receiver, got in zip(both, found, strict=True):
+            messages = list(receiver.take(0.02))
+            if messages:
+                receiver.acknowledge(messages)
+            got += [int(message.value) for message in messages]
+    assert sorted(found[0] + found[1]) == list(range(200))
+    assert all(found)
+    assert info(nats, stream).state.messages == 0
+
+
+def test_a_message_that_jetstream_gives_up_on_is_told(nats, receivers):
+    """Given twice, as often as may be, and never acknowledged. Pass: a row for `lost` with its sequence,
+    and the message is in the stream still.
+    """
+    stream = make_stream(nats, retention="workqueue")
+    publish(nats, f"{stream}.a", ["poison"])
+    receiver = receivers(stream, ack_wait="1 s", max_deliver=2)
+    for _ in range(2):
+        take(receiver, 1)
+        receiver.close()
+        receiver.connect(None)
+    (row,) = take(receiver, 1)
+    told = dict(row.headers)[HEADER].decode()
+    assert '"from": "00000000000000000001"' in told
+    assert '"count": 1' in told
+    assert "given 2 times" in told
+    assert receiver.facts()["given_up"] == 1
+    receiver.acknowledge([row])
+    assert info(nats, stream).state.messages == 1
+
+
+def test_a_stream_made_anew_has_other_ids(nats, receivers):
+    """Deleted and made again while the receiver is there. Pass: it goes on; sequence 1 is another message."""
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a", ["old"])
+    receiver = receivers(stream)
+    (old,) = take(receiver, 1)
+    at(nats, lambda js, _: js.delete_stream(stream))
+    make_stream(nats, stream)
+    publish(nats, f"{stream}.a", ["new"])
+    receiver.close()
+    receiver.connect(None)
+    (new,) = take(receiver, 1)
+    assert new.value == b"new"
+    assert new.id != old.id
+    assert new.id.split(b"/")[1] == old.id.split(b"/")[1] == b"1"
+
+
+def test_a_consumer_that_pushes_is_refused(nats):
+    """The durable consumer has a deliver subject. Pass: unmendable, and the reason."""
+    stream = make_stream(nats)
+    config = ConsumerConfig(
+        durable_name="c", deliver_subject=unique("d"), ack_policy=AckPolicy.EXPLICIT
+    )
+    at(nats, lambda js, _: js.add_consumer(stream, config))
+    receiver = QueueReceiver(options(nats, stream), 0, "t")
+    with pytest.raises(Unmendable, match="pulled from, with explicit"):
+        receiver.connect(None)
+    receiver.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"mode": "queue"}, "needs a `consumer`"),
+        ({"mode": "queue", "consumer": "c", "start": "latest"}, "is for `mode: log`"),
+        ({"mode": "queue", "consumer": "c", "gaps": "fail"}, "is for `mode: log`"),
+        ({"consumer": "c"}, "is for `mode: queue`"),
+        ({"receivers": 2}, "is for `mode: queue`"),
+        ({"keep": "1 day"}, "is for `mode: queue`"),
+    ],
+)
+def test_options_of_the_other_mode(given, said):
+    """Pass: refused, and which mode they are for is said."""
+    whole = {"servers": "nats://host", "stream": "s", **given}
+    with pytest.raises(OptionError, match=said):
+        JetStreamSource(JetStreamSourceOptions.model_validate(whole))
