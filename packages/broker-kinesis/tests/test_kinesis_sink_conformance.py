@@ -11,6 +11,8 @@ from ksisink_reading import KEYS, found
 from mainstem_testkit import SinkSuite
 from mainstem_testkit.proxy import FaultProxy
 
+pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
+
 
 class Afar:
     """An emulator behind a proxy that can be shut: an emulator that is stopped loses what it holds.

@@ -7,6 +7,8 @@ import uuid
 import pytest
 from mainstem_testkit.conformance.source import SourceSuite
 
+pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
+
 
 class KinesisSuite(SourceSuite):
     use = "kinesis"
