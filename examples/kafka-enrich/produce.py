@@ -19,8 +19,9 @@ COLUMNS = ["carrier", "flight", "origin", "dest", "time_hour", "dep_delay"]
 def main(count: int = 10_000) -> None:
     """Write so many departures."""
     server = {"bootstrap.servers": os.environ["KAFKA"]}
+    admin = AdminClient(server)
     try:
-        AdminClient(server).create_topics([NewTopic("flights", 3)])["flights"].result()
+        admin.create_topics([NewTopic("flights", 3)])["flights"].result()
     except KafkaException as error:
         if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
             raise

@@ -7,6 +7,7 @@ import uuid
 
 from ksink_reading import make_topic, read_topic
 from mainstem import Batch, Events, Refused
+from mainstem_broker_kafka.sink.ledger import FIRST, Entry
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.rows import messages
 from mainstem_broker_kafka.sink.sink import KafkaSink
@@ -50,10 +51,12 @@ class Place:
         """Return a sink made anew, as a new run has it."""
         return KafkaSink(self.options(**changes))
 
-    def batch(self, number=0, epoch=1, begins=0):
+    def batch(self, number=0, epoch=1, begins=0, run=None, retried=True):
+        """Return a batch; each epoch is a run of its own, unless told else."""
         return Batch(
-            number, "test", "query", self.query_id, "out", self.spark, SHAPE, epoch, begins
-        )
+            number, "test", "query", self.query_id, "out", self.spark, SHAPE, epoch, begins,
+            run=run or f"run {epoch}", retried=retried,
+        )  # fmt: skip
 
     @property
     def group(self):
@@ -66,27 +69,38 @@ class Place:
         given = self.spark.sparkContext.parallelize(made, parts)
         return self.spark.createDataFrame(given, f"{DDL}, _id BINARY")
 
-    def write(self, rows, number=0, epoch=1, *, sink=None, parts=2, begins=0, **changes):
+    def write(
+        self, rows, number=0, epoch=1, *, sink=None, parts=2, begins=0, run=None, retried=True,
+        **changes,
+    ):  # fmt: skip
         """Write a batch by `transactional`; return why rows were refused, by their values."""
         made = sink or self.sink(**changes)
-        return told(made.write_once(self.frame(rows, parts), self.batch(number, epoch, begins)))
+        batch = self.batch(number, epoch, begins, run, retried)
+        return told(made.write_once(self.frame(rows, parts), batch))
 
-    def share(self, rows, writer, number=0, epoch=1, *, sink=None):
+    def share(self, rows, writer, number=0, epoch=1, *, sink=None, run=None):
         """Begin what a task does for one writer, in this process: rows are sent and not committed.
 
         For a run that is cut in the middle, or replaced while it writes.
         """
         made = sink or self.sink()
-        work, batch = made._transactions, self.batch(number, epoch)
+        work, batch = made._transactions, self.batch(number, epoch, run=run)
         ledger = work._ledger(batch)
-        state = work._register(ledger, batch)
+        _, state = work._take_hold(ledger, batch)
         topics = made._topics.known()
-        job = work._job(ledger, state, batch, topics, whole=False)
+        job = work._job(ledger, state, batch, topics)
         dealt = deal(messages(self.frame(rows), made.options, topics, timed=True), job.writers)
         share = Share(job, writer, Refused())
         for each in dealt.where(f"_writer = {writer}").toArrow().to_batches():
             share.take(each)
         return share
+
+    @staticmethod
+    def batch_entry(share):
+        """Return the ledger's entry that a writer is to set for its batch."""
+        job = share._job
+        entry = Entry(job.batch + 1, job.epoch, job.run, job.writers, share._given)
+        return job.place.offset(FIRST + share.writer, entry)
 
     def state(self):
         """Return what the ledger has."""

@@ -72,6 +72,45 @@ def test_a_login_in_javas_words_alone_is_not_tried_by_the_second_client(topics):
     assert "librdkafka" in failed.value.hint
 
 
+def test_what_only_java_knows_is_kept_from_the_second_client():
+    """Pass: logins, key stores and trust stores in Java's words come to Java alone; what `librdkafka` says, and
+    a key store of the kind that both read, come to the second client."""
+    login = {"sasl.mechanism": "PLAIN", "sasl.jaas.config": "Login required;"}
+    handler = {"sasl.login.callback.handler.class": "a.Handler"}
+    trust = {"ssl.truststore.location": "/ca.jks", "ssl.truststore.password": "p"}
+    keys = {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "p"}
+    found = options(kafka={**login, **handler, **trust, **keys, "check.crcs": True})
+    assert java(found).keys() >= {*login, *handler, *trust, *keys}
+    second = librdkafka(found)
+    assert second.keys() == {"bootstrap.servers", "sasl.mechanism", "check.crcs"}
+    assert second.left_out == {"sasl.jaas.config", *handler, *trust, *keys}
+    shared = librdkafka(options(kafka={**keys, "ssl.keystore.type": "pkcs12"}))
+    assert shared.keys() >= keys.keys()
+    own = {"sasl.username": "u", "sasl.password": "p"}
+    for given, more, known in (
+        (login, {}, False),
+        (login, own, True),
+        (trust, {}, False),
+        (trust, own, False),
+        (trust, {"ssl.ca.location": "/ca.pem"}, True),
+        ({**login, **trust}, own, False),
+        ({"security.protocol": "SSL"}, {}, True),
+    ):
+        assert options(kafka=given, librdkafka=more).known_to_both == known, given
+
+
+def test_a_missing_login_of_the_second_client_is_told(secured):
+    """Pass: who is trusted is said in Java's words alone: looking at topics fails with the settings that this
+    client knows nothing of, and where to say them."""
+    from mainstem_broker_kafka.source.offsets import Brokers
+    from mainstem_broker_kafka.source.options import KafkaSourceOptions
+
+    trust = {"security.protocol": "SSL", "ssl.truststore.location": "/ca.jks"}
+    given = {"servers": secured.servers("ssl"), "topics": ["t"], "timeout": "5 s", "kafka": trust}
+    with pytest.raises(PipelineError, match=r"ssl\.truststore\.location.*under `librdkafka`"):
+        Brokers(KafkaSourceOptions.model_validate(given)).partitions()
+
+
 def test_secrets_are_not_shown():
     """Pass: neither options nor settings show a password or a value of `kafka`, pickled or not; a value of the
     wrong type is not quoted by its error."""
@@ -174,7 +213,17 @@ def ways(secured):
     """Return options that the server lets in, by what they show."""
     named = {"ca": f"{secured.certificates}/ca.pem", "verify_host": False}
     locked = {"key": f"{secured.certificates}/locked.key", "key_password": "open sesame"}
+    plain = {"mechanism": "PLAIN", **_LOGINS}
+    own = {
+        "kafka": {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": java(options(sasl=plain))["sasl.jaas.config"],
+        },
+        "librdkafka": {"sasl.username": USER, "sasl.password": PASSWORD},
+    }
     return {
+        "Kafka's own words": ("sasl", own),
         "PLAIN": ("sasl", {"sasl": {"mechanism": "PLAIN", **_LOGINS}}),
         "SCRAM-SHA-256": ("sasl", {"sasl": {"mechanism": "SCRAM-SHA-256", **_LOGINS}}),
         "SCRAM over TLS": (
@@ -191,7 +240,16 @@ def ways(secured):
 
 
 @pytest.mark.parametrize(
-    "way", ["PLAIN", "SCRAM-SHA-256", "SCRAM over TLS", "certificate", "one file", "locked key"]
+    "way",
+    [
+        "PLAIN",
+        "SCRAM-SHA-256",
+        "SCRAM over TLS",
+        "certificate",
+        "one file",
+        "locked key",
+        "Kafka's own words",
+    ],
 )
 def test_passwords_and_certificates_open_the_door(pipeline, spark, secured, way):
     """Pass: both clients are let in: messages come, progress is published to a group, the lag is told."""

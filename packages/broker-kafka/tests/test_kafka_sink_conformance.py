@@ -59,7 +59,7 @@ class KafkaSuite(SinkSuite):
 
 class TestTransactional(KafkaSuite):
     deliver = "transactional"
-    slow_tests = frozenset({"test_a_kill_at_each_crash_point_does_no_harm"})  # there are eight
+    slow_tests = frozenset({"test_a_kill_at_each_crash_point_does_no_harm"})  # there are nine
 
 
 class TestMicrobatch(KafkaSuite):

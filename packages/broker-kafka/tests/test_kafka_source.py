@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
+from confluent_kafka import KafkaException
 from kafka_reading import document, running, values
+from mainstem_broker_kafka.source.offsets import Brokers, Partition
+from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
 
 
@@ -104,6 +108,18 @@ def test_partitions_and_topics_that_are_added_are_read_from_their_beginning(
     topics.put(topics.make(name=f"{base}-more"), ["in a new topic"])
     pipeline.run()
     assert sorted(values(pipeline)) == ["in a new partition", "in a new topic"]
+
+
+def test_a_pattern_has_none_of_kafkas_own_topics(topics):
+    """Pass: of topics that begin with `__` a pattern has those that people made, as Spark has it."""
+    made = topics.make(name=f"__{topics.make()}")
+    with suppress(KafkaException):  # the topic of groups' offsets is being made for it
+        topics.committed("some-group", made)
+    wait_for(lambda: "__consumer_offsets" in topics.admin.list_topics(timeout=10).topics)
+    given = KafkaSourceOptions.model_validate(topics.source(pattern=r"__.*")["with"])
+    for found in (Brokers(given).partitions(), Brokers(given).partitions_left()):
+        assert Partition(made, 0) in found
+        assert "__consumer_offsets" not in {partition.topic for partition in found}
 
 
 def test_a_bounded_run_reads_what_is_less_than_min_rows(pipeline, spark, topics):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from mainstem import PipelineError
-from mainstem_broker_kafka.source.losing import ANEW, DELETED, GONE, WENT, Losses
+from mainstem import OptionError, PipelineError
+from mainstem_broker_kafka.source.losing import ANEW, DELETED, GONE, WENT, Given, Losses, Planner
 from mainstem_broker_kafka.source.offsets import Partition
+from mainstem_broker_kafka.source.options import KafkaSourceOptions
+from mainstem_broker_kafka.source.topics import Notes
 from mainstem_testkit.pipelines import wait_for
 
 ONE = Partition("t", 0)
@@ -54,6 +56,125 @@ def test_deleted_topics_are_told():
     assert losses.find({ONE: 10}, {ONE: 2}, {"t"}) == [("t", 0, 2, 9, ANEW)]
     assert losses.find({ONE: 10}, {ONE: 2}) == []
     assert losses.find({ONE: 12}, {ONE: 15}) == [("t", 0, 10, 11, WENT), ("t", 0, 12, 14, GONE)]
+
+
+class Checkpoint:
+    """What a checkpoint says of a read, as a test has it: batches are planned, and done at once."""
+
+    def __init__(self):
+        self._last = None
+
+    def plan(self, offset):
+        self._last = (0 if self._last is None else self._last[0] + 1, offset)
+
+    def planned(self):
+        return self._last
+
+    def committed(self):
+        return self._last
+
+
+class Looking:
+    """A read of one topic with `on_data_loss: continue`: makes the planner of each of its runs."""
+
+    def __init__(self, folder, **options):
+        self.checkpoint = Checkpoint()
+        folder.mkdir(exist_ok=True)
+        self.notes = Notes(folder / "notes.json")
+        self._options = KafkaSourceOptions.model_validate({"on_data_loss": "continue", **options})
+
+    def run(self, *, bounded=False, **more):
+        done = self.checkpoint.committed()
+        read = None if done is None else done[1]
+        return Planner(Given(self._options, self.checkpoint, read, self.notes, bounded), **more)
+
+
+def looking(tmp_path, topics, topic):
+    return Looking(tmp_path, **topics.source(topic)["with"])
+
+
+def test_brokers_that_do_not_tell_what_is_lost_end_the_run_at_last(tmp_path):
+    """Pass: a run goes on while brokers do not answer, and fails with what was tried when that lasts too long,
+    at once if it is bounded; a wrong setting fails at once."""
+    read = Looking(tmp_path, servers="127.0.0.1:1", topics=["t"], timeout="1 s")
+    start = {"number": 0, "told": {}, "ranges": [], "ids": {}}
+    assert read.run(patience=3600).latest(start) is start
+    for run in (read.run(patience=0), read.run(bounded=True)):
+        with pytest.raises(PipelineError, match=r"messages were lost .*127\.0\.0\.1:1"):
+            run.latest(start)
+    with pytest.raises(PipelineError, match=r"127\.0\.0\.1:1"):
+        read.run().initial()
+    given = {"servers": "127.0.0.1:1", "topics": ["t"], "librdkafka": {"socket.timeout.ms": "x"}}
+    with pytest.raises(OptionError, match="does not take a setting"):
+        Looking(tmp_path, **given).run().latest(start)
+
+
+def test_what_a_run_did_not_look_at_the_next_one_does(tmp_path, topics):
+    """Pass: a run ends after a batch and before it looked what went meanwhile: the next one tells that; what
+    goes after a look was surely read and is not told."""
+    topic = topics.make()
+    topics.put(topic, range(20))
+    read = looking(tmp_path, topics, topic)
+    first = read.run()
+    start = first.initial()
+    for end in (None, 5):
+        if end is not None:
+            read.checkpoint.plan({topic: {"0": end}})
+        assert first.latest(start) is start
+    topics.trim(topic, 3)
+    second = read.run()
+    assert second.latest(start) is start
+    read.checkpoint.plan({topic: {"0": 10}})
+    topics.trim(topic, 8)
+    told = read.run().latest(start)
+    assert told["ranges"] == [[topic, 0, 5, 7, WENT]]
+    third = read.run()
+    assert third.latest(told) is told
+    assert read.run().latest(told) is told
+
+
+def test_a_topic_is_another_one_when_its_losses_are_told(tmp_path, topics):
+    """Pass: the id of a topic that was made anew is noted when what it lost is told, and not before; one of
+    which nothing had been read is read as it is, and nothing of it is told."""
+    topic, unread = topics.make(), topics.make()
+    topics.put(topic, range(5))
+    read = looking(tmp_path, topics, topic)
+    empty = looking(tmp_path / "unread", topics, unread)
+    starts = [each.run().initial() for each in (read, empty)]
+    read.checkpoint.plan({topic: {"0": 5}})
+    empty.checkpoint.plan({unread: {"0": 0}})
+    for name in (topic, unread):
+        topics.remove(name)
+        wait_for(lambda name=name: name not in topics.admin.list_topics(timeout=10).topics)
+        topics.make(name=name)
+        topics.put(name, range(8))
+    before = read.notes.ids()
+    run = read.run()
+    told = run.latest(starts[0])
+    assert told["ranges"] == [[topic, 0, 0, 4, ANEW]]
+    assert read.notes.ids() == before
+    assert read.run().latest(told) is told
+    assert read.notes.ids() == told["ids"] != before
+    run = empty.run()
+    told = run.latest(starts[1])
+    assert (told["number"], told["ranges"]) == (1, [])
+    empty.checkpoint.plan({unread: {"0": 8}})
+    assert run.latest(told) is told
+
+
+def test_going_on_needs_somebody_who_tells():
+    """Pass: `continue` is refused where only Spark's client can log in; with `fail` the plan says what nobody
+    notices then."""
+    from mainstem_broker_kafka.source.source import KafkaSource
+
+    given = {"servers": "kafka.test:1", "topics": ["t"], "kafka": {"sasl.mechanism": "AWS_MSK_IAM"}}
+    with pytest.raises(ValueError, match="needs the second client.*under `librdkafka`"):
+        KafkaSourceOptions.model_validate({**given, "on_data_loss": "continue"})
+    both = {**given, "librdkafka": {"sasl.mechanism": "PLAIN"}}
+    assert KafkaSourceOptions.model_validate({**both, "on_data_loss": "continue"}).known_to_both
+    for options, expected in ((given, 1), (both, 0)):
+        source = KafkaSource(KafkaSourceOptions.model_validate(options))
+        assert sum("between two runs" in a for a in source.capabilities.assumptions) == expected
 
 
 def document(pipeline, source):
@@ -138,12 +259,12 @@ def test_losses_are_counted_after_a_kill(pipeline, topics, quick_java):
 
 def test_a_topic_that_is_made_anew_is_noticed(pipeline, spark, topics):
     """Pass: a topic is deleted and made anew, longer than it was: the next run fails and says so; with
-    `on_data_loss: continue` a run goes on at the old offset and tells what it skips, once."""
+    `on_data_loss: continue` a run goes on at the old offset and tells what it skips, once; after that, back
+    to `fail`, the checkpoint goes on."""
     topic = topics.make()
     topics.put(topic, range(5))
     goes_on = topics.source(topic, on_data_loss="continue")
-    for source in (topics.source(topic), goes_on):
-        document(pipeline, source).run()
+    document(pipeline, topics.source(topic)).run()
     topics.remove(topic)
     wait_for(lambda: topic not in topics.admin.list_topics(timeout=10).topics)
     topics.make(name=topic)
@@ -156,3 +277,6 @@ def test_a_topic_that_is_made_anew_is_noticed(pipeline, spark, topics):
     (lost,) = pipeline.rows("lost")
     assert (lost["from"], lost["to"], lost["count"]) == (f"{topic}/0/0", f"{topic}/0/4", 5)
     assert lost["reason"] == ANEW
+    topics.put(topic, [108])
+    document(pipeline, topics.source(topic)).run()
+    assert numbers(pipeline) == [*range(5), 105, 106, 107, 108]

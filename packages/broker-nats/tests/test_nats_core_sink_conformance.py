@@ -23,6 +23,14 @@ class TestCore(SinkSuite):
         "servers": {"servers": "http://host"},
     }
 
+    #: A batch or a task that comes again is sent again, as one that is cut in the middle.
+    slow_tests = frozenset(
+        {
+            "test_a_batch_written_again_is_evaluated_again",
+            "test_a_task_run_twice_does_no_harm",
+        }
+    )
+
     @pytest.fixture(autouse=True)
     def _listeners_end(self):
         yield

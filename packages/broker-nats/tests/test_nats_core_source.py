@@ -8,9 +8,10 @@ import time
 
 import pytest
 from mainstem import OptionError
-from mainstem_broker_nats.source.core import NATSSource, NATSSourceOptions, overlap
+from mainstem_broker_nats.source.core import NATSSource, NATSSourceOptions
 from mainstem_broker_nats.source.core_receiver import REPLY, CoreReceiver
 from mainstem_broker_nats.source.lost import HEADER
+from mainstem_broker_nats.source.options import overlap
 from mainstem_ingress import Unmendable, Unreachable
 from mainstem_testkit.servers.nats import NATS
 from nats_streams import say, unique
@@ -191,3 +192,27 @@ def test_options_that_would_double(given, said):
     whole = {"servers": "nats://host", "subjects": ["a"], **given}
     with pytest.raises(OptionError, match=said):
         NATSSource(NATSSourceOptions.model_validate(whole))
+
+
+def test_a_break_during_a_pause_is_told_with_its_time(tmp_path):
+    """The server goes while the log has no room, and room is there a second later. Pass: the row in `lost`
+    has the time since the connection broke.
+    """
+    with NATS(tmp_path / "server") as server:
+        receiver = CoreReceiver(options(server, unique("p")), 0, "t")
+        receiver.connect(None)
+        receiver.pause()
+        server.kill()
+        until = time.monotonic() + 1.5
+        while time.monotonic() < until:
+            assert list(receiver.take(0.1)) == []
+        receiver.resume()
+        with pytest.raises(Unreachable):
+            receiver.take(0.1)
+        receiver.close()
+        server.start()
+        receiver.connect(None)
+        (row,) = take(receiver, 1)
+        receiver.close()
+        seconds = float(gap(row)["reason"].split("back after ")[1].split(" s")[0])
+        assert seconds > 1.0

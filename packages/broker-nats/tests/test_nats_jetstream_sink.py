@@ -181,7 +181,12 @@ def test_the_plan_tells_what_the_window_means(pipeline):
         pipeline.document(sinks={"out": sink})
         return pipeline.plan()
 
-    for options, word in (({}, "2 minutes unless"), ({"duplicates_within": "1 hour"}, "1 hour")):
+    for options, word in (
+        ({}, "2 minutes unless"),
+        ({"duplicates_within": "1 hour"}, "1 hour"),
+        ({}, "a message whose answer was lost"),
+        ({"expect_subject_sequence": "value"}, "refused although it was written"),
+    ):
         made = plan(options=options)
         (sink,) = made.sinks()
         assert (sink.delivery_word, sink.promise.level) == ("idempotent", "exactly-once")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
 
 import pytest
+from mainstem_broker_nats.sink import publisher as module
 from mainstem_broker_nats.sink.jetstream import JetStreamSinkOptions
 from mainstem_broker_nats.sink.messages import Message
 from mainstem_broker_nats.sink.publisher import Publisher, PublishError
@@ -314,6 +316,118 @@ def test_an_expected_sequence_survives_lost_answers(nats, publishing, fault_prox
     publisher.flush()
     assert bodies(nats.url, stream) == numbered(1000)
     assert publishing.refused == []
+
+
+@pytest.mark.parametrize("window", [1, 100])
+def test_what_was_written_and_superseded_is_known(nats, publishing, window):
+    """Pass: a stream that keeps one message of a subject is given versions 0, 1, 2 of each of ten subjects, and all
+    again: each is known though two of three are gone, in both windows of messages. One by somebody else is
+    refused both times, and asking for it has stored nothing."""
+    stream = make(nats.url, max_msgs_per_subject=1)
+    for again in range(2):
+        publisher = publishing.publisher(nats.url, stream, window=window)
+        for number in range(30):
+            expected = max(0, number - 9)  # what the subject's message before this one has
+            key = f"k{number % 10}"
+            publisher.send(message(stream, number, key=key, expected=expected))
+        publisher.send(message(stream, 99, key="k0", expected=5))
+        publisher.flush()
+        assert publisher.known == 30 * again
+        assert bodies(nats.url, stream) == [b"%d" % number for number in range(20, 30)]
+        assert info(nats.url, stream).state.last_seq == 30
+    assert [body for body, _ in publishing.refused] == [b"99", b"99"]
+
+
+def test_what_is_neither_there_nor_known_any_more_is_refused(nats, publishing):
+    """Pass: after the window, of versions of which the stream keeps the last, those that are gone are refused, as
+    the plan says; the last one is known by its place."""
+    stream = make(nats.url, max_msgs_per_subject=1, duplicate_window=0.1)
+    for again in range(2):
+        publisher = publishing.publisher(nats.url, stream)
+        for number in range(3):
+            publisher.send(message(stream, number, expected=number))
+        publisher.flush()
+        assert publisher.known == again
+        time.sleep(0.5)
+    assert bodies(nats.url, stream) == [b"2"]
+    assert [body for body, _ in publishing.refused] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("name", ["error", "duplicate"])
+def test_a_stream_may_have_the_name_of_a_field(nats, publishing, name):
+    """Pass: what is acknowledged counts as that, and what is new does not count as known."""
+    make(nats.url, name)
+    publisher = publishing.publisher(nats.url, name, give_up=3.0)
+    for number in range(10):
+        publisher.send(message(name, number))
+    publisher.flush()
+    assert publisher.known == 0
+    assert bodies(nats.url, name) == numbered(10)
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory):
+    """A server whose streams answer 429 when ten messages wait for them."""
+    folder = tmp_path_factory.mktemp("narrow")
+    store = json.dumps(str(folder / "data"))
+    with NATS(folder, f"jetstream {{ store_dir: {store}, max_buffered_msgs: 10 }}") as server:
+        yield server
+
+
+def test_a_stream_that_can_not_keep_up_is_waited_for(narrow, publishing):
+    """Pass: 3,000 messages, a thousand at a time, of which the stream puts most off: none is refused, each is
+    there once."""
+    stream = make(narrow.url)
+    publisher = publishing.publisher(narrow.url, stream, window=1000)
+    for number in range(3000):
+        publisher.send(message(stream, number))
+    publisher.flush()
+    assert publishing.refused == []
+    assert sorted(bodies(narrow.url, stream), key=int) == numbered(3000)
+    assert "too many requests" in publisher._trouble
+
+
+@pytest.mark.parametrize("header", ["subject", "stream"])
+def test_what_came_before_the_one_it_follows_is_sent_again(narrow, publishing, header):
+    """Pass: a chain of expected sequences, of which the stream puts many off: no later one is refused because the
+    earlier one was not there yet."""
+    stream = make(narrow.url)
+    publisher = publishing.publisher(narrow.url, stream, window=300, expect=header)
+    for number in range(300):
+        publisher.send(message(stream, number, expected=number, header=header))
+    publisher.flush()
+    assert publishing.refused == []
+    assert bodies(narrow.url, stream) == numbered(300)
+    assert "wrong last sequence" in publisher._trouble or "too many" in publisher._trouble
+
+
+@pytest.mark.parametrize(("window", "times"), [(600.0, 1), (0.3, 2)])
+def test_what_is_sent_again_after_the_window_is_told(
+    nats, publishing, fault_proxy, monkeypatch, caplog, window, times
+):
+    """Pass: answers are lost and the server is away for longer than the stream knows its messages: they are there
+    twice, and one line of the log says how many. A stream that knows them for longer has them once, and the log
+    says nothing of it."""
+    stream = make(nats.url, duplicate_window=window)
+    proxy = fault_proxy(nats.port)
+    publisher = publishing.publisher(f"nats://127.0.0.1:{proxy.port}", stream)
+    publisher.connect()
+
+    opened = module.Link.open
+
+    def open_later(*given):
+        time.sleep(1.0)
+        return opened(*given)
+
+    monkeypatch.setattr(module.Link, "open", open_later)
+    proxy.drop_answer(1)
+    for number in range(10):
+        publisher.send(message(stream, number))
+    publisher.flush()
+    assert sorted(bodies(nats.url, stream), key=int) == sorted(numbered(10) * times, key=int)
+    told = [r.getMessage() for r in caplog.records if "may be there twice" in r.getMessage()]
+    assert len(told) == times - 1
+    assert all(text.startswith("10 messages") and stream in text for text in told)
 
 
 def test_a_stream_that_is_gone_ends_it(nats, publishing):

@@ -221,6 +221,12 @@ def test_columns_that_fit_are_taken():
         (503, 10077, "maximum bytes exceeded", Verdict.AGAIN),
         (503, 10047, "insufficient storage resources available", Verdict.AGAIN),
         (409, 10158, "duplicate message id is in process", Verdict.AGAIN),
+        (400, 10002, "resource limits exceeded for account", Verdict.AGAIN),
+        (429, 10167, "too many requests", Verdict.AGAIN),
+        (429, 99999, "of a later server, for now", Verdict.AGAIN),
+        (400, 99998, "of a later server", Verdict.AGAIN),
+        (400, 10097, "header size exceeds maximum allowed of 64k", Verdict.REFUSED),
+        (400, 10188, "message schedules is disabled", Verdict.REFUSED),
         (400, 10109, "invalid operation on sealed stream", Verdict.NEVER),
     ],
 )

@@ -100,7 +100,8 @@ def test_a_server_killed_under_a_running_job(nats, pipeline, spark):
     """
     stream = make_stream(nats)
     publish_many(nats, f"{stream}.a", (b"%d" % number for number in range(30_000)))
-    document(pipeline, nats, stream, max_rows=4_000, partitions=2, patience="60 s")
+    more = {"max_rows": 4_000, "partitions": 2, "rows_per_task": 1_000, "patience": "60 s"}
+    document(pipeline, nats, stream, **more)
     with pipeline.start() as process:
         process.wait_for(lambda: pipeline.rows("out"))
         nats.kill()
@@ -109,6 +110,38 @@ def test_a_server_killed_under_a_running_job(nats, pipeline, spark):
     assert ended.returncode == 0, ended.stderr
     assert sorted(int(row["value"]) for row in pipeline.rows("out")) == list(range(30_000))
     assert pipeline.rows("gone") == []
+    tasks = {file.name.split("-")[1] for file in pipeline.folder.glob("out/**/part-*")}
+    assert {"00000", "00001"} <= tasks  # each batch was read by two
+
+
+def test_the_first_offset_is_looked_up_once(nats, pipeline, spark):
+    """The first batch is cut by `kill -9`; then five of its messages are purged, and ten more come. Pass:
+    the rest of the batch comes with what came later, and `lost` has the five.
+    """
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a", range(1, 11))
+    document(pipeline, nats, stream)
+    with pipeline.start(MAINSTEM_FAILPOINT="jetstream.after-ranges:1:kill") as process:
+        assert process.wait().returncode != 0
+    assert pipeline.rows("out") == []
+    at(nats, lambda js, _: js.purge_stream(stream, seq=6))
+    publish(nats, f"{stream}.a", range(11, 21))
+    pipeline.run()
+    rows = sorted(int(row["value"]) for row in pipeline.rows("out"))
+    assert rows == list(range(6, 21))
+    lost = [(int(row["from"]), int(row["to"]), row["count"]) for row in pipeline.rows("gone")]
+    assert lost == [(1, 5, 5)]
+
+
+def test_latest_is_looked_up_once(nats, pipeline, spark):
+    """The first run finds nothing new; then ten messages come. Pass: the second run has them."""
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a", range(5))
+    document(pipeline, nats, stream, lost=False, start="latest")
+    pipeline.run()
+    publish(nats, f"{stream}.a", range(5, 15))
+    pipeline.run()
+    assert sorted(int(row["value"]) for row in pipeline.rows("out")) == list(range(5, 15))
 
 
 def test_a_replay_begins_where_it_is_told(nats):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.planning import Given, Planner
 from mainstem_testkit import SourceSuite
-from nats_streams import make_stream, publish
+from nats_streams import info, make_stream, publish
 
 
 class LogSuite(SourceSuite):
@@ -33,6 +35,27 @@ class LogSuite(SourceSuite):
     def limited(self, rows):
         return {"max_rows": rows}
 
+    def ranges(self):
+        """Return the ranges of a batch of ten messages."""
+        self.put(range(10))
+        options = JetStreamSourceOptions.model_validate(self.options())
+        given = Given(
+            options,
+            self.stream,
+            tuple(options.subjects),
+            options.start,
+            options.partitions or 1,
+            "t",
+            "messages",
+            options.gaps,
+        )
+        planner = Planner(given)
+        try:
+            start = planner.initial()
+            return planner.ranges(start, planner.latest(start))
+        finally:
+            planner.close()
+
 
 class TestLog(LogSuite):
     slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
@@ -42,7 +65,7 @@ class TestLog(LogSuite):
 class TestFiltered(LogSuite):
     """Some subjects of several, with others between."""
 
-    more = {"partitions": 3}
+    more = {"partitions": 3, "rows_per_task": 1}
 
     def options(self):
         return {
@@ -56,10 +79,22 @@ class TestFiltered(LogSuite):
             where = "numbers" if number % 2 else "more.there"
             publish(self.server, f"{self.stream}.{where}", [number])
 
+    def test_batches_are_read_by_several_tasks(self):
+        """Pass: a batch as the other tests read them has three ranges."""
+        assert len(self.ranges()) == 3
+
 
 @pytest.mark.slow
 class TestInMemory(LogSuite):
-    """Messages with headers, read in several tasks."""
+    """Of a stream in memory, messages with headers, read in several tasks."""
+
+    stream_config = {"storage": "memory"}
+    more = {"partitions": 2, "rows_per_task": 1}
+
+    def test_batches_are_read_by_several_tasks(self):
+        """Pass: a batch as the other tests read them has two ranges, and the stream is in memory."""
+        assert len(self.ranges()) == 2
+        assert info(self.server, self.stream).config.storage == "memory"
 
     def put(self, numbers):
         publish(self.server, f"{self.stream}.numbers", numbers, {"trace": "a b", "empty": ""})

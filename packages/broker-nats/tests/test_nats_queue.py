@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import pickle
+import shutil
 import time
 
 import pytest
@@ -9,10 +13,12 @@ from mainstem import OptionError
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.queue_receiver import QueueReceiver
-from mainstem_ingress import Unmendable
+from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
+from mainstem_ingress import Unmendable, Unreachable
+from mainstem_ingress.segments import file_of
+from mainstem_testkit.servers.nats import NATS
 from nats.js.api import AckPolicy, ConsumerConfig
-from nats_streams import at, info, make_stream, publish, unique
+from nats_streams import api, at, consumers, info, make_stream, publish, unique
 
 
 def options(server, stream, **more):
@@ -70,7 +76,7 @@ def test_messages_have_what_jetstream_knows_of_them(nats, receivers):
     assert dict(message.headers) == {"one": b"1", "Nats-Msg-Id": b"m"}
     assert abs(message.timestamp / 1e6 - time.time()) < 60
     created = info(nats, stream).created
-    assert message.id.decode().endswith("/1")
+    assert message.id.split(b"/")[1] == b"1"
     assert str(created)[:10] in message.id.decode()
 
 
@@ -186,9 +192,141 @@ def test_a_consumer_that_pushes_is_refused(nats):
     receiver.close()
 
 
+def test_a_server_that_fell_back_gives_other_ids(tmp_path):
+    """The store is put back, as after a loss of power, and another message gets the sequence. Pass: its id
+    is another one, so that it is stored.
+    """
+    with NATS(tmp_path / "server") as server:
+        stream = make_stream(server, retention="workqueue")
+        kept = tmp_path / "kept"
+        ids = []
+        for body in ("old", "new"):
+            server.stop()
+            if kept.exists():
+                shutil.rmtree(server.folder / "data")
+                shutil.copytree(kept, server.folder / "data")
+            else:
+                shutil.copytree(server.folder / "data", kept)
+            server.start()
+            publish(server, f"{stream}.a", [body])
+            receiver = QueueReceiver(options(server, stream), 0, "t")
+            receiver.connect(None)
+            (message,) = take(receiver, 1)
+            receiver.acknowledge([message])
+            receiver.close()
+            assert message.value == body.encode()
+            ids.append(message.id)
+        old, new = (each.split(b"/") for each in ids)
+        assert old[:2] == new[:2]
+        assert old != new
+
+
+def test_a_consumer_that_is_gone_is_not_made_again(nats):
+    """Removed after a message was stored. Pass: unmendable with the choices; with nothing stored, or of
+    another stream of that name, it is made; a second receiver leaves it to the first.
+    """
+    stream = make_stream(nats)
+    publish(nats, f"{stream}.a", ["it"])
+    receiver = QueueReceiver(options(nats, stream), 0, "t")
+    receiver.connect(None)
+    (message,) = take(receiver, 1)
+    receiver.acknowledge([message])
+    receiver.close()
+    receiver.connect(None)
+    receiver.close()
+    at(nats, lambda js, _: js.delete_consumer(stream, "c"))
+    with pytest.raises(
+        Unmendable, match="is gone.*all again.*nats consumer add.*another checkpoint"
+    ):
+        receiver.connect(None)
+    receiver.close()
+    later = GoingOn(options(nats, stream), 0, "t")
+    with pytest.raises(Unmendable, match="is gone"):
+        later.connect(None)
+    later.close()
+    assert consumers(nats, stream) == []
+    second = QueueReceiver(options(nats, stream, receivers=2), 1, "t")
+    with pytest.raises(Unreachable, match="receiver 0 makes it"):
+        second.connect(None)
+    second.close()
+    first = QueueReceiver(options(nats, stream), 0, "t")
+    first.connect(None)
+    first.close()
+    assert consumers(nats, stream) == ["c"]
+
+
+def test_a_log_with_messages_is_gone_on_with(nats, tmp_path):
+    """Pass: the receivers of a later run know that messages were stored."""
+    source = JetStreamSource(options(nats, "s"))
+    for stored, name in ((False, "QueueReceiver"), (True, "GoingOn")):
+        if stored:
+            log = source.log(tmp_path)
+            log.receiver("0").mkdir(parents=True)
+            file_of(log.receiver("0"), 0).touch()
+        (process,) = source.processes("n", tmp_path)
+        task = pickle.loads(base64.b64decode(process.stdin))  # our own
+        assert task.receiver.endswith(f".queue_receiver:{name}")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({"subjects": ["S.b"]}, r"`subjects` is \['S.b'\], and the consumer's is \['S.a'\]"),
+        ({"max_deliver": 7}, "`max_deliver` is 7, and the consumer's is 4"),
+        ({"ack_wait": "9 s"}, "`ack_wait` is 9 s, and the consumer's is 5 s"),
+        ({}, ""),
+        ({"subjects": ["S.a"], "max_deliver": 4, "ack_wait": "5 s"}, ""),
+    ],
+)
+def test_options_that_differ_from_the_consumer(nats, given, said):
+    """Pass: unmendable, with both values; those that are left out or the same are no matter."""
+    stream = make_stream(nats)
+    given = {name: _named(value, stream) for name, value in given.items()}
+    config = ConsumerConfig(
+        durable_name="c",
+        ack_policy=AckPolicy.EXPLICIT,
+        filter_subject=f"{stream}.a",
+        max_deliver=4,
+        ack_wait=5,
+    )
+    at(nats, lambda js, _: js.add_consumer(stream, config))
+    receiver = QueueReceiver(options(nats, stream, **given), 0, "t")
+    try:
+        if said:
+            with pytest.raises(Unmendable, match=said.replace("S.", f"{stream}.")):
+                receiver.connect(None)
+        else:
+            receiver.connect(None)
+    finally:
+        receiver.close()
+
+
+def _named(value, stream):
+    if isinstance(value, list):
+        return [each.replace("S.", f"{stream}.") for each in value]
+    return value
+
+
+def test_pulls_keep_to_the_consumers_limits(nats, receivers):
+    """A consumer that gives five messages to a pull, which stands for two seconds. Pass: all come."""
+    stream = make_stream(nats)
+    config = {
+        "durable_name": "c",
+        "ack_policy": "explicit",
+        "max_batch": 5,
+        "max_expires": 2 * 10**9,
+    }
+    body = json.dumps({"stream_name": stream, "config": config}).encode()
+    assert b'"error"' not in api(nats, f"CONSUMER.CREATE.{stream}.c", body)
+    receiver = receivers(stream)
+    publish(nats, f"{stream}.a", range(12))
+    assert [int(message.value) for message in take(receiver, 12)] == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subjects": ["a.>", "a.b"]}, "a.> and a.b overlap"),
         ({"mode": "queue"}, "needs a `consumer`"),
         ({"mode": "queue", "consumer": "c", "start": "latest"}, "is for `mode: log`"),
         ({"mode": "queue", "consumer": "c", "gaps": "fail"}, "is for `mode: log`"),

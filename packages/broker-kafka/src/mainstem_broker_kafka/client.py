@@ -107,7 +107,8 @@ def _make(
         except KafkaException as error:
             # `kafka` speaks to Java's client too, which has settings that librdkafka knows nothing of.
             unknown = _UNKNOWN.search(str(error))
-            if unknown and unknown[1] in settings.optional and given.pop(unknown[1], None):
+            if unknown and unknown[1] in settings.optional and unknown[1] in given:
+                del given[unknown[1]]
                 continue
             hint = (
                 "What differs between the clients goes under `librdkafka`." if not unknown else ""
@@ -184,6 +185,11 @@ def failure(
     if told is not None and told[0] is not own:
         text = f"{text} ({told[0].str()})"
     step = f" {told[1]}" if told is not None else ""
+    if settings.left_out:
+        step += (
+            f" `kafka` has {', '.join(sorted(settings.left_out))}, of which this client (librdkafka) "
+            "knows nothing: say under `librdkafka`, in its words, how it is let in."
+        )
     return PipelineError(f"{doing} failed at {settings.servers}: {text}.{step}")
 
 

@@ -19,6 +19,12 @@ from mainstem_broker_kafka.certificates import KafkaTLSOptions
 #: A server as both clients read it: host and port, an IPv6 address in brackets.
 _SERVER = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})", re.ASCII)
 _LOGINS = "org.apache.kafka.common.security"
+#: Settings that librdkafka has not, or that mean something else to it; it refuses some of them.
+_JAVA_ALONE = re.compile(
+    r"sasl\.jaas\.config|sasl\..*callback\.handler\.class|sasl\.login\.class|ssl\.(key|trust)store\..*"
+)
+#: The settings of a key store that both read, if it is of the type PKCS12, the only one of librdkafka's.
+_SHARED_STORE = {"ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type"}
 
 
 class Properties(dict[str, str]):
@@ -26,9 +32,11 @@ class Properties(dict[str, str]):
 
     Attributes:
         optional: those that a client may leave out if it knows nothing of them.
+        left_out: those that were given and are none of this client's: it may lack a login by that.
     """
 
     optional: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"Properties({', '.join(sorted(self))})"
@@ -242,7 +250,21 @@ class ConnectionOptions(Options):
     @property
     def known_to_both(self) -> bool:
         """Whether the second client can log in: not where `kafka` alone says how, in Java's words."""
-        return "sasl.mechanism" not in self.kafka or "sasl.mechanism" in self.librdkafka
+        told = self.java_alone | (self.kafka.keys() & {"sasl.mechanism"})
+        return all(
+            any(key.startswith(family) for key in self.librdkafka)
+            for family in ("sasl.", "ssl.")
+            if any(key.startswith(family) for key in told)
+        )
+
+    @property
+    def java_alone(self) -> frozenset[str]:
+        """The settings of `kafka` that are Java's alone: a login, stores of keys and certificates."""
+        found = frozenset(key for key in self.kafka if _JAVA_ALONE.fullmatch(key))
+        kind = self.kafka.get("ssl.keystore.type")
+        if kind is not None and kind.get_secret_value().upper() == "PKCS12":
+            found -= _SHARED_STORE
+        return found
 
     @property
     def seconds(self) -> float:
@@ -312,9 +334,11 @@ def librdkafka(options: ConnectionOptions) -> Properties:
         else:
             made["sasl.username"] = sasl.username or ""
             made["sasl.password"] = _open(sasl.password)
-    for given in (options.kafka, options.librdkafka):
+    shared = {key: options.kafka[key] for key in options.kafka if key not in options.java_alone}
+    for given in (shared, options.librdkafka):
         made |= {key: value.get_secret_value() for key, value in given.items()}
-    made.optional = frozenset(options.kafka.keys() - options.librdkafka.keys())
+    made.optional = frozenset(shared.keys() - options.librdkafka.keys())
+    made.left_out = frozenset() if options.known_to_both else options.java_alone
     return made
 
 

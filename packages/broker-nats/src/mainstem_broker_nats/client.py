@@ -122,6 +122,7 @@ class Connection:
         self._patience = options.answer_timeout.total_seconds()
         self._inboxes: list[Inbox] = []
         self._opening = True
+        self._closed = False
         self._error: BaseException | None = None
         self.server = ""
         self.client: _Client
@@ -172,12 +173,13 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; what was written before is sent."""
-        if not self._thread.is_alive():
+        if self._closed:
             return
         client = getattr(self, "client", None)
         if client is not None:
             with suppress(NATSError):
                 self.run(client.close(), _FAREWELL)
+        self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_FAREWELL)
 
@@ -189,9 +191,12 @@ class Connection:
             seconds: how long it may take; the options' `answer_timeout` when left out.
 
         Raises:
-            NATSError: nats-py or the system failed, or the time is over.
+            NATSError: nats-py or the system failed, or the time is over, or `close` was called.
         """
         patience = self._patience if seconds is None else seconds
+        if self._closed:
+            work.close()
+            raise NATSError(self._told("the connection was closed here"))
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, patience), self._loop)
         try:
             # The loop keeps the time; this is for a loop that stands still.

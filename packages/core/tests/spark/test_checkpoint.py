@@ -212,3 +212,30 @@ def test_a_sink_is_told_the_first_batch_that_it_was_given(pipeline, monkeypatch)
     told.clear()
     run(fresh, fresh=["lines"])
     assert sorted(told) == [("more", 0, 0), ("out", 0, 0)]
+
+
+def test_a_sink_is_told_whether_an_earlier_run_had_planned_the_batch(pipeline, monkeypatch):
+    """Pass: only of the batch that failed, in the run after that; each run has a name of its own."""
+    told = []
+    write = FilesSink.write
+
+    def told_or_broken(self, frame, batch):
+        told.append((batch.id, batch.retried, batch.run))
+        if len(told) == 2:
+            raise ConnectionError("cut")
+        return write(self, frame, batch)
+
+    monkeypatch.setattr(FilesSink, "write", told_or_broken)
+    pipeline.document(**parts(pipeline))
+    for number in range(3):
+        pipeline.feed(f"{number}.jsonl", [{"k": "a", "v": number}])
+        if number == 1:
+            with pytest.raises(PipelineError, match="cut"):
+                pipeline.run()
+        else:
+            pipeline.run()
+    assert [batch for batch, *_ in told] == [0, 1, 1, 2]
+    assert [retried for _, retried, _ in told] == [False, False, True, False]
+    runs = [run for *_, run in told]
+    assert len(set(runs)) == 3
+    assert runs[2] == runs[3]

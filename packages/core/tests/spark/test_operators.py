@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
+
+from mainstem.plan.making import make_plan
+from mainstem.run.runner import run
 
 DECODE = {"use": "decode", "from": "lines", "with": {"format": "json", "schema": "k STRING, v INT"}}
 
@@ -133,3 +137,29 @@ def test_a_union_of_two_sources_is_one_stream(pipeline):
     summary = pipeline.run()
     assert sorted(row["k"] for row in pipeline.rows("out")) == ["a", "z"]
     assert list(summary["queries"]) == ["both"]
+
+
+def test_a_changelogs_sequence_reaches_a_sink_that_uses_it_behind_encode(pipeline):
+    """Pass: the sink that names `_commit_version` gets it beside the message, another one does not."""
+    pipeline.document(
+        operators={
+            "row": {
+                "use": "decode",
+                "from": "lines",
+                "with": {"format": "json", "schema": "k STRING, n BIGINT"},
+                "on_rejected": "drop",
+            },
+            "changes": {"use": "changelog", "from": "row", "with": {"key": ["k"], "sequence": "n"}},
+            "message": {"use": "encode", "from": "changes", "with": {"format": "json", "key": "k"}},
+        },
+        sinks={n: pipeline.sink(n, "message", query="own") for n in ("used", "plain")},
+    )
+    pipeline.feed("1.jsonl", [{"k": "a", "n": 1}, {"k": "a", "n": 7}])
+    plan = make_plan(pipeline.file)
+    sink = plan.nodes["used"].component
+    facts = {"capabilities": replace(sink.capabilities, uses=("_commit_version", "_no_such"))}
+    sink.__class__ = type("Uses", (type(sink),), facts)
+    run(plan)
+    assert sorted(row["_commit_version"] for row in pipeline.rows("used")) == [1, 7]
+    assert len(pipeline.rows("plain")) == 2
+    assert all("_commit_version" not in row for row in pipeline.rows("plain"))

@@ -24,8 +24,9 @@ from mainstem_testkit.servers.server import living
 
 T = TypeVar("T")
 
-#: A small session.
+#: A small session, which waits for its workers also on a machine that is busy with other tests.
 CONF: Mapping[str, str | int | float | bool] = {
+    "spark.python.authenticate.socketTimeout": "60s",
     "spark.ui.enabled": False,
     "spark.sql.shuffle.partitions": 2,
 }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mainstem import Batch, failpoint
+from mainstem import failpoint
 
 from mainstem_broker_kafka.connecting import spark_options
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
-from mainstem_broker_kafka.sink.patience import bounded
 from mainstem_broker_kafka.sink.rows import ID_HEADER, messages
 from mainstem_broker_kafka.sink.topics import Topic
 
@@ -19,32 +17,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OLDER = "spark.sql.sources.useV1SourceList"
-#: Seconds for Spark to tell what it has observed, once a batch is written.
-_TOLD_WITHIN = 120.0
-_REFUSED = "reason STRING, payload BINARY, _id BINARY"
+_REDACTED = "spark.sql.redaction.options.regex"
+#: Those of the writer's options that are settings of Kafka's: passwords and keys are among them.
+_OURS = r"^kafka\."
 
 
 def write(
-    frame: DataFrame, batch: Batch, options: KafkaSinkOptions, topics: Mapping[str, Topic]
+    frame: DataFrame, options: KafkaSinkOptions, topics: Mapping[str, Topic]
 ) -> DataFrame | None:
     """Write a batch; return the rows that were refused.
 
-    The rows are evaluated once, so those that are refused come out of the same job: as a metric that is
-    observed on the way, and so by way of the driver.
+    The rows are kept while they are written, so that they are evaluated once, and those that are refused
+    are of the same evaluation.
     """
-    from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = messages(frame, options, topics, timed=False)
-    refused = F.struct(F.col("_reason").alias("reason"), F.col("value").alias("payload"), "_id")
-    bad = F.collect_list(F.when(F.col("_reason").isNotNull(), refused))
-    seen = Observation(f"kafka {batch.sink} {batch.id}")
     columns = [F.col("key"), F.col("value"), _headers(frame).alias("headers")]
     if options.topic_from is not None:
         columns.append(F.col("_topic").alias("topic"))
     if options.partition_from is not None:
         columns.append(F.col("_partition").alias("partition"))
-    good = rows.observe(seen, bad.alias("refused")).where("_reason IS NULL").select(*columns)
     largest = max(topic.max_bytes for topic in topics.values())
     settings = {
         # The checks above are stricter than the client's, which is to refuse nothing that they let pass.
@@ -55,25 +48,34 @@ def write(
     }
     if options.topic_from is None and options.topic is not None:
         settings["topic"] = options.topic
-    failpoint("kafka.before-write")
-    with _observable(frame.sparkSession):
-        good.write.format("kafka").options(**settings).mode("append").save()
-    failpoint("kafka.after-write")
-    found = bounded(lambda: seen.get, _TOLD_WITHIN).get("refused")
-    return batch.spark.createDataFrame(found, _REFUSED) if found else None
-
-
-@contextmanager
-def _observable(spark: SparkSession) -> Iterator[None]:
-    """Let Spark write to Kafka through its newer interface: what is observed on the way of the older one
-    is told to nobody (Spark 4.3).
-    """
-    before = str(spark.conf.get(_OLDER))
-    spark.conf.set(_OLDER, ",".join(n for n in before.split(",") if n.strip() != "kafka"))
+    _conceal(frame.sparkSession)
+    rows = rows.persist()
     try:
-        yield
+        good = rows.where("_reason IS NULL").select(*columns)
+        failpoint("kafka.before-write")
+        good.write.format("kafka").options(**settings).mode("append").save()
+        failpoint("kafka.after-write")
+        bad = rows.where("_reason IS NOT NULL")
+        told = bad.select(F.col("_reason").alias("reason"), F.col("value").alias("payload"), "_id")
+        refused = told.localCheckpoint(eager=True)
+        return None if refused.isEmpty() else refused
     finally:
-        spark.conf.set(_OLDER, before)
+        rows.unpersist()
+
+
+def _conceal(spark: SparkSession) -> None:
+    """Keep Kafka's settings out of plans, and so out of Spark's UI and event log.
+
+    Spark's newer interface prints all options of its Kafka writer into the plan. The older one prints
+    them too, but hides those whose names or values match this setting. It is not set back: others who
+    write by the same session may be at it.
+    """
+    hidden = str(spark.conf.get(_REDACTED))
+    if _OURS not in hidden:
+        spark.conf.set(_REDACTED, f"{hidden}|{_OURS}" if hidden else _OURS)
+    older = str(spark.conf.get(_OLDER))
+    if "kafka" not in (name.strip() for name in older.split(",")):
+        spark.conf.set(_OLDER, f"{older},kafka" if older else "kafka")
 
 
 def _headers(frame: DataFrame) -> Expression:

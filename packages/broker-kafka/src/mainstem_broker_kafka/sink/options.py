@@ -143,9 +143,8 @@ class KafkaSinkOptions(ConnectionOptions):
     missing_ledger: Literal["fail", "begin"] = option(
         "fail",
         advanced=True,
-        description="`transactional`: what to do when a checkpoint that is not new has no ledger. "
-        "`begin` makes one: right after a change from `microbatch`; else the batch in hand may be "
-        "doubled.",
+        description="`transactional`: what to do when the ledger does not tell whether a batch is in "
+        "that an earlier run has begun. `begin` takes it not to be, so it may be doubled.",
     )
     give_up: Duration = option(
         timedelta(minutes=2),

@@ -8,7 +8,8 @@ was lost is not known: the commit is asked for again, which does no harm, until 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ class Transaction:
         ledger: the consumer of the ledger's group.
         patience: seconds to try on when brokers do not answer.
         timeout: seconds after which brokers abort a transaction by themselves.
+        held: tells by the ledger whether the run of this producer is still the one that may write.
         more: further settings of the producer.
 
     Attributes:
@@ -57,12 +59,16 @@ class Transaction:
         *,
         patience: float,
         timeout: float,
+        held: Callable[[], bool] | None = None,
         more: dict[str, Any] | None = None,
     ) -> None:
         self._settings = settings
         self._name = name
         self._ledger = ledger
         self._patience = patience
+        self._timeout = timeout
+        self._held = held
+        self._begun = time.monotonic()
         self._heard = Heard()
         self._open = False
         self._dead = False
@@ -83,7 +89,7 @@ class Transaction:
     def begin(self) -> None:
         """Begin a transaction."""
         self._call("beginning a transaction", lambda _: self.producer.begin_transaction())
-        self._open = True
+        self._open, self._begun = True, time.monotonic()
 
     def flush(self) -> None:
         """Wait until the brokers have all messages."""
@@ -95,18 +101,18 @@ class Transaction:
             error = library().KafkaError
             raise raised(error(error._TIMED_OUT, f"{left} messages are unsent"))
 
-    def enter(self, offset: TopicPartition) -> None:
-        """Let an entry of the ledger go in with the messages."""
+    def enter(self, offsets: Sequence[TopicPartition]) -> None:
+        """Let entries of the ledger go in with the messages."""
         group = self._ledger.consumer_group_metadata()
         self._call(
             "sending the ledger's entry",
-            lambda seconds: self.producer.send_offsets_to_transaction([offset], group, seconds),
+            lambda seconds: self.producer.send_offsets_to_transaction(
+                list(offsets), group, seconds
+            ),
         )
 
-    def commit(self, offset: TopicPartition | None = None) -> None:
-        """Commit, with an entry of the ledger if one is given."""
-        if offset is not None:
-            self.enter(offset)
+    def commit(self) -> None:
+        """Commit."""
         self._call("committing a transaction", self.producer.commit_transaction)
         self._open = False
 
@@ -116,10 +122,32 @@ class Transaction:
         if isinstance(error, Stuck) or (found is not None and found.fatal()):
             self._dead = True
         if code(error) in _FENCED:
-            return FencedError(
-                f"{doing}: another run has taken over the transactional id {self._name}"
-            )
+            self._dead = True
+            return self._replaced(doing)
         return failure(error, doing, self._settings, self._heard)
+
+    def _replaced(self, doing: str) -> PipelineError:
+        """Return the error for an id that is another producer's, or that the brokers have given up on.
+
+        A producer is told the same when its transaction has timed out and when it was fenced off, so the
+        ledger is asked which run it is that may write.
+        """
+        taken = f"{doing}: another run has taken over the transactional id {self._name}"
+        if self._held is None:
+            return FencedError(taken)
+        try:
+            held = self._held()
+        except PipelineError as error:
+            return FencedError(f"{taken}, or its transaction has timed out: {error}")
+        if not held:
+            return FencedError(taken)
+        lasted = time.monotonic() - self._begun
+        return PipelineError(
+            f"{doing}: the brokers have aborted the transaction {self._name}, {lasted:.0f} s after it "
+            f"was begun: `transaction_timeout` is {self._timeout:.0f} s. No other run has taken over. "
+            "Let batches be smaller (an option of the source), give the sink more `writers`, or let "
+            "`transaction_timeout` be longer."
+        )
 
     def close(self) -> None:
         """Abort what is open, so that readers need not wait for the broker to do it."""

@@ -81,7 +81,8 @@ def messages(
         `_topic string` (null where the options name one for all), `_partition int`, `key binary`,
         `value binary`, `headers map<string,binary>`, `_millis bigint`, `_mark string` (the value of
         `ID_HEADER`), `_id binary`, and `_reason string`, which says why a row is refused, null if it is
-        not. Columns that tell a row's place in its log come beside: `origin`, `partition`, `position`.
+        not. Columns that tell a row's place among others come beside, with `_in_` before their names:
+        `_commit_version`, `origin`, `partition`, `position`.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -106,8 +107,8 @@ def messages(
         "_mark": F.lower(F.hex(column("_id", "binary"))),
         "_id": column("_id", "binary"),
     }
-    place = [names[n] for n in ("origin", "partition", "position") if n in names]
-    made |= {f"_in_{n.lower()}": F.col(quoted(n)) for n in place}
+    place = [n for n in ("_commit_version", "origin", "partition", "position") if n in names]
+    made |= {f"_in_{n.lower()}": F.col(quoted(names[n])) for n in place}
     plain = frame.select(*(value.alias(name) for name, value in made.items()))
     limits = _Limits(topics, F.lit(one) if one else F.col("_topic"))
     checked = plain.withColumn("_reason", _reason(limits, names, options, timed=timed))

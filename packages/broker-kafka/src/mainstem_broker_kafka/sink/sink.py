@@ -30,7 +30,8 @@ _CONFORMANCE = "packages/broker-kafka/tests/test_kafka_sink_conformance.py"
 _REMEMBERED = (
     "a run that ended in the middle of a batch goes on before the brokers forget offsets and "
     "transactional ids (offsets.retention.minutes, transactional.id.expiration.ms: 7 days if left "
-    "alone); a ledger found missing ends the run"
+    "alone); in such a batch a ledger found missing ends the run, but for the sink's first batch, of "
+    "which nobody can tell it from a ledger that was never begun"
 )
 _CAPABILITIES = SinkCapabilities(
     needs_id=True,
@@ -93,7 +94,7 @@ class KafkaSink(Sink):
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         from mainstem_broker_kafka.sink import microbatch
 
-        return microbatch.write(frame, batch, self.options, self._topics.known())
+        return microbatch.write(frame, self.options, self._topics.known())
 
     # -- Transactional ----------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which what is known of topics is taken as it was.
 _FRESH = 60.0
+#: What librdkafka takes at most (message.max.bytes), less what the format puts around a message.
+_LARGEST = 1_000_000_000 - 1024
 _UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
 
 
@@ -26,9 +28,9 @@ _UNKNOWN = "UNKNOWN_TOPIC_OR_PART"
 class Topic:
     """A topic, and what it takes.
 
-    `max_bytes` is the size of its largest message. `before_ms` and `after_ms` are how far a message's
-    timestamp may lie in the past and in the future; None if it need not matter. `settings` are all of
-    its settings.
+    `max_bytes` is the size of its largest message, and no more than the client can send. `before_ms` and
+    `after_ms` are how far a message's timestamp may lie in the past and in the future; None if it need
+    not matter. `settings` are all of its settings.
     """
 
     name: str
@@ -37,7 +39,7 @@ class Topic:
 
     @property
     def max_bytes(self) -> int:
-        return int(self.settings.get("max.message.bytes", 1_048_588))
+        return min(int(self.settings.get("max.message.bytes", 1_048_588)), _LARGEST)
 
     @property
     def compacted(self) -> bool:

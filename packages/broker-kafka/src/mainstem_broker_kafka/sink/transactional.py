@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from mainstem import Batch, MainstemError, PipelineError, failpoint, write_by_tasks
 
 from mainstem_broker_kafka.sink import ledger as ledgers
+from mainstem_broker_kafka.sink.holding import Hold
 from mainstem_broker_kafka.sink.keeping import Notes, recall
-from mainstem_broker_kafka.sink.ledger import Entry, Ledger, Place, State
+from mainstem_broker_kafka.sink.ledger import Ledger, Place, State, Totals
 from mainstem_broker_kafka.sink.options import MAX_WRITERS, KafkaSinkOptions
-from mainstem_broker_kafka.sink.producing import Transaction
 from mainstem_broker_kafka.sink.rows import messages
 from mainstem_broker_kafka.sink.topics import Topic, Topics
-from mainstem_broker_kafka.sink.writer import Job, write
+from mainstem_broker_kafka.sink.writer import TOTALS, Job, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,25 +45,36 @@ class Transactions:
         self._options = options
         self._topics = topics
         self._ledgers: dict[Place, Ledger] = {}
-        self._registered: set[tuple[Place, int]] = set()
+        self._holds: dict[Place, Hold] = {}
+        #: Which runs have held which ledger, by this sink.
+        self._held: set[tuple[Place, int, str]] = set()
 
     def committed(self, batch: Batch) -> bool:
-        """Whether all writers have a batch in."""
-        done = self._ledger(batch).read().done
-        return done is not None and done.next > batch.id
+        """Whether all writers have a batch in; not so while the entry that says so is being set."""
+        return self._ledger(batch).now().whole(batch.id)
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write a batch, or what of it is not in; return the rows that were refused.
 
         Raises:
             FencedError: see `ledger.check`.
-            PipelineError: the brokers did not take it, or the ledger is missing.
+            PipelineError: the brokers did not take it; the ledger is missing; or the batch is in with
+                other rows.
         """
         ledger = self._ledger(batch)
-        state = self._register(ledger, batch)
-        whole = state.done is not None and state.done.next > batch.id
+        try:
+            hold, state = self._take_hold(ledger, batch)
+            return self._write(frame, batch, ledger, hold, state)
+        except BaseException:
+            self._let_go(ledger)
+            raise
+
+    def _write(
+        self, frame: DataFrame, batch: Batch, ledger: Ledger, hold: Hold, state: State
+    ) -> DataFrame | None:
+        whole, before = state.whole(batch.id), state.of(batch.id)
         topics = self._topics.known()
-        job = self._job(ledger, state, batch, topics, whole=whole)
+        job = self._job(ledger, state, batch, topics)
         dealt = deal(messages(frame, self._options, topics, timed=True), job.writers)
         try:
             refused = write_by_tasks(dealt, partial(write, job=job))
@@ -72,9 +83,18 @@ class Transactions:
         except Exception as error:
             self._explain(error, ledger, batch)
             raise
+        if job.again:
+            refused, now = heard(refused)
+            if whole and state.done is not None and state.done.next == batch.id + 1:
+                _compare(batch, state.done.totals, sum(now.values(), Totals()))
+            else:
+                for writer, entry in before.items():
+                    _compare(batch, entry.totals, now.get(writer, Totals()))
         failpoint("kafka.before-done")
         if not whole:
-            ledger.set_done(ledgers.entered(batch, job.writers))
+            entries = hold.look(batch).of(batch.id).values()
+            totals = sum((entry.totals for entry in entries), Totals())
+            hold.done(ledgers.entered(batch, job.writers, totals), batch)
         failpoint("kafka.after-done")
         return refused
 
@@ -84,11 +104,10 @@ class Transactions:
         state: State,
         batch: Batch,
         topics: Mapping[str, Topic],
-        *,
-        whole: bool,
     ) -> Job:
         options = self._options
         known: dict[int, Notes] = {}
+        whole = state.whole(batch.id)
         for writer, entry in state.of(batch.id).items():
             known[writer] = recall(ledger.consumer, ledger.place, writer, entry, options.patience)
         if whole:  # the number of writers may have been another then
@@ -99,9 +118,10 @@ class Transactions:
             place=ledger.place,
             writers=options.writers,
             known=known,
+            again=whole or bool(known),
             batch=batch.id,
-            begins=batch.begins,
             epoch=batch.epoch,
+            run=batch.run,
             sink=batch.sink,
             topic=options.topic if options.topic_from is None else None,
             largest=max(topic.max_bytes for topic in topics.values()),
@@ -133,92 +153,82 @@ class Transactions:
         if found is not None and found.partitions < wanted:
             self._topics.grow(name, wanted)
 
-    def _register(self, ledger: Ledger, batch: Batch) -> State:
+    def _take_hold(self, ledger: Ledger, batch: Batch) -> tuple[Hold, State]:
         """Hold a batch against the ledger, and let the ledger know of this run before it writes.
 
         Once it does, a run that was replaced finds that out before it writes anything more.
         """
-        state = ledger.read()
-        begin = self._options.missing_ledger == "begin"
-        ledgers.check(state, batch, begin=begin)
-        writers = self._options.writers
-        key = (ledger.place, batch.epoch)
-        if key not in self._registered:
-            if state.run is None or state.run.epoch < batch.epoch or state.run.writers != writers:
-                state = self._enter_run(ledger, state, batch)
-            failpoint("kafka.after-register")
-            self._registered.add(key)
-        if state.done is None:
-            ledger.set_done(ledgers.begun(batch, writers))
-            state = ledger.read()
-        return state
+        place, hold = ledger.place, self._holds.get(ledger.place)
+        key = (place, batch.epoch, batch.run)
+        if hold is not None and key in self._held and not hold.old:
+            state = hold.look(batch)
+            if state.run is not None and state.done is not None:
+                return hold, state
+        if hold is not None:
+            self._holds.pop(place).close()
+        settings = self._topics.settings
+        hold = Hold(settings, self._options, ledger, batch, held=key in self._held)
+        self._holds[place] = hold
+        self._held.add(key)
+        failpoint("kafka.after-register")
+        return hold, hold.look(batch)
 
-    def _enter_run(self, ledger: Ledger, state: State, batch: Batch) -> State:
-        """Set the run's epoch and its number of writers, unless another run has, with more right."""
-        writers = self._options.writers
-        run = self._transaction(ledger, "run")
-        try:
-            run.fence()
-            state = ledger.read()  # nobody can change the entry any more without being noticed
-            ledgers.check(state, batch, begin=self._options.missing_ledger == "begin")
-            if state.count is not None and state.count != writers:
-                state = self._change_writers(ledger, state, batch)
-            run.begin()
-            run.commit(ledger.place.offset(ledgers.RUN, Entry(batch.epoch, batch.epoch, writers)))
-        finally:
-            run.close()
-        return ledger.read()
-
-    def _change_writers(self, ledger: Ledger, state: State, batch: Batch) -> State:
-        """Let another number of writers take over, once those before can write nothing more."""
-        before = state.count or 0
-        for number in range(before):
-            former = self._transaction(ledger, number)
-            try:
-                former.fence()
-            finally:
-                former.close()
-        state = ledger.read()
-        if ledgers.half_written(state, batch):
-            raise PipelineError(
-                f"{batch.sink}: batch {batch.id} is in the middle of being written by {before} writers, "
-                f"and some are done: {self._options.writers} would deal its rows out otherwise. Run it "
-                f"with `writers: {before}` until the batch is in, and change the number then.",
-                node=batch.sink,
-            )
-        return state
-
-    def _transaction(self, ledger: Ledger, who: int | str) -> Transaction:
-        return Transaction(
-            self._topics.settings,
-            ledger.place.transactional_id(who),
-            ledger.consumer,
-            patience=self._options.patience,
-            timeout=self._options.transaction_timeout.total_seconds(),
-        )
+    def _let_go(self, ledger: Ledger) -> None:
+        """Begin anew with the next try: what has failed may have left a transaction open."""
+        hold = self._holds.pop(ledger.place, None)
+        if hold is not None:
+            hold.close()
+        if ledger.stuck:
+            self._ledgers.pop(ledger.place, None)
 
     def _explain(self, error: Exception, ledger: Ledger, batch: Batch) -> None:
         """Raise the error of ours that a task ended with, if it did."""
         found = _OURS.search(str(error))
         if found is None:
             return
-        ledgers.check(ledger.read(), batch, begin=True)  # was it another run?
+        ledgers.check(ledger.glance(), batch, held=True, begin=True)  # was it another run?
         raise PipelineError(f"{batch.sink}: {found[1]}", node=batch.sink) from None
+
+
+def heard(told: DataFrame | None) -> tuple[DataFrame | None, dict[int, Totals]]:
+    """Part what the writers of a batch told that comes again: the rows that were refused, and by writer
+    what there was of rows.
+    """
+    if told is None:
+        return None, {}
+    ours = told["reason"].startswith(TOTALS)
+    totals: dict[int, Totals] = {}
+    for row in told.where(ours).select("reason").collect():
+        writer, rows, total = map(int, row["reason"].removeprefix(TOTALS).split())
+        totals[writer] = totals.get(writer, Totals()) + Totals(rows, total)
+    refused = told.where(~ours)
+    return (None if refused.isEmpty() else refused), totals
+
+
+def _compare(batch: Batch, then: Totals, now: Totals) -> None:
+    if then != now:
+        words = ledgers.other_rows(then, now)
+        raise PipelineError(f"{batch.sink}: batch {batch.id} {words}.", node=batch.sink)
 
 
 def deal(rows: DataFrame, writers: int) -> DataFrame:
     """Deal messages out to writers, a partition for each, in the order in which they stand.
 
-    A row's place is its position in its log where it has one; else, or where two have the same, its place
-    in the batch as Spark has it: within a partition the order of the rows.
+    A row's place is that of its change where it is one (`_commit_version`), then its position in its log
+    where it has one; else, or where two have the same, its place in the batch as Spark has it: within a
+    partition the order of the rows.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     by = F.coalesce(F.col("key"), F.col("_id"))
     # pmod, and not %: the hash may be below zero.
     writer = F.pmod(F.xxhash64(by), F.lit(writers)).cast("int")
-    placed = rows.withColumns({"_writer": writer, "_place": F.monotonically_increasing_id()})
+    named = F.col("_id").isNotNull()
+    identity = F.when(named, F.xxhash64("_id")).otherwise(F.xxhash64("key", "value"))
+    place = {"_writer": writer, "_hash": identity, "_place": F.monotonically_increasing_id()}
+    placed = rows.withColumns(place)
+    version = [name for name in ("_in__commit_version",) if name in rows.columns]
     log = [name for name in ("_in_origin", "_in_partition", "_in_position") if name in rows.columns]
-    order = [*(log if "_in_position" in log else ()), "_place"]
+    order = [*version, *(log if "_in_position" in log else ()), "_place"]
     dealt = placed.repartitionById(writers, "_writer").sortWithinPartitions("_writer", *order)
-    return dealt.drop("_place", "_in_origin", "_in_partition", "_in_position")
+    return dealt.drop("_place", *version, "_in_origin", "_in_partition", "_in_position")

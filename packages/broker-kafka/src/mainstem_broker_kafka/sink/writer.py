@@ -12,7 +12,15 @@ from mainstem import FencedError, PipelineError, Refused, failpoint
 from mainstem_broker_kafka.client import library
 from mainstem_broker_kafka.connecting import Properties
 from mainstem_broker_kafka.sink.keeping import Notes, keep, recall, token
-from mainstem_broker_kafka.sink.ledger import FIRST, Entry, Ledger, Place
+from mainstem_broker_kafka.sink.ledger import (
+    FIRST,
+    Entry,
+    Ledger,
+    Place,
+    State,
+    Totals,
+    other_rows,
+)
 from mainstem_broker_kafka.sink.producing import Transaction
 from mainstem_broker_kafka.sink.rows import ID_HEADER
 
@@ -24,12 +32,18 @@ _QUEUE_KBYTES = 128 * 1024
 _BATCH_BYTES = 1_000_000
 
 
+#: What the row begins with that a writer tells what it was given by: its number, the count of rows, and
+#: the sum of their hashes follow. No reason of a refused row begins so.
+TOTALS = "\0totals "
+
+
 @dataclass(frozen=True)
 class Job:
     """What all writers of a batch are told.
 
-    `known` are the writers that have the batch in, with what it refused then. `topic` is None if each row
-    names its own. `largest` and `smallest` are the topics' max.message.bytes.
+    `known` are the writers that have the batch in, with what it refused then. If it comes `again`, each
+    tells what it was given (see `TOTALS`). `epoch` and `run` are those of the run. `topic` is None if
+    each row names its own. `largest` and `smallest` are the topics' max.message.bytes.
     """
 
     settings: Properties
@@ -37,8 +51,9 @@ class Job:
     writers: int
     known: Mapping[int, Notes]
     batch: int
-    begins: int
+    again: bool
     epoch: int
+    run: str
     sink: str
     topic: str | None
     largest: int
@@ -96,6 +111,9 @@ class Share:
         self._notes: Notes = {}
         #: What the batch refused then, if this writer has it in.
         self._then: Notes | None = job.known.get(writer)
+        #: What it has in, if it was found out only here; and what it was given now.
+        self._in: Totals | None = None
+        self._given = Totals()
         self._ledger: Ledger | None = None
         self._transaction: Transaction | None = None
         if self._then is None:
@@ -116,7 +134,8 @@ class Share:
             # librdkafka does not split a batch that the broker finds too large.
             "batch_size": min(_BATCH_BYTES, job.smallest),
             "queue_buffering_max_messages": _QUEUE_ROWS,
-            "queue_buffering_max_kbytes": max(_QUEUE_KBYTES, 2 * job.largest // 1024),
+            # At least one message must fit.
+            "queue_buffering_max_kbytes": max(_QUEUE_KBYTES, job.largest // 1024 + 1024),
             "delivery_report_only_error": True,
         }
         own = {
@@ -128,41 +147,49 @@ class Share:
             self._ledger.consumer,
             patience=job.patience,
             timeout=job.transaction_timeout,
+            held=self._held,
             more=own,
         )
         try:
+            # Before: a writer of a run that was replaced must not fence off that of the new one.
+            self._look(self._ledger.glance(self.writer))
             self._transaction.fence()
-            # Only now: who was fenced off may have committed up to that moment.
-            entry = self._look()
+            # And after: who was fenced off may have committed up to that moment.
+            entry = self._look(self._ledger.read(self.writer))
             if entry is not None:
                 self._then = recall(
                     self._ledger.consumer, job.place, self.writer, entry, job.patience
                 )
+                self._in = entry.totals
                 self._end()
                 return
             self._transaction.begin()
         except PipelineError as error:
             raise self._told(error) from None
 
-    def _look(self) -> Entry | None:
+    def _held(self) -> bool:
+        assert self._ledger is not None  # noqa: S101
+        return self._ledger.glance(self.writer).held_by(self._job.epoch, self._job.run)
+
+    def _look(self, state: State) -> Entry | None:
         """Return this writer's entry in the ledger if it has the batch in.
 
         Raises:
-            FencedError: a run with a higher epoch has been here, or a later batch.
+            FencedError: another run has taken over, or a later batch is in.
             PipelineError: the ledger is gone.
         """
         job = self._job
-        assert self._ledger is not None  # noqa: S101
-        state = self._ledger.read()
         if state.epoch > job.epoch:
             raise FencedError(
                 f"run {state.epoch} of the checkpoint has taken over from {job.epoch}"
             )
+        if state.run is None or state.done is None:
+            raise PipelineError("the ledger has gone while the batch was written")
+        if not state.held_by(job.epoch, job.run):
+            raise FencedError(f"another run {job.epoch} of the checkpoint has taken over")
         entry = state.writers.get(self.writer)
         if entry is not None and entry.next > job.batch + 1:
             raise FencedError(f"batch {entry.next - 1} is in, which is later than {job.batch}")
-        if state.done is None:
-            raise PipelineError("the ledger has gone while the batch was written")
         return entry if entry is not None and entry.next == job.batch + 1 else None
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -175,14 +202,20 @@ class Share:
                     job.settings, job.place, self.writer, job.batch, self._notes, job.patience
                 )
                 failpoint("kafka.before-entry")
-                entry = Entry(job.batch + 1, job.epoch, job.writers, kept)
-                transaction.enter(job.place.offset(FIRST + self.writer, entry))
+                entry = Entry(job.batch + 1, job.epoch, job.run, job.writers, self._given, kept)
+                transaction.enter([job.place.offset(FIRST + self.writer, entry)])
                 failpoint("kafka.before-commit")
                 transaction.commit()
                 failpoint("kafka.after-commit")
             except PipelineError as error:
                 raise self._told(error) from None
+        elif self._in is not None and self._in != self._given:
+            words = other_rows(self._in, self._given)
+            raise self._told(PipelineError(f"batch {job.batch} {words}."))
         self._end()
+        if job.again:
+            total = self._given
+            self._refused.add(None, None, f"{TOTALS}{self.writer} {total.rows} {total.sum}")
         yield from self._refused.take()
 
     def give_up(self) -> None:
@@ -206,6 +239,7 @@ class Share:
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Send some rows; if the batch is in, only see which of them were refused."""
+        self._given += _totals(rows)
         if self._then is not None:
             if self._then:
                 self._recall(rows)
@@ -265,6 +299,14 @@ class Share:
             poll(0)
         except library().KafkaException as error:
             raise self._told(transaction.failed(error, "sending messages")) from None
+
+
+def _totals(rows: pa.RecordBatch) -> Totals:
+    import pyarrow.compute as pc
+
+    # Whole numbers of 64 bits wrap around when they are added up.
+    total = pc.sum(rows.column("_hash"), skip_nulls=True).as_py() or 0
+    return Totals(rows.num_rows, total % 2**64)
 
 
 def _values(rows: pa.RecordBatch, name: str, constant: Any) -> Any:

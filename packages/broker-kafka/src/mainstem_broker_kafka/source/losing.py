@@ -8,7 +8,9 @@ where reading is, as the checkpoint has it. What lies between is gone.
 - What went while that batch was being read may have been read before it went: it is told as such, so that
   counts are never too low.
 
-What was found is in the stream's offset, so that a batch that is run again tells the same.
+What was found is in the stream's offset, so that a batch that is run again tells the same. Up to where
+partitions were looked at is noted beside the checkpoint (`Notes`): a run that ended before the look
+after its last batch leaves that look to the next run.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-from mainstem import MainstemError, OptionError, SourceContext
+from mainstem import MainstemError, PipelineError, SourceContext
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -32,6 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from mainstem_broker_kafka.source.lagging import beginning_to_read
 from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
+from mainstem_broker_kafka.source.topics import Notes
 
 if TYPE_CHECKING:
     from mainstem import Progress
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 #: How often the brokers are asked while nothing is read, in seconds.
 _EVERY = 1.0
+#: How long brokers may fail to answer before a run ends, in seconds: reading goes on meanwhile.
+_PATIENCE = 300.0
 
 _SCHEMA = "`from` STRING, `to` STRING, `count` BIGINT, reason STRING"
 _ROW = (
@@ -69,6 +74,11 @@ class Losses:
 
     def __init__(self, began: Places) -> None:
         self._told = dict(began)
+
+    @property
+    def checked(self) -> Places:
+        """Up to where it is known what was lost, once the last ranges are told."""
+        return dict(self._told)
 
     def find(
         self, read: Places | None, beginnings: Places, anew: Collection[str] = ()
@@ -127,68 +137,116 @@ class Given:
     options: KafkaSourceOptions
     progress: Progress
     done: Mapping[str, Any] | None
+    notes: Notes
+    bounded: bool
 
 
 class Planner:
-    """Plans the batches of the stream: an offset has a number and the ranges told last."""
+    """Plans the batches of the stream: an offset has a number, the ranges told last and topics' ids.
 
-    def __init__(self, given: Given) -> None:
+    Args:
+        given: what the stream works on.
+        patience: how long the brokers may fail to answer, in seconds.
+    """
+
+    def __init__(self, given: Given, patience: float = _PATIENCE) -> None:
         self._given = given
+        self._patience = patience
+        self._failing: float | None = None
         self._losses: Losses | None = None
         self._asked = -_EVERY
         self._planned = -1
         self._known: dict[str, str] = {}
 
     def initial(self) -> dict[str, Any]:
-        """Return the offset before anything was told."""
-        try:
-            ids = self._ids()
-        except (MainstemError, OptionError):
-            ids = {}
+        """Return the offset before anything was told.
+
+        Topics that a run with `fail` has read are known by the ids that they had then.
+
+        Raises:
+            OptionError: the client does not take the options.
+            PipelineError: the brokers can't be asked.
+        """
+        planned = self._given.progress.planned()
+        read = (planned[1] if planned is not None else None) or {}
+        ids = self._ids() | {t: i for t, i in self._given.notes.ids().items() if t in read}
+        self._given.notes.write(ids)  # and forget up to where a checkpoint before this one was read
         return {"number": 0, "told": {}, "ranges": [], "ids": ids}
 
     def latest(self, start: dict[str, Any]) -> dict[str, Any]:
-        """Return `start`, or the next offset if something is gone.
+        """Return `start`, or the next offset if something is gone or a topic is another one.
 
-        Brokers that can't be asked are asked again later: Spark's own source waits for them too.
+        Brokers that can't be asked are asked again later, for a while: Spark's own source waits for them
+        too, and what is gone meanwhile is found then. A bounded run may not have a later.
+
+        Raises:
+            OptionError: the client does not take the options.
+            PipelineError: the brokers can't be asked, for too long.
         """
         planned = self._given.progress.planned()
         number, end = planned if planned is not None else (-1, None)
         if number == self._planned and time.monotonic() < self._asked + _EVERY:
             return start
-        try:
-            found = self._find(start, None if end is None else places(end))
-        except (MainstemError, OptionError):
-            found = []
         self._asked, self._planned = time.monotonic(), number
-        if not found:
+        try:
+            losses, found = self._find(start, None if end is None else places(end))
+        except MainstemError as error:
+            self._bear(error)
+            return start
+        self._failing, self._asked = None, time.monotonic()
+        ids = start["ids"] | self._known
+        if not found and ids == start["ids"]:
+            # The batch before is done when the next one is planned: all that `start` tells is told.
+            self._given.notes.write(ids, by_topic(losses.checked))
             return start
         told = places(start["told"])
         for topic, partition, first, last, _ in found:
             told[Partition(topic, partition)] = first if last is None else last + 1
         ranges = [list(each) for each in found]
         number = start["number"] + 1
-        return {"number": number, "told": by_topic(told), "ranges": ranges, "ids": self._known}
+        return {"number": number, "told": by_topic(told), "ranges": ranges, "ids": ids}
+
+    def _bear(self, error: MainstemError) -> None:
+        now = time.monotonic()
+        if self._failing is None:
+            self._failing = now
+        if self._given.bounded or now >= self._failing + self._patience:
+            seconds = round(now - self._failing)
+            raise PipelineError(
+                f"whether messages were lost could not be found out for {seconds} s: {error}"
+            ) from None
 
     def _ids(self) -> dict[str, str]:
         brokers = Brokers(self._given.options)
         return brokers.ids(partition.topic for partition in brokers.partitions_left())
 
-    def _find(self, start: Mapping[str, Any], read: Places | None) -> list[Range]:
+    def _find(self, start: Mapping[str, Any], read: Places | None) -> tuple[Losses, list[Range]]:
         brokers = Brokers(self._given.options)
         known = brokers.partitions_left()
         beginnings = brokers.beginnings(known)
         if self._losses is None:
-            self._losses = Losses(self._began(start, brokers, known))
+            self._losses = Losses(self._began(start, read, brokers, known))
         self._known = brokers.ids(partition.topic for partition in known)
         before = start["ids"]
         anew = {t for t, made in self._known.items() if before.get(t, made) != made}
-        return self._losses.find(read, beginnings, anew)
+        return self._losses, self._losses.find(read, beginnings, anew)
 
-    def _began(self, start: Mapping[str, Any], brokers: Brokers, known: list[Partition]) -> Places:
+    def _began(
+        self,
+        start: Mapping[str, Any],
+        read: Places | None,
+        brokers: Brokers,
+        known: list[Partition],
+    ) -> Places:
+        noted = self._given.notes.checked() if read is not None else None
         if self._given.done is not None:
             # Before a batch that was planned and is run again: it may have lost some of what it reads.
             began = places(self._given.done)
+            if noted is not None:
+                checked = places(noted)
+                began = {p: min(offset, checked.get(p, 0)) for p, offset in began.items()}
+        elif noted is not None:
+            began = places(noted)
         else:
             began = beginning_to_read(self._given.options, brokers, brokers.ends(known))
         for partition, told in places(start["told"]).items():
@@ -280,11 +338,14 @@ def row(found: Range) -> dict[str, Any]:
     }
 
 
-def with_losses(frame: DataFrame, options: KafkaSourceOptions, ctx: SourceContext) -> DataFrame:
+def with_losses(
+    frame: DataFrame, options: KafkaSourceOptions, ctx: SourceContext, notes: Notes
+) -> DataFrame:
     """Return messages together with what was lost, as the core splits them."""
     word = f"mainstem_kafka_lost_{hashlib.sha256(ctx.reading.encode()).hexdigest()[:16]}"
     done = ctx.progress.committed()
-    given = Given(options, ctx.progress, done[1] if done is not None else None)
+    read = done[1] if done is not None else None
+    given = Given(options, ctx.progress, read, notes, ctx.bounded)
     ctx.spark.dataSource.register(type("Node", (LossSource,), {"given": given, "word": word}))
     told = ctx.reader("lost").format(word).load()
     columns = [F.lit(ctx.node).alias("node"), *(F.col(name) for name in told.columns)]

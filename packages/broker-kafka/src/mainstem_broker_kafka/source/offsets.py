@@ -67,7 +67,7 @@ class Brokers:
         o = self._options
         there = self._topics()
         found = []
-        for name in sorted(filter(o.names, there)) if o.pattern else o.topics or o.assignment or ():
+        for name in sorted(self._matching(there)) if o.pattern else o.topics or o.assignment or ():
             if name not in there:
                 near = f" There are: {', '.join(sorted(_shown(there)))}." if _shown(there) else ""
                 message = f"there is no topic {name!r} at {self._settings.servers}.{near}"
@@ -85,22 +85,34 @@ class Brokers:
     def partitions_left(self) -> list[Partition]:
         """Return the partitions that are read now, without those that are gone."""
         assigned = self._options.assignment
+        there = self._topics()
         return [
             Partition(name, number)
-            for name, topic in self._topics().items()
-            if self._options.names(name)
-            for number in topic.partitions
+            for name in self._matching(there)
+            for number in there[name].partitions
             if assigned is None or number in assigned[name]
         ]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the id that each topic got when it was made; those that are gone are left out."""
+        return {name: str(found.topic_id) for name, found in self._described(topics).items()}
+
+    def _matching(self, there: Iterable[str]) -> list[str]:
+        """Return the topics that are read; a pattern has none of Kafka's own, as with Spark."""
+        found = [name for name in there if self._options.names(name)]
+        if self._options.pattern is None:
+            return found
+        doubtful = [name for name in found if name.startswith("__")]  # people name theirs so too
+        internal = {n for n, topic in self._described(doubtful).items() if topic.is_internal}
+        return [name for name in found if name not in internal]
+
+    def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         kafka = client.library()
         wanted = sorted(set(topics))
         if not wanted:
             return {}
         heard = client.Heard()
-        found = {}
+        found: dict[str, Any] = {}
         with client.asking(f"looking at {self._options.told}", self._settings, heard):
             asked_of = client.admin(self._settings, heard)  # answers end with it
             asked = asked_of.describe_topics(
@@ -108,7 +120,7 @@ class Brokers:
             )
             for topic, future in asked.items():
                 try:
-                    found[topic] = str(future.result().topic_id)
+                    found[topic] = future.result()
                 except kafka.KafkaException as error:
                     if client.code(error) not in _GONE:
                         raise

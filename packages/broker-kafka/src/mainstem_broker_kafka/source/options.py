@@ -236,6 +236,11 @@ class KafkaSourceOptions(ConnectionOptions):
         if len(named) != 1:
             given = f", not {' and '.join(named)}" if named else ""
             raise ValueError(f"expected one of `topics`, `pattern` and `assignment`{given}")
+        if self.on_data_loss == "continue" and not self.known_to_both:
+            raise ValueError(
+                "`on_data_loss: continue` needs the second client, which tells what is lost, and `kafka` "
+                "says how to log in for Spark's alone: say it under `librdkafka` too, in its words"
+            )
         if self.min_rows and self.max_rows and self.min_rows > self.max_rows:
             raise ValueError("`min_rows` is more than `max_rows`")
         if "max_delay" in self.model_fields_set and self.min_rows is None:

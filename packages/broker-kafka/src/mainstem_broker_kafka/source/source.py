@@ -47,6 +47,7 @@ class KafkaSource(Source):
         super().__init__(options)
         self._group = Group(options) if options.group is not None else None
         self._looked = False
+        self._rewound = False
         self._lock = threading.Lock()
 
     @property
@@ -54,6 +55,11 @@ class KafkaSource(Source):
         """A log: what is read once can be read again, while the topic keeps it."""
         o = self.options
         assumptions = ["no topic is deleted and made anew under its name while a run reads it"]
+        if not o.known_to_both:
+            assumptions.append(
+                "no topic is deleted and made anew under its name between two runs: Spark's client does "
+                "not notice, and the other one can't log in (`kafka` says how, `librdkafka` does not)"
+            )
         if o.isolation == "read_uncommitted":
             assumptions.append("messages of transactions that are aborted later count as written")
         goes_on = o.on_data_loss == "continue"
@@ -97,8 +103,9 @@ class KafkaSource(Source):
         jars.allow_token_endpoint(options, ctx.spark)
         brokers = self._look()
         start = starting.resolved(options, brokers)
+        notes = topics.Notes.of(ctx, rewound=self._rewound)
         if options.on_data_loss == "fail" and options.known_to_both:
-            topics.check_are_the_same(brokers, ctx)
+            topics.check_are_the_same(brokers, ctx, notes)
         try:
             given = reading_options(options, start, bounded=ctx.bounded)
             frame = ctx.read_stream("kafka", **given)
@@ -110,7 +117,7 @@ class KafkaSource(Source):
         if options.on_data_loss == "continue":
             from mainstem_broker_kafka.source import losing
 
-            return losing.with_losses(found, options, ctx)
+            return losing.with_losses(found, options, ctx, notes)
         return found
 
     def _look(self) -> Brokers:
@@ -146,7 +153,9 @@ class KafkaSource(Source):
         except ValueError as error:
             raise OptionError(str(error), option="start") from None
         starting.check_is_there(Brokers(self.options), start)
-        return KafkaSource(self.options.model_copy(update={"start": start, "group": None}))
+        made = KafkaSource(self.options.model_copy(update={"start": start, "group": None}))
+        made._rewound = True
+        return made
 
     def gone(self, since: Reached) -> str:
         """Return which partitions begin after an offset; see `Rewindable.gone`."""

@@ -4,13 +4,60 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from mainstem import PipelineError, SourceContext, write_whole
 
 from mainstem_broker_kafka.source.offsets import Brokers
 
 
-def check_are_the_same(brokers: Brokers, ctx: SourceContext) -> None:
+@dataclass(frozen=True)
+class Notes:
+    """What one read keeps beside its checkpoint; can be sent to workers.
+
+    Attributes:
+        file: has the ids of topics, and, if `on_data_loss` is `continue`, up to where it is known what
+            of each partition was lost.
+    """
+
+    file: Path
+
+    @classmethod
+    def of(cls, ctx: SourceContext, *, rewound: bool) -> Notes:
+        """Return those of a read; a source that was rewound (a preview, a replay) has its own."""
+        folder = ctx.folder() / "topics"
+        folder.mkdir(exist_ok=True)
+        name = f"{ctx.reading} rewound" if rewound else ctx.reading
+        return cls(folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json")
+
+    def ids(self) -> dict[str, str]:
+        """Return the ids of the topics that the read began with."""
+        found: dict[str, str] = self._read().get("ids", {})
+        return found
+
+    def checked(self) -> Mapping[str, Mapping[str, int]] | None:
+        """Return up to where losses are told, in the form of Spark's checkpoint; None if nowhere."""
+        found: Mapping[str, Mapping[str, int]] | None = self._read().get("checked")
+        return found
+
+    def write(
+        self, ids: Mapping[str, str], checked: Mapping[str, Mapping[int, int]] | None = None
+    ) -> None:
+        """Keep both, on disk when this returns."""
+        made = {"ids": ids} if checked is None else {"ids": ids, "checked": checked}
+        text = json.dumps(made, indent=2, sort_keys=True)
+        if not self.file.exists() or self.file.read_text() != text:
+            write_whole(self.file, text)
+
+    def _read(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {}
+        return found
+
+
+def check_are_the_same(brokers: Brokers, ctx: SourceContext, notes: Notes) -> None:
     """Hold the ids of topics against those that this read began with, and note new ones.
 
     Offsets of a topic mean nothing in another one of its name: a part of that would be skipped.
@@ -18,10 +65,7 @@ def check_are_the_same(brokers: Brokers, ctx: SourceContext) -> None:
     Raises:
         PipelineError: a topic of which something was read has been made anew.
     """
-    folder = ctx.folder() / "topics"
-    folder.mkdir(exist_ok=True)
-    file = folder / f"{hashlib.sha256(ctx.reading.encode()).hexdigest()[:16]}.json"
-    before = json.loads(file.read_text()) if file.exists() else {}
+    before = notes.ids()
     now = brokers.ids(partition.topic for partition in brokers.partitions_left())
     planned = ctx.progress.planned()
     read = (planned[1] if planned is not None else None) or {}
@@ -32,5 +76,4 @@ def check_are_the_same(brokers: Brokers, ctx: SourceContext) -> None:
             "the old one mean nothing in it. Begin anew with `--fresh`; or `on_data_loss: continue` goes "
             "on at the old offsets, and tells what is skipped in the output `lost`."
         )
-    if now != before:
-        write_whole(file, json.dumps(before | now, indent=2, sort_keys=True))
+    notes.write(before | now)

@@ -21,19 +21,34 @@ class Verdict(Enum):
 
 # JetStream's own numbers (server/errors.json of nats-server).
 _WRONG_SEQUENCE = {10071, 10164}
+# What the message itself is refused for. All that is not here may pass, whatever its code: an account at
+# its limit answers with 400, a stream that can't keep up with 429.
 _PER_MESSAGE = {
-    10111,  # a rollup that the stream does not allow, though it comes as 500
-}
-_PASSING = {
-    10158,  # a message of that id is being stored
-}
+    10054, 10097,  # message or headers too large
+    10060,  # of another stream
+    10070,  # the id that it expected is not the last
+    10111,  # a rollup that the stream does not allow
+    10165, 10166,  # its time to live
+    10168, 10169, 10170, 10171, 10172,  # its place in a counter
+    10188, 10189, 10190, 10191, 10192, 10203, 10212, 10223,  # its schedule
+}  # fmt: skip
 _WHOLE_STREAM = {
-    10035,  # bad request
+    10035,  # no such account
     10039, 10076,  # JetStream is not there for the account
     10059,  # no such stream
     10109,  # sealed
 }  # fmt: skip
 _STORE_FAILED = 10077
+
+
+def is_acknowledged(data: bytes) -> bool:
+    """Return whether an answer is an acknowledgement."""
+    return bool(data) and b'"error":' not in data  # a stream may have the name `error`
+
+
+def is_known(data: bytes) -> bool:
+    """Return whether an acknowledgement says that the message was there already."""
+    return b'"duplicate":' in data
 
 
 def judge(data: bytes, headers: bytes | None) -> tuple[Verdict, str]:
@@ -50,7 +65,7 @@ def judge(data: bytes, headers: bytes | None) -> tuple[Verdict, str]:
         return Verdict.AGAIN, f"an answer without an acknowledgement: {status or 'empty'}"
     try:
         error = json.loads(data)["error"]
-        code, number = int(error.get("code", 0)), int(error.get("err_code", 0))
+        number = int(error.get("err_code", 0))
         text = f"{error.get('description', 'JetStream refuses')} ({number})"
     except (ValueError, KeyError, TypeError, AttributeError):
         return Verdict.AGAIN, f"an answer that is no acknowledgement: {data[:80]!r}"
@@ -58,11 +73,7 @@ def judge(data: bytes, headers: bytes | None) -> tuple[Verdict, str]:
         return Verdict.CONFLICT, text
     if number in _WHOLE_STREAM:
         return Verdict.NEVER, text
-    if number in _PASSING:
-        return Verdict.AGAIN, text
     # A stream that is full may be emptied; a subject that has all it may have is full on purpose.
     if number in _PER_MESSAGE or (number == _STORE_FAILED and "per subject" in text):
-        return Verdict.REFUSED, text
-    if 400 <= code < 500 and code != 408:
         return Verdict.REFUSED, text
     return Verdict.AGAIN, text

@@ -195,9 +195,15 @@ class JetStreamSink(Sink):
                 "the run starts"
             )
         tried = (
-            f"a batch that was cut is tried again within {window}; what it wrote longer ago is written "
-            "again, and so is what a rollback or a replay writes that late"
+            f"a batch that was cut is tried again within {window}, and so is a message whose answer was "
+            "lost (`give_up` may be longer); what was written longer ago is written again, and so is "
+            "what a rollback or a replay writes that late"
         )
+        if self.options.expectation() is not None:
+            tried += (
+                "; a row with an expected sequence is not, but is refused although it was written if the "
+                "stream no longer has it (a limit for each subject, such as max_msgs_per_subject: 1)"
+            )
         forgotten = (
             "what a cut batch wrote is still in the stream if its server starts anew before the batch is "
             "tried again: with messages that were taken from a work queue, or removed, their ids are "

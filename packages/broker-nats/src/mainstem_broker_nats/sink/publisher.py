@@ -7,24 +7,25 @@ in their order. So the messages of a subject change places only where the stream
 it refused an earlier one, both on their way; with `ordered` only one of a subject ever is.
 
 A message that is sent again after its answer was lost is known to the stream by its id, as long as that
-is in the stream's duplicate window.
+is in the stream's duplicate window. The log tells when one is sent again later than that.
 """
 
 from __future__ import annotations
 
-import base64
 import logging
 import random
 import re
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from itertools import takewhile
 
 from mainstem_broker_nats.connecting import APIError, ConnectionOptions, NATSError, places
-from mainstem_broker_nats.sink.answers import Verdict, judge
+from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
+from mainstem_broker_nats.sink.known import Unanswered, is_there
 from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Message
+from mainstem_broker_nats.sink.stream import window_of
 from mainstem_broker_nats.sink.subjects import matches
 
 _LOG = logging.getLogger(__name__)
@@ -83,12 +84,13 @@ class Publisher:
         self._subjects: tuple[str, ...] = ()
         self._taken: dict[str, str] = {}
         self._complaints = 0
-        #: On their way, by number; in the order in which they were sent.
-        self._log: dict[int, Message] = {}
+        #: On their way, by number, with when they were sent; in that order.
+        self._log: dict[int, tuple[Message, float]] = {}
         self._next = 0
         self._bytes = 0
         self._failed: list[tuple[int, Message]] = []
         self._again: deque[Message] = deque()
+        self._unanswered = Unanswered(stream)
         #: Subjects of which one is on its way, with what waits for that; for `ordered`.
         self._busy: dict[str, deque[Message]] = {}
         self._held = 0
@@ -191,9 +193,11 @@ class Publisher:
     def _launch(self, message: Message) -> None:
         if self._ordered:
             self._busy.setdefault(message.subject, deque())
+        now = time.monotonic()
         if not self._log:
-            self._answered = time.monotonic()
-        self._log[self._next] = message
+            self._answered = now
+        self._unanswered.check(message, now)
+        self._log[self._next] = message, now
         self._bytes += len(message.body)
         self._link.put(message, self._next)  # type: ignore[union-attr]
         self._next += 1
@@ -262,7 +266,7 @@ class Publisher:
                 return
 
     def _find_stream(self) -> None:
-        """Learn which subjects the stream takes.
+        """Learn which subjects the stream takes, and for how long it knows its messages.
 
         Raises:
             PublishError: there is no such stream.
@@ -279,6 +283,7 @@ class Publisher:
             self._pause()
             return
         self._subjects = tuple(found["config"].get("subjects") or ())
+        self._unanswered.window = window_of(found["config"])
         self._taken.clear()
 
     def _fits_stream(self, subject: str) -> str:
@@ -318,7 +323,9 @@ class Publisher:
 
     def _take_back(self) -> None:
         """Put what has no answer, and what failed, before what is to be sent, in its order."""
-        back = [message for _, message in sorted([*self._log.items(), *self._failed])]
+        self._unanswered.add(self._log.values())
+        unanswered = [(number, message) for number, (message, _) in self._log.items()]
+        back = [message for _, message in sorted([*unanswered, *self._failed])]
         self._log, self._failed, self._bytes = {}, [], 0
         if self._ordered:
             # What waits for one of these comes after it, and before what is to be sent again.
@@ -330,19 +337,20 @@ class Publisher:
     # -- answers ----------------------------------------------------------------------------
 
     def _answer(self, number: int, data: bytes, headers: bytes | None) -> None:
-        message = self._log.pop(number, None)
-        if message is None:
+        sent = self._log.pop(number, None)
+        if sent is None:
             return  # it was given up, and sent again, before this came
+        message = sent[0]
         self._bytes -= len(message.body)
-        if data and b'"error"' not in data:  # names of streams have no quotes
-            if b'"duplicate"' in data:
-                self.known += 1
+        if is_acknowledged(data):
+            self.known += is_known(data)
             self._done(message)
             return
         verdict, reason = judge(data, headers)
         if verdict is Verdict.CONFLICT:
+            assert self._link is not None  # noqa: S101
             try:
-                there = self._is_there(message)
+                there = is_there(self._link.connection, self._stream, message, self._expect)
             except NATSError as error:
                 verdict, reason = Verdict.AGAIN, str(error)
             else:
@@ -350,6 +358,8 @@ class Publisher:
                     self.known += 1
                     self._done(message)
                     return
+                if self._is_early(number, message):
+                    verdict = Verdict.AGAIN
         if verdict is Verdict.AGAIN:
             self._trouble = reason
             self._failed.append((number, message))
@@ -359,40 +369,30 @@ class Publisher:
             self._refuse(message, reason)
             self._done(message)
 
+    def _is_early(self, number: int, message: Message) -> bool:
+        """Whether what a message is to follow was sent before it, and may still have to come."""
+        sent = takewhile(lambda each: each[0] < number, self._log.items())
+        ahead = [(each, other) for each, (other, _) in sent] + self._failed
+        return any(
+            each < number and (self._expect == "stream" or other.subject == message.subject)
+            for each, other in ahead
+        )
+
     def _done(self, message: Message) -> None:
         self._progress()
+        self._unanswered.remove(message)
         if self._ordered and (held := self._busy.pop(message.subject, None)):
             following = held.popleft()
             self._held -= 1
             self._busy[message.subject] = held
             self._launch(following)
 
-    def _is_there(self, message: Message) -> bool:
-        """Whether a message that came too late for its expected sequence is itself why.
-
-        The server looks at the expected sequence before it looks for a duplicate. If the message is
-        there, it is the very next one after that sequence.
-        """
-        if message.expected is None or message.name is None or self._link is None:
-            return False
-        body: dict[str, Any] = {"seq": message.expected + 1}
-        if self._expect == "subject":
-            body["next_by_subj"] = message.subject
-        try:
-            found = self._link.connection.ask(f"STREAM.MSG.GET.{self._stream}", body)
-        except APIError as error:
-            if error.code == 404:
-                return False
-            raise
-        head = base64.b64decode(found["message"].get("hdrs") or "")
-        return b"\r\nNats-Msg-Id: %b\r\n" % message.name.encode() in head
-
     def _forbidden(self, link: Link) -> None:
         """Refuse what the user may not publish: it gets no answer, but the server complains."""
         complaints = link.connection.complaints
         new, self._complaints = complaints[self._complaints :], len(complaints)
         subjects = {found[1].lower() for text in new if (found := _NO_PERMISSION.search(text))}
-        for number, message in list(self._log.items()):
+        for number, (message, _) in list(self._log.items()):
             if message.subject.lower() in subjects:  # nats-py tells it in lower case
                 del self._log[number]
                 self._bytes -= len(message.body)

@@ -22,7 +22,7 @@ from mainstem import (
 )
 
 from mainstem_broker_nats.source.jetstream import StreamLog
-from mainstem_broker_nats.source.options import BucketOptions
+from mainstem_broker_nats.source.options import BucketOptions, check_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +35,7 @@ class BucketSource(Source):
 
     def __init__(self, options: BucketOptions) -> None:
         super().__init__(options)
+        check_apart(options.keys, "keys")
         subjects = [f"$KV.*.{key}" for key in options.keys]
         self._log = StreamLog(options, f"KV_{options.bucket}", subjects, "earliest")
 

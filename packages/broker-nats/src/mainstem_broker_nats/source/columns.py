@@ -47,15 +47,15 @@ def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch
     """
     count, gaps = len(chunk.messages), chunk.gaps
     whole = count + len(gaps)
-    subjects = pa.array([raw.subject for raw in chunk.messages], pa.binary())
+    subjects = [raw.subject for raw in chunk.messages]
     values = [raw.data for raw in chunk.messages]
     numbers = pa.array(chunk.sequences, pa.uint64()).cast(pa.string())
     columns: dict[str, Any] = {
-        "key": subjects,
+        "key": pa.array(subjects, pa.binary()),
         "value": pa.array(values, pa.binary()),
         "headers": _headers(chunk, schema.field("headers").type),
         "timestamp": _times(chunk.times),
-        "origin": subjects.cast(pa.string()),
+        "origin": _text(subjects),
         "partition": pa.repeat(pa.scalar(stream), count),
         "position": pc.utf8_lpad(numbers, WIDTH, "0"),
         GAP: pa.nulls(count, pa.string()),
@@ -82,7 +82,7 @@ def change_rows(chunk: Chunk, _: str, schema: pa.Schema) -> pa.RecordBatch:
     revisions = pa.array(chunk.sequences, pa.int64())
     times = _times(chunk.times)
     columns = {
-        "key": pa.array(keys, pa.binary()).cast(pa.string()),
+        "key": _text(keys),
         "value": pa.array(values, pa.binary()),
         "revision": revisions,
         "created": times,
@@ -110,6 +110,14 @@ def _headers(chunk: Chunk, kind: Any) -> Any:
         return pa.nulls(len(chunk.messages), kind)
     found = [pairs(raw.headers) if raw.headers is not None else None for raw in chunk.messages]
     return pa.array(found, kind)
+
+
+def _text(words: Sequence[bytes]) -> Any:
+    """Return subjects as text: NATS takes any bytes, and what is no UTF-8 becomes U+FFFD."""
+    try:
+        return pa.array(words, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([word.decode("utf-8", "replace") for word in words], pa.string())
 
 
 def _times(times: Sequence[int]) -> Any:

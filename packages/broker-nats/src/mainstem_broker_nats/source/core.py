@@ -20,7 +20,7 @@ from mainstem_ingress import IngressOptions, IngressSource, Receiver
 
 from mainstem_broker_nats.connecting import ConnectionOptions
 from mainstem_broker_nats.source.lost import LOST_MESSAGES, split
-from mainstem_broker_nats.source.options import Name, Subject
+from mainstem_broker_nats.source.options import Name, Subject, check_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,11 +59,7 @@ class NATSSource(IngressSource):
         if options.receivers > 1 and options.queue is None:
             message = "expected 1, or a `queue` that shares the messages: else each is given all"
             raise OptionError(message, option="receivers")
-        for at, subject in enumerate(options.subjects):
-            for other in options.subjects[:at]:
-                if overlap(subject, other):
-                    message = f"{other} and {subject} overlap: a message of both would come twice"
-                    raise OptionError(message, option="subjects")
+        check_apart(options.subjects, "subjects")
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
@@ -98,17 +94,3 @@ class NATSSource(IngressSource):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         return split(super().load(ctx), ctx)
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether there are subjects that two patterns both stand for."""
-    first, second = one.split("."), other.split(".")
-    for a, b in zip(first, second, strict=False):
-        if ">" in (a, b):
-            return True
-        if a != b and "*" not in (a, b):
-            return False
-    if len(first) == len(second):
-        return True
-    longer, shorter = (first, second) if len(first) > len(second) else (second, first)
-    return shorter[-1] == ">" and len(longer) >= len(shorter)

@@ -40,9 +40,12 @@ class CoreReceiver(Receiver):
         self._told_at = 0.0
         #: Since when nobody listened; None while somebody does, and before anybody has.
         self._away: float | None = None
+        #: When the connection in hand was seen to be broken.
+        self._broke: float | None = None
 
     def connect(self, cursor: str | None) -> None:
         self._paused, self._told, self._inboxes = False, 0, []
+        self._broke = None
         self._tell(self._set_up)
         failpoint("nats.after-connect")
 
@@ -67,6 +70,8 @@ class CoreReceiver(Receiver):
     def _take(self, seconds: float) -> list[Message]:
         connection = self._connection
         assert connection is not None  # noqa: S101
+        if connection.lost and self._broke is None:
+            self._broke = time.time()
         if self._paused:
             # The inboxes fill up; from then on messages are dropped, and counted.
             time.sleep(min(seconds, 0.1))
@@ -81,7 +86,7 @@ class CoreReceiver(Receiver):
                 break
             time.sleep(0.01)
         if not found and connection.lost:
-            self._away = time.time()
+            self._away = self._broke or time.time()
             raise Unreachable(f"{connection.server}: {connection.lost}")
         if found:
             failpoint("nats.after-take")

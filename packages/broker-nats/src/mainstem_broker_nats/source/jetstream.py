@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -33,6 +34,7 @@ from mainstem_broker_nats.source.options import (
     QUEUE_ONLY,
     JetStreamSourceOptions,
     ReadingOptions,
+    check_apart,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class JetStreamSource(Source, Branching, Measurable, Rewindable):
             if name in options.model_fields_set and name not in _BOTH:
                 other = "log" if queue else "queue"
                 raise OptionError(f"is for `mode: {other}`", option=name)
+        check_apart(options.subjects, "subjects")
 
 
 class StreamLog:
@@ -86,14 +89,26 @@ class StreamLog:
         self.name = stream
         self.subjects = tuple(subjects)
         self.begin = begin
+        self._rewound = False
 
     def given(self, ctx: SourceContext, build: str, gaps: Any) -> Given:
         """Return what a reading of the node is."""
         from mainstem_broker_nats.source.planning import Given
 
         tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
+        reading = f"{ctx.reading} elsewhere" if self._rewound else ctx.reading
+        word = hashlib.sha256(reading.encode()).hexdigest()[:16]
         return Given(
-            self.options, self.name, self.subjects, self.begin, tasks, ctx.node, build, gaps
+            self.options,
+            self.name,
+            self.subjects,
+            self.begin,
+            tasks,
+            ctx.node,
+            build,
+            gaps,
+            ctx.progress,
+            ctx.folder().absolute() / "first" / f"{word}.json",
         )
 
     def open(self) -> Stream:
@@ -133,6 +148,7 @@ class StreamLog:
     def starting_at(self, point: datetime | str | Mapping[str, Any]) -> StreamLog:
         """Return this with another begin; see `Rewindable`."""
         other = copy.copy(self)
+        other._rewound = True  # replays and previews have the same folder
         if isinstance(point, datetime) or point == "earliest":
             other.begin = point  # type: ignore[assignment]  # no other text gets here
             return other
@@ -146,7 +162,7 @@ class StreamLog:
     def _offset(self, point: Mapping[str, Any]) -> Mapping[str, Any]:
         """Hold an offset against the stream; one without `created` is of the stream there is."""
         sequence = point.get("sequence")
-        unknown = set(point) - {"stream", "created", "sequence"}
+        unknown = set(point) - {"stream", "created", "sequence", "at", "after", "first"}
         if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 0 or unknown:
             raise OptionError(
                 'expected an offset such as {"sequence": 42}: what comes after that sequence is read'
@@ -211,9 +227,19 @@ class JetStreamLog(JetStreamSource):
             if self.options.gaps == "report"
             else "; else the run fails"
         )
+        steady = (
+            "no server falls back: one that loses power before it has synced (`sync_interval`, two "
+            "minutes unless said otherwise), or is restored from a copy, gives sequences again. That is "
+            "seen, and ends the run, while the stream ends before what was read, or has another message "
+            "there"
+        )
         return SourceCapabilities(
             ordered=True,
-            assumptions=(kept + told, "publishers that try again give each message a Nats-Msg-Id"),
+            assumptions=(
+                kept + told,
+                "publishers that try again give each message a Nats-Msg-Id",
+                steady,
+            ),
             shown=Shown(
                 Level.EXACTLY_ONCE,
                 "packages/broker-nats/tests/test_nats_jetstream_source_conformance.py",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from mainstem import Duration, option
+from mainstem import Duration, OptionError, option
 from mainstem_ingress import IngressOptions
 from pydantic import (
     AfterValidator,
@@ -18,7 +19,7 @@ from pydantic import (
 from mainstem_broker_nats.connecting import ConnectionOptions
 
 #: Options of `jetstream` that belong to one mode, beside those of the ingress log.
-LOG_ONLY = ("start", "gaps", "partitions", "patience")
+LOG_ONLY = ("start", "gaps", "partitions", "patience", "rows_per_task")
 QUEUE_ONLY = ("consumer", "ack_wait", "max_deliver", "prefetch")
 
 
@@ -31,6 +32,33 @@ def check_name(name: str) -> str:
     if not name or any(c in ".*>/\\" or c.isspace() or not c.isprintable() for c in name):
         raise ValueError("expected a name without blanks and none of . * > / \\")
     return name
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether there are subjects that two patterns both stand for."""
+    first, second = one.split("."), other.split(".")
+    for a, b in zip(first, second, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    if len(first) == len(second):
+        return True
+    longer, shorter = (first, second) if len(first) > len(second) else (second, first)
+    return shorter[-1] == ">" and len(longer) >= len(shorter)
+
+
+def check_apart(subjects: Sequence[str], name: str) -> None:
+    """Refuse patterns of an option that overlap: a message of both would come twice, or not at all.
+
+    Raises:
+        OptionError: two do.
+    """
+    for at, subject in enumerate(subjects):
+        for other in subjects[:at]:
+            if overlap(subject, other):
+                message = f"{other} and {subject} overlap: a message of both would come twice"
+                raise OptionError(message, option=name)
 
 
 def check_subject(subject: str) -> str:
@@ -106,6 +134,14 @@ class ReadingOptions(ConnectionOptions):
         description="The most rows in one batch: it spans so many sequences of the stream at most.",
     )
 
+    rows_per_task: int = option(
+        5_000,
+        ge=1,
+        advanced=True,
+        description="A task reads so many sequences of a batch at least, where there are as many: each "
+        "costs a connection.",
+    )
+
     @field_validator("patience")
     @classmethod
     def _some_patience(cls, value: timedelta) -> timedelta:
@@ -144,13 +180,15 @@ class JetStreamSourceOptions(ReadingOptions, IngressOptions):
     consumer: Name | None = option(
         None,
         description="With `mode: queue`, the durable consumer's name. If it is not there it is made, "
-        "with explicit acknowledgements.",
+        "with explicit acknowledgements, unless messages of the stream were stored already: a new one "
+        "would give them again.",
         example="mainstem",
     )
     ack_wait: Duration = option(
         timedelta(seconds=30),
         description="With `mode: queue`, for a consumer that is made: how long a message may be in hand "
-        "before it is given again. One that waits for room on the disk is kept for as long as it takes.",
+        "before it is given again; for one that is there it must be what that has, if it is given. "
+        "One that waits for room on the disk is kept for as long as it takes.",
     )
     max_deliver: int = option(
         -1,

@@ -1,24 +1,31 @@
 """Plans the batches of a stream that is read by sequence.
 
-An offset is `{"stream": its name, "created": when it was made, "sequence": the last one that was read}`.
-What lies between two offsets is a fixed set of messages, until they are deleted.
+An offset is `{"stream": its name, "created": when it was made, "sequence": the last one that was read,
+"at": when that message was stored}`; `at` is null where it is gone. What lies between two offsets is a
+fixed set of messages, until they are deleted. The first offset of a checkpoint has `"first": true` and no
+`at`; with `subjects`, an end has `after`: up to there nothing is read, and nothing was gone unseen.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from mainstem import failpoint
+from mainstem import failpoint, write_whole
 
 from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source.options import ReadingOptions
-from mainstem_broker_nats.source.ranges import check_created
+from mainstem_broker_nats.source.ranges import ANEW, check_created
 from mainstem_broker_nats.source.stream import State, Stream, check_log
+
+if TYPE_CHECKING:
+    from mainstem.contracts.contexts import Progress
 
 Offset = dict[str, Any]
 #: Where reading begins: a sequence is the first that is read, an offset lies before it.
@@ -26,8 +33,8 @@ Begin = Literal["earliest", "latest"] | int | datetime | Mapping[str, Any]
 
 #: Spark asks for news a hundred times in a second; the server is asked so often at most, in seconds.
 _EVERY = 0.05
-#: A task reads at least so many sequences, where there are enough.
-_TASK_ROWS = 5_000
+#: The offset moves on past messages of other subjects so often, in seconds.
+_MOVE = 60.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,9 @@ class Given:
 
     `begin` is where a new checkpoint begins, `tasks` how many read at once, `node` names the connection,
     `build` the function of `columns` that makes the rows; `gaps` says what to do about sequences that are
-    not there: `ignore` them, `report` them as rows, or `fail`.
+    not there: `ignore` them, `report` them as rows, or `fail`. `progress` is what the checkpoint says of
+    the reading, and `first` the file that keeps its first offset: Spark asks for that again until the
+    first batch is done.
     """
 
     options: ReadingOptions
@@ -47,6 +56,8 @@ class Given:
     node: str
     build: str
     gaps: Literal["ignore", "report", "fail"]
+    progress: Progress | None = None
+    first: Path | None = None
 
     def open(self, part: str) -> Stream:
         """Return the stream, not connected yet; `part` tells who reads."""
@@ -61,13 +72,31 @@ class Planner:
         self._stream = given.open("planner")
         self._asked = 0.0
         self._last: int | None = None
-        #: Up to which sequence nothing was found that is read.
+        #: Up to which sequence nothing is read, and nothing was gone before that was looked.
         self._nothing_upto = 0
+        self._moved = time.monotonic()
 
     def initial(self) -> Offset:
-        """Return the first offset: `begin`, looked up once."""
+        """Return the first offset: `begin`, looked up once for each checkpoint."""
+        kept = self._kept()
+        if kept is not None:
+            return kept
         found = self._stream.patiently(lambda: begin(self._stream, self._given.begin))
+        if self._given.first is not None:
+            self._given.first.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._given.first, json.dumps(found))
         failpoint("jetstream.after-first-offset")
+        return found
+
+    def _kept(self) -> Offset | None:
+        """Return the first offset of a checkpoint that has planned a batch with it."""
+        file, progress = self._given.first, self._given.progress
+        if file is None or progress is None or not file.exists():
+            return None
+        planned = progress.planned()
+        if planned is None or planned[1] is None:
+            return None  # of an older checkpoint in the same place
+        found: Offset = json.loads(file.read_text())
         return found
 
     def latest(self, start: Offset) -> Offset:
@@ -82,21 +111,43 @@ class Planner:
         return found
 
     def _latest(self, start: Offset) -> Offset:
-        state = self._checked(start)
+        state = self._checked(start, self._nothing_upto)
         read = int(start["sequence"])
         last = state.last if self._last is None else min(state.last, self._last)
-        begins = max(read, state.first - 1)
         if last <= read:
-            return start
+            # A batch of nothing, so that what comes before the first message is not skipped by a restart.
+            fresh = start.get("first") and self._given.begin == "latest" and last == read
+            return self._end(start, read) if fresh else start
+        begins = max(read, state.first - 1)
+        more = {}
         if self._given.subjects:
-            known = max(begins, self._nothing_upto)
-            found = self._stream.next(known + 1) if known < last else None
+            known = max(read, self._nothing_upto)
+            whole = begins <= known
+            begins = max(begins, known)
+            found = self._stream.next(begins + 1) if begins < last else None
             if found is None or found[0] > last:
-                self._nothing_upto = last
-                return start
+                if whole:
+                    self._nothing_upto = last
+                    waits = self._last is None and time.monotonic() - self._moved < _MOVE
+                    return start if waits else self._end(start, last, after=last)
+                return self._end(start, last, after=min(known, last))
             begins = found[0] - 1
-        limit = max(begins, read) + self._given.options.max_rows
-        return {**start, "sequence": min(last, limit)}
+            more = {"after": begins if whole else known}
+        limit = begins + self._given.options.max_rows
+        return self._end(start, min(last, limit), **more)
+
+    def _end(self, start: Offset, sequence: int, **more: int) -> Offset:
+        """Return the offset of a batch that ends at a sequence."""
+        self._check_time(start)
+        self._moved = time.monotonic()
+        at = self._stream.stored_at(sequence)
+        return {
+            "stream": start["stream"],
+            "created": start["created"],
+            "sequence": sequence,
+            "at": at,
+            **more,
+        }
 
     def prepare(self) -> None:
         """Let the batches to come end where the stream ends now."""
@@ -108,13 +159,24 @@ class Planner:
 
     def ranges(self, start: Offset, end: Offset) -> list[tuple[int, int]]:
         """Return the ranges of a batch, for one task each: after one sequence, up to another."""
-        state = self._stream.patiently(lambda: self._checked(start))
         first, last = int(start["sequence"]), int(end["sequence"])
+        if last > first:
+            first = max(first, int(end.get("after", 0)))
+
+        def look() -> State:
+            state = self._checked(start, first)
+            for offset in (start, end):
+                self._check_time(offset)
+            _check_reaches(state, end)
+            return state
+
+        state = self._stream.patiently(look)
         if last <= first:
             return []
         # What is not there takes no time: the first task tells of it.
         begins = min(max(first, state.first - 1), last)
-        parts = min(self._given.tasks, max(1, (last - begins) // _TASK_ROWS))
+        least = self._given.options.rows_per_task
+        parts = min(self._given.tasks, max(1, (last - begins) // least))
         cuts = [begins + (last - begins) * part // parts for part in range(parts + 1)]
         cuts[0] = first
         failpoint("jetstream.after-ranges")
@@ -124,8 +186,12 @@ class Planner:
         """End the connection."""
         self._stream.close()
 
-    def _checked(self, start: Mapping[str, Any]) -> State:
+    def _checked(self, start: Mapping[str, Any], nothing_upto: int) -> State:
         """Return what the stream is now.
+
+        Args:
+            start: what was read.
+            nothing_upto: the sequence up to which nothing is to be read.
 
         Raises:
             NATSError: it is not the one that was read, or what is not read any more is gone and was not
@@ -133,13 +199,11 @@ class Planner:
         """
         state = self._stream.state()
         check_created(state, start["created"])
-        read = int(start["sequence"])
-        if state.last < read:
-            raise NATSError(
-                f"the stream {state.name!r} ends at {state.last}, and the checkpoint has read to {read}: "
-                "was it restored from an older copy? Begin with another checkpoint",
-                lasting=True,
-            )
+        check_log(state)
+        # A sequence to begin at need not be there yet.
+        if not (start.get("first") and isinstance(self._given.begin, int)):
+            _check_reaches(state, start)
+        read = max(int(start["sequence"]), nothing_upto)
         if self._given.gaps == "fail" and state.first > read + 1:
             raise NATSError(
                 f"the stream {state.name!r} begins at {state.first}, and the checkpoint has read to "
@@ -148,6 +212,36 @@ class Planner:
                 lasting=True,
             )
         return state
+
+    def _check_time(self, offset: Mapping[str, Any]) -> None:
+        """Refuse a stream whose message of an offset is another one now.
+
+        Raises:
+            NATSError: it fell back, and has given sequences to new messages.
+        """
+        noted = offset.get("at")
+        at = self._stream.stored_at(int(offset["sequence"])) if noted else None
+        if at is not None and at != noted:
+            raise NATSError(
+                f"message {offset['sequence']} of the stream {offset['stream']!r} is of {at}, and the "
+                f"checkpoint has read one of {noted}: the stream fell back (an older copy, or a server "
+                f"that lost what it had not synced), and its sequences mean something else. {ANEW}",
+                lasting=True,
+            )
+
+
+def _check_reaches(state: State, offset: Mapping[str, Any]) -> None:
+    """Refuse a stream that ends before an offset; a leader or a mirror may be behind for a while.
+
+    Raises:
+        NATSError: it does.
+    """
+    read = int(offset["sequence"])
+    if state.last < read:
+        raise NATSError(
+            f"the stream {state.name!r} ends at {state.last}, and the checkpoint has read to {read}: "
+            f"was it restored from an older copy? {ANEW}"
+        )
 
 
 def begin(stream: Stream, where: Begin) -> Offset:
@@ -169,4 +263,5 @@ def begin(stream: Stream, where: Begin) -> Offset:
     else:
         read = state.first - 1 if where == "earliest" else state.last
     # A sequence that is not there yet is where reading begins when it comes.
-    return {"stream": state.name, "created": state.created, "sequence": max(0, read)}
+    sequence = max(0, read)
+    return {"stream": state.name, "created": state.created, "sequence": sequence, "first": True}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem import (
+    HelperProcess,
     Inputs,
     Level,
     OptionError,
@@ -34,6 +36,7 @@ class JetStreamQueue(IngressSource, JetStreamSource):
         super().__init__(options)
         if options.consumer is None:
             raise OptionError("`mode: queue` needs a `consumer`", option="mode")
+        self._goes_on = False
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
@@ -75,9 +78,14 @@ class JetStreamQueue(IngressSource, JetStreamSource):
         )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_broker_nats.source.queue_receiver import QueueReceiver
+        from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
 
-        return QueueReceiver
+        return GoingOn if self._goes_on else QueueReceiver
+
+    def processes(self, node: str, folder: Path) -> Sequence[HelperProcess]:
+        log = self.log(folder)
+        self._goes_on = any(log.end(receiver) for receiver in log.receivers())
+        return super().processes(node, folder)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Refused messages come out of `rejected`; those that JetStream gave up on out of `lost`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mainstem import failpoint
@@ -35,12 +35,16 @@ class QueueReceiver(Receiver):
     """Takes messages from a durable consumer, which several receivers may share."""
 
     options: JetStreamSourceOptions
+    #: Whether the log had messages when the run began.
+    goes_on = False
 
     def __init__(self, options: JetStreamSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._turn = 0
         self._served = False
         self._given_up = 0
+        #: When the stream was made of which messages were stored by this receiver.
+        self._stored_of = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -61,6 +65,9 @@ class QueueReceiver(Receiver):
         #: Where to acknowledge what was taken, in order.
         self._in_hand: dict[bytes, None] = {}
         self._created = ""
+        #: The most messages that the consumer gives to one pull (0: as many as asked), and for how long
+        #: one stands, in seconds.
+        self._most, self._expires = 0, _EXPIRES
 
     # -- what the log asks for ------------------------------------------------------------------
 
@@ -83,6 +90,9 @@ class QueueReceiver(Receiver):
                 f"the consumer {options.consumer!r} of {options.stream!r} can't be used: expected one "
                 "that is pulled from, with explicit acknowledgements"
             )
+        self._check_options(config)
+        self._most = int(config.get("max_batch") or 0)
+        self._expires = min(_EXPIRES, (config.get("max_expires") or _EXPIRES * 1e9) / 1e9)
         self._ack_wait = config.get("ack_wait", 30 * 10**9) / 1e9
         self._waiting = int(found["num_pending"]) + int(found["num_ack_pending"])
         self._listen()
@@ -93,14 +103,59 @@ class QueueReceiver(Receiver):
         connection.flush()
         self._heard = time.monotonic()
 
+    def _check_options(self, config: Mapping[str, Any]) -> None:
+        """Hold the options that were given against a consumer that is there.
+
+        Raises:
+            Unmendable: they differ.
+        """
+        options = self.options
+        given = options.model_fields_set
+        filters = config.get("filter_subjects") or [config.get("filter_subject") or ""]
+        wait = int(options.ack_wait.total_seconds() * 1e9)
+        seconds = [f"{each / 1e9:g} s" for each in (wait, config.get("ack_wait", 0))]
+        there = sorted(filter(None, filters))
+        differences = [
+            f"`{name}` is {ours}, and the consumer's is {its}"
+            for name, ours, its in (
+                ("subjects", sorted(options.subjects), there),
+                ("max_deliver", options.max_deliver, config.get("max_deliver", -1)),
+                ("ack_wait", *seconds),
+            )
+            if name in given and ours != its
+        ]
+        if differences:
+            raise Unmendable(
+                f"the consumer {options.consumer!r} of {options.stream!r} is there and otherwise: "
+                f"{'; '.join(differences)}. Change the consumer (`nats consumer edit`), or the options"
+            )
+
     def _consumer(self) -> dict[str, Any]:
-        """Return the consumer, made if it is not there."""
+        """Return the consumer, made if it is not there and nothing of the stream is stored yet.
+
+        Raises:
+            Unmendable: it was there: a new one would give all messages again, also those that the log no
+                longer knows.
+        """
         options = self.options
         try:
             return self._ask(f"CONSUMER.INFO.{options.stream}.{options.consumer}")
         except APIError as error:
             if error.err_code != _NO_CONSUMER:
                 raise
+        if self.goes_on or self._stored_of == self._created:
+            raise Unmendable(
+                f"the consumer {options.consumer!r} of {options.stream!r} is gone, and messages that it "
+                "gave are stored: a new one would give them all again. Make it where it is to go on "
+                f"(`nats consumer add {options.stream} {options.consumer} --pull --ack explicit "
+                "--deliver SEQUENCE`), or begin with another checkpoint, which takes all of the stream"
+            )
+        if self.number:
+            # One alone decides, the one that is there in every run.
+            raise Unreachable(
+                f"the consumer {options.consumer!r} of {options.stream!r} is not there yet: receiver 0 "
+                "makes it"
+            )
         config: dict[str, Any] = {
             "durable_name": options.consumer,
             "name": options.consumer,
@@ -128,7 +183,7 @@ class QueueReceiver(Receiver):
         found = self._gave_up(connection)
         room = self.options.prefetch - len(self._in_hand)
         if not self._paused and not self._asked and room > 0:
-            self._ask_for(connection, room)
+            self._ask_for(connection, min(room, self._most or room))
         raws, self._left = self._left, []
         raws += connection.take(inbox, 0 if found or raws else seconds)
         for raw in raws:
@@ -151,6 +206,7 @@ class QueueReceiver(Receiver):
         assert connection is not None  # noqa: S101
         places = [message.token for message in messages if message.token is not None]
         self._tell(lambda: connection.run(self._answer(connection, places, _ACK)))
+        self._stored_of = self._created
         for place in places:
             self._in_hand.pop(place, None)
 
@@ -208,7 +264,8 @@ class QueueReceiver(Receiver):
             headers,
             int(at) // 1000,
             subject.decode("utf-8", "replace"),
-            f"{self._created}/{sequence.decode()}".encode(),
+            # A server that fell back gives sequences again; the time tells those messages apart.
+            f"{self._created}/{sequence.decode()}/{at.decode()}".encode(),
             None,
             raw.reply,
             refused,
@@ -238,8 +295,8 @@ class QueueReceiver(Receiver):
         self._heard = time.monotonic()
         body = {
             "batch": room,
-            "expires": int(_EXPIRES * 1e9),
-            "idle_heartbeat": int(_BEAT * 1e9),
+            "expires": int(self._expires * 1e9),
+            "idle_heartbeat": int(min(_BEAT, self._expires / 4) * 1e9),
         }
         subject = f"{self._prefix}.CONSUMER.MSG.NEXT.{self.options.stream}.{self.options.consumer}"
         connection.publish(subject, json.dumps(body).encode(), f"{self._box}.{self._pull}")
@@ -294,3 +351,9 @@ class QueueReceiver(Receiver):
             if error.lasting and not (gone and self._served):
                 raise Unmendable(str(error)) from error
             raise Unreachable(str(error)) from error
+
+
+class GoingOn(QueueReceiver):
+    """Goes on with a log that has messages: their consumer is there, or is not made again."""
+
+    goes_on = True

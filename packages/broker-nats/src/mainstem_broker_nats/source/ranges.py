@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from mainstem import failpoint
@@ -54,6 +54,13 @@ class Chunk:
     gaps: list[Gap] = field(default_factory=list)
 
 
+#: What to do when sequences mean something else than they did.
+ANEW = (
+    "Begin with another checkpoint (`--fresh`), and with sinks that do not know the rows of this one: "
+    "new messages have the `_id`s that the old ones of their sequences had"
+)
+
+
 class UsedUpError(NATSError):
     """The consumer is used up; another one tells whether there is more."""
 
@@ -67,7 +74,7 @@ def check_created(state: State, created: str) -> None:
     if state.created != created:
         raise NATSError(
             f"the stream {state.name!r} was made anew at {state.created}: the checkpoint has read the "
-            f"one of {created}, whose sequences mean nothing here. Begin with another checkpoint",
+            f"one of {created}, whose sequences mean nothing here. {ANEW}",
             lasting=True,
         )
 
@@ -92,7 +99,7 @@ class Range:
         self._gaps = 0
         self._rest: list[Gap] = []
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Generator[Chunk]:
         """Yield all that is there, in order; tries again while the server is away, for `patience`.
 
         Raises:
@@ -102,9 +109,10 @@ class Range:
         until, pause = time.monotonic() + patience, 0.05
         while self._position < self._end:
             try:
-                for chunk in self._read():
-                    until, pause = time.monotonic() + patience, 0.05
-                    yield chunk
+                with closing(self._read()) as found:
+                    for chunk in found:
+                        until, pause = time.monotonic() + patience, 0.05
+                        yield chunk
             except NATSError as error:
                 if error.lasting or time.monotonic() + pause > until:
                     raise
@@ -115,7 +123,7 @@ class Range:
         if self._rest:
             yield Chunk(gaps=[self._merged()])
 
-    def _read(self) -> Iterator[Chunk]:
+    def _read(self) -> Generator[Chunk]:
         """Yield chunks of one consumer, until it has come to the end of the range."""
         state = self._stream.state()
         check_created(state, self._created)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -131,13 +131,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         given = self._given
         schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
         build = _BUILD[given.build][0]
-        stream = given.open("reader")
-        try:
-            with _told():
-                chunks = Range(
-                    stream, partition.created, partition.after, partition.end,
-                    gaps=given.gaps != "ignore",
-                ).chunks()  # fmt: skip
+        tells = given.gaps != "ignore"
+        # Ended from the inside out, also when Spark wants no more: a range takes leave over the
+        # connection.
+        with _told(), closing(given.open("reader")) as stream:
+            whole = Range(
+                stream, partition.created, partition.after, partition.end, gaps=tells
+            ).chunks()
+            with closing(whole) as chunks:
                 for chunk in _together(chunks):
                     if chunk.gaps and given.gaps == "fail":
                         raise NATSError(
@@ -147,8 +148,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                             lasting=True,
                         )
                     yield build(chunk, given.stream, schema)
-        finally:
-            stream.close()
 
 
 def _together(chunks: Iterator[Chunk]) -> Iterator[Chunk]:

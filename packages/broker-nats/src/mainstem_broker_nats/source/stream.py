@@ -17,10 +17,10 @@ from mainstem_broker_nats.source.options import ReadingOptions
 T = TypeVar("T")
 
 #: JetStream's own numbers for reasons.
-_NO_STREAM, _NO_MESSAGE = 10059, 10037
+_NO_STREAM, _NO_MESSAGE, _MANY_CONSUMERS = 10059, 10037, 10026
 _SECOND = 10**9
 #: For how long JetStream keeps an ephemeral consumer that nobody asks, in nanoseconds.
-_FORGOTTEN = 60 * _SECOND
+_FORGOTTEN = 30 * _SECOND
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,19 @@ class Stream:
                 found.append((int(message["seq"]), str(message["time"])))
         return min(found, default=None)
 
+    def stored_at(self, sequence: int) -> str | None:
+        """Return when a message was stored, as JetStream writes it; None if it is not there."""
+        if sequence < 1:
+            return None
+        try:
+            return str(
+                self.ask(f"STREAM.MSG.GET.{self.name}", {"seq": sequence})["message"]["time"]
+            )
+        except APIError as error:
+            if error.err_code != _NO_MESSAGE:
+                raise
+            return None
+
     def before(self, at: datetime) -> int:
         """Return the sequence after which everything is of that time or later."""
         text = at.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -188,15 +201,23 @@ class Stream:
         elif self.subjects:
             config["filter_subjects"] = list(self.subjects)
         body = {"stream_name": self.name, "config": config}
-        found = self.ask(f"CONSUMER.CREATE.{self.name}.{name}", body)
+        try:
+            found = self.ask(f"CONSUMER.CREATE.{self.name}.{name}", body)
+        except APIError as error:
+            if error.err_code == _MANY_CONSUMERS:
+                # One that a killed task left counts until it is forgotten.
+                raise NATSError(f"{error}: the stream's `max_consumers` leaves no room") from None
+            raise
         return Consumer(name, int(found["num_pending"]), int(found["delivered"]["stream_seq"]))
 
     def forget(self, consumer: Consumer) -> None:
-        """Remove a consumer; one that is gone already is fine.
+        """Remove a consumer; one that is gone already is fine, and so is a connection that is.
 
         Raises:
             NATSError: nobody answers.
         """
+        if self._connection is None or self._connection.lost:
+            return  # JetStream forgets it by itself: no reason for another connection
         try:
             self.ask(f"CONSUMER.DELETE.{self.name}.{consumer.name}")
         except APIError as error:
@@ -208,12 +229,12 @@ def check_log(state: State) -> None:
     """Refuse a stream that can't be read as a log.
 
     Raises:
-        OptionError: it removes what was acknowledged.
+        OptionError: it removes what was acknowledged, by this reader or by another.
     """
-    if state.retention == "workqueue":
+    if state.retention != "limits":
         raise OptionError(
-            f"the stream {state.name!r} is a work queue: a message is gone when it is acknowledged, and "
-            "can't be read again",
+            f"the stream {state.name!r} has `retention: {state.retention}`: a message is gone when it is "
+            "acknowledged, and can't be read again",
             option="mode",
             hint="Write `mode: queue`.",
         )

@@ -18,7 +18,12 @@ from mainstem import (
     option,
     quoted,
 )
-from mainstem.contracts.shapes import CHANGE_TYPE, CHANGELOG_COLUMNS, MESSAGE_COLUMNS
+from mainstem.contracts.shapes import (
+    CHANGE_TYPE,
+    CHANGELOG_COLUMNS,
+    COMMIT_VERSION,
+    MESSAGE_COLUMNS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +57,10 @@ class EncodeOptions(Options):
 
 
 class Encode(Operator):
-    """Turns columns into messages; a changelog's deletes become messages without a value."""
+    """Turns columns into messages; a changelog's deletes become messages without a value.
+
+    A changelog's sequence stays as a reserved column, for sinks that put messages of a key in order.
+    """
 
     options: EncodeOptions
     capabilities = OperatorCapabilities(row_wise=True)
@@ -122,6 +130,6 @@ class Encode(Operator):
         if options.origin:
             columns["origin"] = F.expr(options.origin).cast("string")
         return frame.select(
-            *(name for name in reserved if name not in CHANGELOG_COLUMNS),
+            *(name for name in reserved if name not in CHANGELOG_COLUMNS or name == COMMIT_VERSION),
             *(column.alias(name) for name, column in columns.items()),
         )

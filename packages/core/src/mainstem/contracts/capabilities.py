@@ -62,6 +62,8 @@ class SinkCapabilities:
     lossy: bool = False
     #: The sink uses the column `_id`.
     needs_id: bool = False
+    #: Other reserved columns that the sink is given where the rows have them.
+    uses: tuple[str, ...] = ()
     #: Why it is lossy; what must hold for the rest.
     why: str = ""
     assumptions: tuple[str, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,7 +14,9 @@ from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
+from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.frames import BatchFrames, Frames
+from mainstem.run.history import History
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,19 +34,22 @@ class Batches:
         node: the sink in hand when it happened.
         counts: rows by node, by batch id, until the runner has fetched them.
 
-    Args:
-        epoch: the number of the run.
-        begins: the first batch of each sink; see `Batch`.
+    Made when the query is about to start: what it has planned by then, an earlier run has.
     """
 
     def __init__(
-        self, plan: Plan, query: Query, frames: Frames, epoch: int, begins: Mapping[str, int]
+        self,
+        plan: Plan,
+        query: Query,
+        frames: Frames,
+        checkpoint: Checkpoint,
     ) -> None:
         self._plan = plan
         self._query = query
         self._frames = frames
-        self._epoch = epoch
-        self._begins = begins
+        self._checkpoint = checkpoint
+        self._begins = checkpoint.begins(query.name)
+        self._planned = max(History(checkpoint.query(query.name)).planned(), default=-1)
         self._nodes = (*query.streaming, *query.per_batch, *query.sinks)
         self.query_id = ""
         self.stopping = threading.Event()
@@ -120,6 +124,8 @@ class Batches:
             columns += CHANGELOG_COLUMNS
         if sink.needs_id and "_id" not in columns:
             columns.append("_id")
+        uses = sink.sink.capabilities.uses
+        columns += [name for name in uses if name in frame.columns and name not in columns]
         return frame if frame.columns == columns else frame.select(*map(quoted, columns))
 
     def _write(self, made: BatchFrames, sink: SinkNode, batch_id: int) -> dict[str, int]:
@@ -134,8 +140,10 @@ class Batches:
             sink=sink.name,
             spark=spark,
             shape=self._plan.shape(sink.streams[0]),
-            epoch=self._epoch,
+            epoch=self._checkpoint.epoch,
             begins=self._begins.get(sink.name, 0),
+            run=self._checkpoint.run,
+            retried=batch_id <= self._planned,
         )
         assert sink.delivery is not None  # noqa: S101
         refused = sink.delivery.write(sink.sink, frame, batch)

@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +56,7 @@ class Checkpoint:
 
     Attributes:
         epoch: the number of the run, higher than that of every run before.
+        run: a random text for the run.
     """
 
     def __init__(self, plan: Plan, *, fresh: Sequence[str] = (), checked: bool = True) -> None:
@@ -63,6 +65,7 @@ class Checkpoint:
         self._fresh = fresh
         self._checked = checked
         self.epoch = 0
+        self.run = uuid.uuid4().hex
 
     def __enter__(self) -> Checkpoint:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mainstem.contracts.abilities import Forgetful, Rewindable
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
+from mainstem.plan.delivering import promised
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.run.history import History
 
@@ -41,7 +42,11 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
         node = plan.nodes[name]
         assert isinstance(node, SinkNode)  # noqa: S101
         assert node.delivery is not None  # noqa: S101
-        knows = node.sink.capabilities.needs_id or node.delivery.capabilities.knows_rows
+        shape = plan.shape(node.streams[0])
+        doubling = promised(node.delivery_word, node.delivery, node.sink, shape).may_double
+        # Who knows batches, and not rows, would take what comes again for batches that are in.
+        marked = node.sink.capabilities.needs_id and doubling
+        knows = marked or node.delivery.capabilities.knows_rows
         if not knows and not isinstance(node.sink, Forgetful):
             found.append(
                 f"{name}: {node.word} can neither take back what it wrote nor tell rows that it has"

@@ -217,11 +217,7 @@ class RunningQuery:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
             raise self._explained(error) from error
-        self._made_batches(frames).check(streaming)
-
-    def _made_batches(self, frames: Frames) -> Batches:
-        begins = self._checkpoint.begins(self._query.name)
-        return Batches(self._plan, self._query, frames, self._checkpoint.epoch, begins)
+        Batches(self._plan, self._query, frames, self._checkpoint).check(streaming)
 
     def _frames(self, *, checking: bool = False) -> Frames:
         return Frames(
@@ -238,7 +234,7 @@ class RunningQuery:
         """Start the query on its checkpoint."""
         frames = self._frames()
         streaming = frames.streaming(self._query.anchor)
-        self._batches = self._made_batches(frames)
+        self._batches = Batches(self._plan, self._query, frames, self._checkpoint)
         trigger = self._plan.document.trigger
         writer = (
             streaming.writeStream.queryName(f"{self._plan.pipeline}.{self._query.name}")
