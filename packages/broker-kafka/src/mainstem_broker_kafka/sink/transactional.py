@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainstem import Batch, MainstemError, PipelineError, failpoint, write_by_tasks
+from mainstem import Batch, FencedError, MainstemError, PipelineError, failpoint, write_by_tasks
 
 from mainstem_broker_kafka.sink import ledger as ledgers
 from mainstem_broker_kafka.sink.holding import Hold
@@ -94,7 +94,17 @@ class Transactions:
         if not whole:
             entries = hold.look(batch).of(batch.id).values()
             totals = sum((entry.totals for entry in entries), Totals())
-            hold.done(ledgers.entered(batch, job.writers, totals), batch)
+            done = ledgers.entered(batch, job.writers, totals)
+            try:
+                hold.done(done, batch)
+            except FencedError:
+                raise
+            except PipelineError:
+                # A producer that was kept since the batch before may not get over a connection that has
+                # gone. The writers are done, and a hold taken anew brings another producer.
+                self._let_go(ledger)
+                hold, _ = self._take_hold(ledger, batch)
+                hold.done(done, batch)
         failpoint("kafka.after-done")
         return refused
 
