@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from mainstem_testkit import wait_for
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ def make_topic(server, name, partitions=1, config=None):
     client = AdminClient({"bootstrap.servers": server.url})
     new = NewTopic(name, partitions, 1, config=config or {})
     client.create_topics([new])[name].result(30)
+    # The controller has it now; the broker hears of it a moment later.
+    wait_for(lambda: name in client.list_topics(timeout=30).topics, 30)
     return name
 
 

@@ -169,11 +169,8 @@ def quick_java() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(quick_java: None, pytestconfig: pytest.Config) -> SparkSession:
-    """The Spark session that all tests of this process share, with settings made for tests.
-
-    A session takes no jars later: it gets those in the folders that the ini option `mainstem_jars` names.
-    """
+def spark(quick_java: None) -> SparkSession:
+    """The Spark session that all tests of this process share, with settings made for tests."""
     from mainstem.plan.making import make_plan
     from mainstem.run.session import start
 
@@ -184,18 +181,12 @@ def spark(quick_java: None, pytestconfig: pytest.Config) -> SparkSession:
             {
                 "pipeline": "session",
                 "trigger": {"available_now": True},
-                "spark": {"master": MASTER, "conf": {**CONF, **_jars(pytestconfig)}},
+                "spark": {"master": MASTER, "conf": dict(CONF)},
                 "sources": {"rows": {"use": "rate"}},
                 "sinks": {"out": {"use": "console", "from": "rows"}},
             }
         )
     )
-
-
-def _jars(config: pytest.Config) -> dict[str, str]:
-    folders = [config.rootpath / folder for folder in config.getini("mainstem_jars")]
-    found = [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]
-    return {"spark.jars": ",".join(found)} if found else {}
 
 
 @pytest.fixture
@@ -227,7 +218,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--conformance-report`, and `mainstem_jars` to the settings."""
     parser.addini(
         "mainstem_jars",
-        "folders, relative to the root, of the jars that the shared Spark session has",
+        "folders, relative to the root, of the jars that Spark sessions in tests have",
         type="args",
         default=[],
     )
@@ -238,7 +229,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make room for what the suites show, and for the names of missing servers."""
+    """Make room for what the suites show, and for the names of missing servers; give Spark its jars.
+
+    A session takes no jars later, and any test may be the one that starts it: so all get the same.
+    """
+    folders = [config.rootpath / folder for folder in config.getini("mainstem_jars")]
+    if jars := [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]:
+        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--jars {','.join(jars)} pyspark-shell")
     config.stash[_COLLECTOR] = _Collector()
     config.pluginmanager.register(config.stash[_COLLECTOR], "mainstem-collector")
 
