@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mainstem.run.history import ReadProgress
+
 BODY = b"x" * 200
 STREAM = "BENCH"
 GOALS = {1: 0.9, 2: 1.6}
@@ -68,12 +70,17 @@ class Context:
     wanted: frozenset[str] = frozenset()
     row_in_task = "0L"
 
-    def __init__(self, spark: Any, reading: str) -> None:
+    def __init__(self, spark: Any, place: Path) -> None:
         self.spark = spark
-        self.reading = reading
+        self.reading = place.name
+        self.progress = ReadProgress(place, "log")
+        self._place = place
 
     def reader(self) -> Any:
-        return self.spark.readStream
+        return self.spark.readStream.name("log")
+
+    def folder(self) -> Path:
+        return self._place.with_name(f"{self._place.name}-node")
 
 
 def drain(spark: Any, url: str, messages: int, tasks: int, place: Path) -> float:
@@ -83,7 +90,7 @@ def drain(spark: Any, url: str, messages: int, tasks: int, place: Path) -> float
 
     options = {"servers": url, "stream": STREAM, "partitions": tasks, "max_rows": messages // 3}
     source = JetStreamSource(JetStreamSourceOptions.model_validate(options))
-    frame = source.load(Context(spark, place.name))  # type: ignore[arg-type]
+    frame = source.load(Context(spark, place))  # type: ignore[arg-type]
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(place))
@@ -108,6 +115,7 @@ def main(messages: int, rounds: int) -> None:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.python.unix.domain.socket.enabled", "true")  # as the source asks for
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

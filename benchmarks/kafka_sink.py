@@ -95,7 +95,8 @@ def main() -> None:
         sink.prepare(SHAPE.columns, SHAPE)
 
         def batch() -> Batch:
-            return Batch(next(numbers), "bench", "bench", "bench", "out", spark, SHAPE, 1)
+            number = next(numbers)
+            return Batch(number, "bench", "bench", "bench", "out", spark, SHAPE, 1, retried=False)
 
         def by_spark(frame: Any) -> None:
             options = {"kafka.bootstrap.servers": kafka.url, "topic": "bench"}

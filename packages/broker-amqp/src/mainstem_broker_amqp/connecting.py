@@ -10,7 +10,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mainstem import Duration, Options, Secret, TLSOptions, option
+from mainstem import (
+    Duration,
+    Options,
+    PositiveDuration,
+    Secret,
+    TLSOptions,
+    option,
+)
 from pydantic import WithJsonSchema, field_validator, model_validator
 from pydantic_core import core_schema
 
@@ -107,12 +114,12 @@ class ConnectionOptions(Options):
         advanced=True,
         description="What the broker's management shows as the name of the connection.",
     )
-    connect_timeout: Duration = option(
+    connect_timeout: PositiveDuration = option(
         timedelta(seconds=10),
         advanced=True,
         description="How long making a connection to one address may take.",
     )
-    blocked_timeout: Duration = option(
+    blocked_timeout: PositiveDuration = option(
         timedelta(minutes=5),
         advanced=True,
         description="How long a broker short of memory or disk may hold back a connection before it is "
@@ -124,13 +131,6 @@ class ConnectionOptions(Options):
     def _whole_seconds(cls, value: timedelta) -> timedelta:
         if value.total_seconds() % 1 or value.total_seconds() > 65535:
             raise ValueError("expected whole seconds, 65535 at most")
-        return value
-
-    @field_validator("connect_timeout", "blocked_timeout")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
         return value
 
     @model_validator(mode="after")

@@ -11,11 +11,11 @@ from mainstem import (
     MESSAGES,
     Batch,
     Column,
-    Duration,
     Level,
     OptionError,
     Options,
     PipelineError,
+    PositiveDuration,
     Shown,
     Sink,
     SinkCapabilities,
@@ -105,7 +105,7 @@ class AMQPSinkOptions(ConnectionOptions):
         advanced=True,
         description="How many messages of a connection wait for the broker's confirm at a time.",
     )
-    give_up: Duration = option(
+    give_up: PositiveDuration = option(
         timedelta(minutes=5),
         advanced=True,
         description="How long to try on without any progress before the batch fails.",
@@ -115,8 +115,6 @@ class AMQPSinkOptions(ConnectionOptions):
     def _fitting(self) -> AMQPSinkOptions:
         if self.declare is not None and not self.exchange:
             raise ValueError("declare is there, but no exchange: the default one is always there")
-        if self.give_up <= timedelta(0):
-            raise ValueError("give_up: expected more than 0 seconds")
         return self
 
 

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from mainstem import Duration, LocalPath, Options, Secret, option
+from mainstem import (
+    LocalPath,
+    Options,
+    PositiveDuration,
+    Secret,
+    option,
+)
 from pydantic import BeforeValidator, ConfigDict, WithJsonSchema, field_validator, model_validator
 
 from mainstem_broker_kafka.certificates import KafkaTLSOptions
@@ -167,7 +173,7 @@ class ConnectionOptions(Options):
         advanced=True,
         description="What the brokers' logs, metrics and quotas know this client by.",
     )
-    timeout: Duration = option(
+    timeout: PositiveDuration = option(
         timedelta(seconds=30),
         advanced=True,
         description="How long the brokers may take to answer a question about topics, offsets or groups.",
@@ -212,13 +218,6 @@ class ConnectionOptions(Options):
             if match is None or not 0 < int(match[1]) < 65536:
                 raise ValueError(f"expected host:port, not {server!r}")
         return servers
-
-    @field_validator("timeout")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
 
     @field_validator("packages")
     @classmethod

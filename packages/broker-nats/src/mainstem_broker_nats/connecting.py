@@ -10,8 +10,16 @@ from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mainstem import Duration, LocalPath, Options, PipelineError, Secret, TLSOptions, option
-from pydantic import WithJsonSchema, field_validator, model_validator
+from mainstem import (
+    LocalPath,
+    Options,
+    PipelineError,
+    PositiveDuration,
+    Secret,
+    TLSOptions,
+    option,
+)
+from pydantic import WithJsonSchema, model_validator
 from pydantic_core import core_schema
 
 _PORT = 4222
@@ -132,17 +140,17 @@ class ConnectionOptions(Options):
         advanced=True,
         description="What the server's monitoring shows as the name of the connection.",
     )
-    connect_timeout: Duration = option(
+    connect_timeout: PositiveDuration = option(
         timedelta(seconds=5),
         advanced=True,
         description="How long making a connection to one server may take.",
     )
-    answer_timeout: Duration = option(
+    answer_timeout: PositiveDuration = option(
         timedelta(seconds=10),
         advanced=True,
         description="How long the server may take to answer a request.",
     )
-    heartbeat: Duration = option(
+    heartbeat: PositiveDuration = option(
         timedelta(seconds=20),
         advanced=True,
         description="How often the client asks whether the server is still there; a connection that "
@@ -155,13 +163,6 @@ class ConnectionOptions(Options):
         description="How the subjects begin on which answers come, for users who may not subscribe to "
         "`_INBOX.>`.",
     )
-
-    @field_validator("connect_timeout", "answer_timeout", "heartbeat")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
 
     @model_validator(mode="after")
     def _one_identity(self) -> ConnectionOptions:

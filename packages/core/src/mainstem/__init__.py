@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.options import Duration as Duration
     from mainstem.contracts.options import LocalPath as LocalPath
     from mainstem.contracts.options import Options as Options
+    from mainstem.contracts.options import PositiveDuration as PositiveDuration
     from mainstem.contracts.options import Schema as Schema
     from mainstem.contracts.options import Secret as Secret
     from mainstem.contracts.options import Size as Size
@@ -108,7 +109,7 @@ _HOMES = {
     "mainstem.contracts.ddl": "Column quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (
-        "Duration LocalPath Options Schema Secret Size option write_duration"
+        "Duration LocalPath Options PositiveDuration Schema Secret Size option write_duration"
     ),
     "mainstem.contracts.shapes": (
         "ANYTHING EVENTS LOST MESSAGE_COLUMNS MESSAGES REJECTED Accepts Changelog Events EventTime "

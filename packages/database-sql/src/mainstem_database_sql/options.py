@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from mainstem import Duration, Options, Secret, TLSOptions, option
+from mainstem import (
+    Duration,
+    Options,
+    PositiveDuration,
+    Secret,
+    TLSOptions,
+    option,
+)
 from pydantic import ValidationInfo, WithJsonSchema, field_validator, model_validator
 from pydantic_core import core_schema
 
@@ -124,10 +131,10 @@ class DatabaseOptions(Options):
         description="Demand an encrypted connection to a server whose certificate is signed as this "
         "says.",
     )
-    connect_timeout: Duration = option(
+    connect_timeout: PositiveDuration = option(
         timedelta(seconds=10), advanced=True, description="How long connecting may take."
     )
-    statement_timeout: Duration | None = option(
+    statement_timeout: PositiveDuration | None = option(
         None,
         advanced=True,
         description="How long one statement may take before the server ends it (not on SQLite).",
@@ -152,13 +159,6 @@ class DatabaseOptions(Options):
     def _can_be_a_name(cls, value: str | None) -> str | None:
         if value is not None and ("\x00" in value or value != value.strip()):
             raise ValueError("expected a name without a NUL, or blanks around it")
-        return value
-
-    @field_validator("connect_timeout", "statement_timeout")
-    @classmethod
-    def _positive(cls, value: timedelta | None) -> timedelta | None:
-        if value is not None and value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
         return value
 
     @property

@@ -1,14 +1,12 @@
-"""What the options of source and sink are made of: texts in headers, lengths of time, and secrets."""
+"""What the options of source and sink are made of: texts in headers, and secrets."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Annotated, Any
+from typing import Any
 
-from mainstem import Duration, Secret
-from pydantic import AfterValidator
+from mainstem import Secret
 from pydantic_core import core_schema
 
 #: A name of a header (RFC 9110, section 5.6.2).
@@ -16,14 +14,6 @@ TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: A value of a header: visible characters, with spaces and tabs within.
 VALUE = re.compile(r"[!-~\x80-\xff]([ \t!-~\x80-\xff]*[!-~\x80-\xff])?|")
 
-
-def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise ValueError("expected more than 0 seconds")
-    return value
-
-
-PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
 #: JSON Schemas of a secret, and of one or several.
 SECRET_SCHEMA = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}

@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from mainstem import Duration, option
+from mainstem import (
+    PositiveDuration,
+    option,
+)
 from pydantic import (
     PlainSerializer,
     PlainValidator,
@@ -159,7 +162,7 @@ class KafkaSourceOptions(ConnectionOptions):
     min_rows: int | None = option(
         None, gt=0, description="How many messages a batch waits for, `max_delay` at most."
     )
-    max_delay: Duration = option(
+    max_delay: PositiveDuration = option(
         timedelta(minutes=15), description="How long a batch waits for `min_rows` at most."
     )
     isolation: Literal["read_committed", "read_uncommitted"] = option(
@@ -221,13 +224,6 @@ class KafkaSourceOptions(ConnectionOptions):
                 _partition(number)
         if value is not None and not value:
             raise ValueError("expected partitions by topic")
-        return value
-
-    @field_validator("max_delay")
-    @classmethod
-    def _waits(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
         return value
 
     @model_validator(mode="after")

@@ -14,9 +14,9 @@ from mainstem import (
     MESSAGES,
     Batch,
     Column,
-    Duration,
     Level,
     OptionError,
+    PositiveDuration,
     Shape,
     Shown,
     Sink,
@@ -72,7 +72,7 @@ class JetStreamSinkOptions(ConnectionOptions):
         None,
         description="Make the stream if it is not there; one that is there must be as this says.",
     )
-    duplicates_within: Duration | None = option(
+    duplicates_within: PositiveDuration | None = option(
         None,
         description="For how long the stream must know the ids of its messages (its duplicate window), "
         "so that a batch that is tried again within that time doubles nothing. A stream whose window is "
@@ -119,7 +119,7 @@ class JetStreamSinkOptions(ConnectionOptions):
         advanced=True,
         description="How many messages of a connection wait for their acknowledgement at a time.",
     )
-    give_up: Duration = option(
+    give_up: PositiveDuration = option(
         timedelta(minutes=5),
         advanced=True,
         description="How long to try on without any progress before the batch fails.",
@@ -146,13 +146,6 @@ class JetStreamSinkOptions(ConnectionOptions):
                 raise ValueError(f"{name} is no directive: those begin with Nats-")
             if OWN.fullmatch(name):
                 raise ValueError(f"{name} is the sink's own")
-        return value
-
-    @field_validator("duplicates_within", "give_up")
-    @classmethod
-    def _more_than_none(cls, value: timedelta | None) -> timedelta | None:
-        if value is not None and value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
         return value
 
     @model_validator(mode="after")

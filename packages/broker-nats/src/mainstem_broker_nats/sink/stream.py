@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from mainstem import Duration, OptionError, Options, Size, option, write_duration
+from mainstem import (
+    OptionError,
+    Options,
+    PositiveDuration,
+    Size,
+    option,
+    write_duration,
+)
 from mainstem.errors import nearest
-from pydantic import field_validator
 
 from mainstem_broker_nats.connecting import APIError
 from mainstem_broker_nats.sink.subjects import matches
@@ -42,7 +48,7 @@ class CreateOptions(Options):
         "file", description="Where messages are kept; in memory they are gone with the server."
     )
     replicas: int = option(1, ge=1, le=5, description="On how many servers of the cluster.")
-    max_age: Duration | None = option(
+    max_age: PositiveDuration | None = option(
         None, description="How long messages are kept; without end when left out."
     )
     max_bytes: Size | None = option(
@@ -59,13 +65,6 @@ class CreateOptions(Options):
         description="What makes room in a full stream: its oldest messages go, or new ones "
         "have to wait.",
     )
-
-    @field_validator("max_age")
-    @classmethod
-    def _positive(cls, value: timedelta | None) -> timedelta | None:
-        if value is not None and value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
 
 
 def wanted(name: str, create: CreateOptions, window: timedelta | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -142,6 +143,16 @@ Duration = Annotated[
     PlainSerializer(write_duration),
     WithJsonSchema({"type": "string", "pattern": r"^\s*\d", "examples": ["10 minutes"]}),
 ]
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("expected more than 0 seconds")
+    return value
+
+
+#: A `Duration` of more than nothing.
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
 
 #: A number of bytes, written `64 MiB` or `64000000`.
 Size = Annotated[

@@ -11,16 +11,15 @@ from mainstem import (
     Batch,
     Changelog,
     Column,
-    Duration,
     Level,
     OptionError,
+    PositiveDuration,
     Shape,
     Shown,
     Sink,
     SinkCapabilities,
     option,
 )
-from pydantic import field_validator
 
 from mainstem_database_sql.options import DatabaseOptions
 
@@ -40,7 +39,7 @@ class SQLSinkOptions(DatabaseOptions):
     add_columns: bool = option(
         False, description="Whether columns that the table lacks are added to it."
     )
-    deletes_within: Duration = option(
+    deletes_within: PositiveDuration = option(
         timedelta(days=7),
         description="For how long a deleted key is remembered, so that an older change that comes late "
         "does not bring it back.",
@@ -51,13 +50,6 @@ class SQLSinkOptions(DatabaseOptions):
         advanced=True,
         description="The table, beside the sink's, that says which batches are in.",
     )
-
-    @field_validator("deletes_within")
-    @classmethod
-    def _some_time(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
 
 
 class SQLSink(Sink):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     Column,
-    Duration,
     Events,
     Lag,
     Needs,
     OptionError,
+    PositiveDuration,
     Reached,
     Schema,
     Shape,
@@ -26,7 +26,6 @@ from mainstem import (
     option,
     write_duration,
 )
-from pydantic import field_validator
 
 from mainstem_database_sql.options import DatabaseOptions
 
@@ -70,13 +69,13 @@ class SQLSourceOptions(DatabaseOptions):
         "number, a DECIMAL, a TIMESTAMP or a TIMESTAMP_NTZ (in UTC).",
         example="updated_at",
     )
-    settle: Duration | None = option(
+    settle: PositiveDuration | None = option(
         None,
         description="With `mode: poll`, how late a row may be committed after it got its `column`: "
         "one that comes later is never read. Rows come so much later, too.",
         example="10 seconds",
     )
-    every: Duration = option(
+    every: PositiveDuration = option(
         timedelta(seconds=1), description="With `mode: poll`, the shortest time between two looks."
     )
     max_rows: int = option(
@@ -84,13 +83,6 @@ class SQLSourceOptions(DatabaseOptions):
         gt=0,
         description="The most rows of a batch. Rows with one value of `column` are not parted.",
     )
-
-    @field_validator("settle", "every")
-    @classmethod
-    def _some_time(cls, value: timedelta | None) -> timedelta | None:
-        if value is not None and value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
 
     @property
     def polled(self) -> Column:

@@ -6,10 +6,16 @@ from datetime import timedelta
 from ipaddress import ip_address
 from typing import Literal
 
-from mainstem import Options, Size, TLSOptions, option
+from mainstem import (
+    Options,
+    PositiveDuration,
+    Size,
+    TLSOptions,
+    option,
+)
 from pydantic import field_validator, model_validator
 
-from mainstem_direct_webhook.fields import VALUE, PositiveDuration
+from mainstem_direct_webhook.fields import VALUE
 from mainstem_direct_webhook.sink.addresses import refusal
 from mainstem_direct_webhook.sink.hidden import (
     EndpointURL,

@@ -7,11 +7,19 @@ import re
 from datetime import timedelta
 from typing import Literal
 
-from mainstem import Duration, LocalPath, Options, Secret, Size, option
+from mainstem import (
+    Duration,
+    LocalPath,
+    Options,
+    PositiveDuration,
+    Secret,
+    Size,
+    option,
+)
 from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
 
-from mainstem_direct_webhook.fields import TOKEN, PositiveDuration
+from mainstem_direct_webhook.fields import TOKEN
 from mainstem_direct_webhook.source.keeping import KEPT, is_secret
 from mainstem_direct_webhook.source.verify_options import (
     HMACVerify,

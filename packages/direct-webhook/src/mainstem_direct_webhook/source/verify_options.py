@@ -5,10 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from mainstem import Options, Secret, option
+from mainstem import (
+    Options,
+    PositiveDuration,
+    Secret,
+    option,
+)
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from mainstem_direct_webhook.fields import SECRETS_SCHEMA, TOKEN, Hidden, PositiveDuration, hide_all
+from mainstem_direct_webhook.fields import SECRETS_SCHEMA, TOKEN, Hidden, hide_all
 from mainstem_direct_webhook.standard import read_secret
 
 
