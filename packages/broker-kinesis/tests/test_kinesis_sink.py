@@ -25,8 +25,6 @@ from mainstem_broker_kinesis.sink.records import messages as messages_of
 from mainstem_broker_kinesis.sink.sink import KinesisSink
 from pydantic import ValidationError
 
-pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
-
 DDL = (
     "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
     "partition STRING, position STRING, hashed STRING, _id BINARY"

@@ -3,52 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from ksisink_reading import KEYS, found
 from mainstem_testkit import SinkSuite
-from mainstem_testkit.proxy import FaultProxy
-
-pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
-
-
-class Afar:
-    """An emulator behind a proxy that can be shut: an emulator that is stopped loses what it holds.
-
-    Args:
-        server: the emulator, which does all else.
-        proxy: the way to it.
-    """
-
-    def __init__(self, server: Any, proxy: FaultProxy) -> None:
-        self._server, self._proxy = server, proxy
-        self.url = f"http://127.0.0.1:{proxy.port}"
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._server, name)
-
-    def stop(self) -> None:
-        """Let nobody reach it."""
-        self._proxy.refuse()
-        self._proxy.cut()
-
-    def start(self) -> None:
-        """Let it be reached again."""
-        self._proxy.heal()
-
-
-@pytest.fixture
-def kinesalite_afar(kinesalite: Any) -> Iterator[Afar]:
-    with FaultProxy(kinesalite.port) as proxy:
-        yield Afar(kinesalite, proxy)
-
-
-@pytest.fixture
-def kinesis_local_afar(kinesis_local: Any) -> Iterator[Afar]:
-    with FaultProxy(kinesis_local.port) as proxy:
-        yield Afar(kinesis_local, proxy)
 
 
 class KinesisSinkSuite(SinkSuite):

@@ -16,8 +16,6 @@ from ksisink_reading import KEYS, found
 from mainstem_testkit import PipelineFolder, crash_at_every_point
 from mainstem_testkit.servers.kinesis import Kinesis
 
-pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
-
 FILES, LINES, NAMES = 3, 120, 5
 
 

@@ -7,8 +7,6 @@ import uuid
 import pytest
 from mainstem_testkit.conformance.source import SourceSuite
 
-pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
-
 
 class KinesisSuite(SourceSuite):
     use = "kinesis"
@@ -48,19 +46,19 @@ class KinesisSuite(SourceSuite):
 
 
 class TestKinesisLocal(KinesisSuite):
-    server_fixture = "kinesis_local"
+    server_fixture = "kinesis_local_afar"
     # Without Spark, in seconds: test_kinesis_source_crashes.py.
     slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
 
 
 @pytest.mark.slow
 class TestKinesalite(KinesisSuite):
-    server_fixture = "kinesalite"
+    server_fixture = "kinesalite_afar"
 
 
 @pytest.mark.slow
 class TestTwoShardsAndReceivers(KinesisSuite):
-    server_fixture = "kinesis_local"
+    server_fixture = "kinesis_local_afar"
     shards = 2
 
     def options(self):

@@ -15,8 +15,6 @@ from kinesis_streams import Stream
 from mainstem_broker_kinesis.source.records import position
 from mainstem_testkit import wait_for
 
-pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
-
 POINTS = [
     "kinesis.after-decision",
     "kinesis.after-read",

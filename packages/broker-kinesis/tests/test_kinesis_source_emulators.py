@@ -17,8 +17,6 @@ from kinesis_streams import Stream
 from mainstem_ingress import Unmendable, Unreachable
 from mainstem_testkit.servers.kinesis import Kinesalite, KinesisError, KinesisLocal
 
-pytestmark = pytest.mark.slow  # an emulator, or Spark, for minutes
-
 EMULATORS = ["kinesis_local", "kinesalite"]
 
 

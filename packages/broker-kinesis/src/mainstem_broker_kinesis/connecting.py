@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from mainstem import Duration, Options, Secret, option
+from mainstem import Options, PositiveDuration, Secret, option
 from pydantic import field_validator, model_validator
 
 #: A stream's ARN: partition, region, account, name.
@@ -62,12 +62,12 @@ class ConnectionOptions(Options):
     session_token: Secret | None = option(
         None, description="The session token of a temporary access key."
     )
-    connect_timeout: Duration = option(
+    connect_timeout: PositiveDuration = option(
         timedelta(seconds=10),
         advanced=True,
         description="How long making a connection may take.",
     )
-    read_timeout: Duration = option(
+    read_timeout: PositiveDuration = option(
         timedelta(seconds=60),
         advanced=True,
         description="How long an answer may take.",
@@ -107,13 +107,6 @@ class ConnectionOptions(Options):
             raise ValueError(
                 "the URL has a user: credentials are the options access_key, secret_key"
             )
-        return value
-
-    @field_validator("connect_timeout", "read_timeout")
-    @classmethod
-    def _positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
         return value
 
     @model_validator(mode="after")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from mainstem import Duration, Size, option
-from pydantic import field_validator
+from mainstem import PositiveDuration, Size, option
 
 from mainstem_broker_kinesis.connecting import ConnectionOptions
 
@@ -75,15 +74,8 @@ class KinesisSinkOptions(ConnectionOptions):
         advanced=True,
         description="How many calls of a task are on their way at a time.",
     )
-    give_up: Duration = option(
+    give_up: PositiveDuration = option(
         timedelta(minutes=5),
         advanced=True,
         description="How long to try on without any progress before the batch fails.",
     )
-
-    @field_validator("give_up")
-    @classmethod
-    def _some_time(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value

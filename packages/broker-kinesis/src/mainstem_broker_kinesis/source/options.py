@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from mainstem import Duration, Size, option
+from mainstem import PositiveDuration, Size, option
 from mainstem_ingress import IngressOptions
-from pydantic import AwareDatetime, field_validator
+from pydantic import AwareDatetime
 
 from mainstem_broker_kinesis.connecting import ConnectionOptions
 
@@ -40,12 +40,12 @@ class KinesisSourceOptions(ConnectionOptions, IngressOptions):
         description="What happens when the stream has dropped records that were not read yet: the run "
         "fails, or a row of the output `lost` says so and reading goes on with what is there.",
     )
-    poll_every: Duration = option(
+    poll_every: PositiveDuration = option(
         timedelta(milliseconds=250),
         description="How often a shard is read that had nothing new. AWS allows all readers of a shard "
         f"{READS} reads a second together.",
     )
-    discover_every: Duration = option(
+    discover_every: PositiveDuration = option(
         timedelta(minutes=1),
         advanced=True,
         description="How often the stream's shards are listed, beside what the end of a shard tells.",
@@ -72,10 +72,3 @@ class KinesisSourceOptions(ConnectionOptions, IngressOptions):
         advanced=True,
         description="How many shards a receiver reads at once; each answer takes up to 10 MiB of memory.",
     )
-
-    @field_validator("poll_every", "discover_every")
-    @classmethod
-    def _above_zero(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("expected more than 0 seconds")
-        return value
