@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 from contextlib import ExitStack
 
@@ -55,6 +57,20 @@ def test_an_emulator_says_what_is_wrong_by_aws_name(emulator, request):
     with pytest.raises(KinesisError, match="nowhere") as caught:
         request.getfixturevalue(emulator).call("DescribeStream", StreamName="nowhere")
     assert caught.value.code == "ResourceNotFoundException"
+
+
+@EMULATORS
+def test_an_emulator_outlives_a_client_that_goes_away_within_a_request(emulator, request):
+    """Pass: after a connection that is reset between a request's headers and its body, it still answers."""
+    server: Kinesis = request.getfixturevalue(emulator)
+    head = b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{"
+    for _ in range(3):
+        with server.connect() as client:
+            client.sendall(head)
+            time.sleep(0.2)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        time.sleep(0.2)
+        assert server.answers()
 
 
 @pytest.mark.parametrize("kind", [Kinesalite, KinesisLocal])

@@ -27,6 +27,13 @@ REGION = "us-east-1"
 #: How long the emulators take to create, delete or change a stream, in milliseconds.
 _QUICK = 50
 _PATIENCE = 10.0
+#: kinesalite throws what a client does that goes away within a request, and would end by it.
+_GUARD = """process.on('uncaughtException', (error) => {
+  if (error.code === 'ECONNRESET') return
+  console.error(error)
+  process.exit(1)
+})
+"""
 #: The emulators want a signature to be there, and do not look at it.
 _SIGNED = (
     f"AWS4-HMAC-SHA256 Credential=test/20000101/{REGION}/kinesis/aws4_request, "
@@ -214,6 +221,14 @@ class Kinesalite(Kinesis):
 
     name = "kinesalite"
 
+    def prepare(self) -> None:
+        super().prepare()
+        self._guard.write_text(_GUARD)
+
+    @property
+    def _guard(self) -> Path:
+        return self.folder / "guard.js"
+
     def command(self) -> tuple[Sequence[str], Mapping[str, str]]:
         quick = [
             part
@@ -221,7 +236,9 @@ class Kinesalite(Kinesis):
             for part in (f"--{what}StreamMs", _QUICK)
         ]
         given = ["--port", self.port, *quick, "--shardLimit", 1000]
-        return [*self._argv(), *map(str, given)], {}
+        *starter, script = self._argv()
+        guarded = [*starter, "--require", str(self._guard), script]
+        return [*guarded, *map(str, given)], {}
 
     def _script(self) -> str:
         return "kinesalite/cli.js"
