@@ -115,6 +115,7 @@ def test_a_pipeline_among_faults_of_all_kinds(emulator, request, pipeline):
     assert (met["lost"], met[THROTTLED], met["InternalFailure"]) == (2, 1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_copies_that_the_sink_makes_are_dropped_by_the_source(kinesalite, tmp_path, quick_java):
     """Pass: the writer fails after all was put, and is run again: the stream has copies, and what the reader gets out of

@@ -45,15 +45,21 @@ class KinesisSuite(SourceSuite):
         return {"max_rows": rows, "segment_rows": 1, "records_per_read": 1}
 
 
-class TestKinesisLocal(KinesisSuite):
-    server_fixture = "kinesis_local_afar"
-    # Without Spark, in seconds: test_kinesis_source_crashes.py.
-    slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
+class TestKinesalite(KinesisSuite):
+    server_fixture = "kinesalite_afar"
+    # The first without Spark, in seconds: test_kinesis_source_crashes.py.
+    slow_tests = frozenset(
+        {
+            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
+            "test_memory_stays_flat_over_many_batches",
+            "test_nothing_is_left_behind",
+        }
+    )
 
 
 @pytest.mark.slow
-class TestKinesalite(KinesisSuite):
-    server_fixture = "kinesalite_afar"
+class TestKinesisLocal(KinesisSuite):
+    server_fixture = "kinesis_local_afar"
 
 
 @pytest.mark.slow

@@ -29,7 +29,6 @@ POINTS = [
     "ingress.before-acknowledge",
     "ingress.after-acknowledge",
 ]
-FAST = ("kinesis.after-end", "ingress.after-cursor", "ingress.after-rename")
 SLOW = pytest.mark.slow
 
 
@@ -82,7 +81,7 @@ def history(stream):
 @pytest.mark.parametrize(
     ("point", "passes"),
     [
-        pytest.param(point, passes, marks=() if point in FAST and passes == 1 else SLOW)
+        pytest.param(point, passes, marks=() if passes == 1 else SLOW)
         for point in POINTS
         for passes in (1, 3)
         if (point, passes) not in (("kinesis.after-decision", 3), ("ingress.before-cursor", 3))

@@ -61,6 +61,7 @@ def test_aggregates_come_apart_and_broken_ones_are_rejected(stream, pipeline):
     assert set(promised.values()) == {"exactly-once"}
 
 
+@pytest.mark.slow
 def test_what_the_stream_has_dropped_comes_out_of_lost(stream, pipeline):
     """Pass: with a cursor that is two days old, a row for each shard tells since when; what is there comes."""
     stream.put(6)
@@ -115,6 +116,7 @@ def test_lag_tells_how_far_the_log_is_behind_each_shard(stream, tmp_path):
     assert all((lag.rows, lag.seconds) == (None, 0.0) for lag in found.values())
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_the_stream_is_not_there(stream, pipeline):
     """Pass: exit 1 with the cause, and neither the command's output nor its errors have a secret."""
     pipeline.document(
