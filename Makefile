@@ -47,7 +47,7 @@ tox: install
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-nats,database-sql,direct-webhook,direct-zeromq,fault-tolerance,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-kinesis,broker-nats,database-sql,direct-webhook,direct-zeromq,fault-tolerance,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
@@ -71,6 +71,8 @@ bench: install
 	$(BIN)/python benchmarks/amqp_backlog.py
 	$(BIN)/python benchmarks/kafka_source.py
 	$(BIN)/python benchmarks/kafka_sink.py
+	$(BIN)/python benchmarks/kinesis_source.py
+	$(BIN)/python benchmarks/kinesis_sink.py
 	$(BIN)/python benchmarks/jetstream_source.py
 	$(BIN)/python benchmarks/jetstream_sink.py
 	$(BIN)/python benchmarks/sql_sink.py

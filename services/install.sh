@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 ./kafka.sh
+./kinesis.sh
 
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2

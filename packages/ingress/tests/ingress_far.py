@@ -205,6 +205,20 @@ class StreamReceiver(QueueReceiver):
         pass
 
 
+class SkippingReceiver(StreamReceiver):
+    """Reads the stream, ten at a time, and passes over the second half of every twenty.
+
+    Where it is, is a cursor of its own: it moves without messages too.
+    """
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        found = super().take(seconds)
+        return [m._replace(cursor=None) for m in found if int(m.value or b"0") % 20 < 10]
+
+    def cursor(self) -> str | None:
+        return str(self._next - 1) if self._next else None
+
+
 # -- logs ---------------------------------------------------------------------------------------
 
 

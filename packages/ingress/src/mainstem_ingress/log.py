@@ -1,6 +1,7 @@
 """The folder of a log: who writes what, and who has read how far.
 
-- `receivers/NUMBER/`: the segments of one receiver, and `lock`, held by the process that writes there
+- `receivers/NUMBER/`: the segments of one receiver; `lock`, held by the process that writes there; and
+  `cursor.json`, where the far side goes on if that changed after the newest segment
 - `consumers/NAME.json`: `{receiver: the first segment not read yet}`, of each query that reads the log
 - `consumers/lock`: held while a consumer comes in, and while segments are removed
 - `lock`: held from the look whether ids are new until the segment that has them is there
@@ -19,13 +20,15 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from mainstem import write_whole
+from mainstem import sync_folder, write_whole
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import Header, file_of, numbers, read_header
 
 #: Receiver to the number of its first segment beyond; receivers are numbers written as text.
 Offsets = Mapping[str, int]
+
+_CURSOR = "cursor.json"
 
 
 class Log:
@@ -73,6 +76,41 @@ class Log:
         """
         return read_header(file_of(self.receiver(receiver), number))
 
+    def cursors(self) -> dict[int, str]:
+        """Return the cursor of each receiver that has one, as it will be found after any crash.
+
+        Raises:
+            LogError: what is there can't be read.
+        """
+        found = {}
+        for name in self.receivers():
+            folder = self.receiver(name)
+            # What was renamed by a process that was killed may not be there for good yet.
+            sync_folder(folder)
+            cursor = self._cursor(name, folder)
+            if cursor is not None:
+                found[int(name)] = cursor
+        return found
+
+    def _cursor(self, name: str, folder: Path) -> str | None:
+        """Return a receiver's cursor, though it goes on writing meanwhile."""
+        end = self.end(name)
+        while True:
+            kept = kept_cursor(folder, end)
+            if kept is not None:
+                return kept
+            if not end:
+                return None
+            try:
+                cursor = self.header(name, end - 1).cursor
+            except LogError:
+                if file_of(folder, end - 1).exists():
+                    raise
+            else:
+                if not file_of(folder, end).exists():
+                    return cursor
+            end = self.end(name)
+
     def unread(self, receiver: str, since: int) -> tuple[int, float]:
         """Return how many rows are there from a segment on, and when the oldest was stored."""
         end = self.end(receiver, since)
@@ -80,6 +118,28 @@ class Log:
             return 0, 0.0
         first, last = self.header(receiver, since), self.header(receiver, end - 1)
         return last.rows_before + last.rows - first.rows_before, first.created
+
+
+def keep_cursor(folder: Path, end: int, cursor: str) -> None:
+    """Keep where the far side goes on after the segments before `end`; for good when this returns."""
+    write_whole(folder / _CURSOR, json.dumps({"end": end, "cursor": cursor}))
+
+
+def kept_cursor(folder: Path, end: int) -> str | None:
+    """Return what was kept after the segments before `end`; None if nothing, or something older.
+
+    Raises:
+        LogError: it can't be read.
+    """
+    file = folder / _CURSOR
+    try:
+        found = json.loads(file.read_text())
+        cursor: str = found["cursor"]
+        return cursor if found["end"] == end else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LogError(f"{file} can't be read: {error}") from None
 
 
 def end_since(folder: Path, number: int) -> int | None:

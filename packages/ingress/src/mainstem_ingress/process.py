@@ -89,6 +89,7 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
         locks.enter_context(held)
         store = Store(log, task.number, task.options, fields_of(task.extra))
         receiver = made(task.options, task.number, task.node)
+        receiver.log = log
         retentions = _retentions(log, task, locks)
         Taking(receiver, store, retentions, task.options, tell, stop).work()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from mainstem import read_columns
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -36,6 +37,8 @@ _SCHEMA = (
     "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
     "partition STRING, position STRING"
 )
+#: The columns of that schema which the log gives itself, where a source does not.
+_PLACES = ("partition", "position")
 
 
 class IngressDataSource(DataSource):
@@ -53,7 +56,11 @@ class IngressDataSource(DataSource):
 
     def schema(self) -> str:
         refused = f"{REASON} STRING" if self.options.get("refused") == "true" else ""
-        return ", ".join(filter(None, (_SCHEMA, self.options.get("extra"), refused)))
+        extra = self.options.get("extra") or ""
+        columns = read_columns(extra) if extra else ()
+        if any(column.name in _PLACES for column in columns):  # they are in ours
+            extra = ", ".join(column.ddl for column in columns if column.name not in _PLACES)
+        return ", ".join(filter(None, (_SCHEMA, extra, refused)))
 
     def streamReader(self, schema: Any) -> IngressReader:  # noqa: N802  # Spark's name
         return IngressReader(schema, dict(self.options))
@@ -241,7 +248,7 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _as_given(
     batch: pa.RecordBatch, receiver: str, number: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return a segment's rows with the columns that the log itself gives."""
+    """Return a segment's rows, with the columns that the log gives where the source does not."""
     count = batch.num_rows
     join: Any = pc.binary_join_element_wise
     made: dict[str, Callable[[], pa.Array[Any]]] = {
@@ -250,7 +257,8 @@ def _as_given(
     }
     columns = []
     for field in schema:
-        array = made[field.name]() if field.name in made else batch.column(field.name)
+        stored = field.name not in made or field.name in batch.schema.names
+        array = batch.column(field.name) if stored else made[field.name]()
         columns.append(array if array.type == field.type else array.cast(field.type))
     given = pa.RecordBatch.from_arrays(columns, schema=schema)
     reasons = batch.column(REASON)

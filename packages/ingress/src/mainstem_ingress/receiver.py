@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mainstem_ingress.log import Log
 from mainstem_ingress.messages import Message
 
 
@@ -24,6 +25,9 @@ class Receiver(ABC):
         node: the source's name in the document.
     """
 
+    #: The log that this stores in, set before `connect`; None outside a receiver's process.
+    log: Log | None = None
+
     def __init__(self, options: Any, number: int, node: str) -> None:
         self.options = options
         self.number = number
@@ -34,7 +38,8 @@ class Receiver(ABC):
         """Connect, so that messages come.
 
         Args:
-            cursor: that of the last message that was stored, for a far side that goes on from there.
+            cursor: that of the last message that was stored, or the last that `cursor` gave and was
+                stored, for a far side that goes on from there.
 
         Raises:
             Unreachable: the far side is away; it is tried again.
@@ -60,6 +65,32 @@ class Receiver(ABC):
 
     def resume(self) -> None:  # noqa: B027
         """Let messages come again."""
+
+    def cursor(self) -> str | None:
+        """Return where the far side goes on after all that `take` has returned so far.
+
+        For a far side whose place is more than that of one message, such as many partitions. It is
+        stored in the same segment as those messages, and their own cursors are not looked at. It is
+        also stored, for good, when it has changed and there is nothing to store: let it change seldom
+        then, for each time costs a wait for the disk.
+        """
+        return None
+
+    def stored_cursors(self) -> Mapping[int, str]:
+        """Return what each receiver of the log has stored for good as its cursor, by its number.
+
+        A receiver that has stored none yet is left out. For receivers that have to know how far the
+        others are.
+        """
+        return {} if self.log is None else self.log.cursors()
+
+    def caught_up(self) -> bool | None:
+        """Return whether `take` has returned all that was at the far side when this process began.
+
+        A bounded run begins to read when that is so and stored; None, where nobody can tell, leaves
+        it to `waiting`.
+        """
+        return None
 
     def waiting(self) -> int | None:
         """Return how many messages were waiting at the far side when `connect` returned.

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from mainstem_ingress.log import Log
 
+#: What a receiver may give in place of the log's own.
+PLACES = ("partition", "position")
 #: The types that added columns can have.
 _TYPES = ("string", "binary", "boolean", "int", "bigint", "double", "timestamp")
 
@@ -49,6 +51,8 @@ class IngressSource(Source):
 
     options: IngressOptions
     #: DDL of columns beside those of messages; receivers give their values as `Message.extra`.
+    #: Named `partition` and `position`, they stand in place of the log's own: rows are then told
+    #: apart by them.
     extra: ClassVar[str] = ""
 
     def __init__(self, options: IngressOptions) -> None:
@@ -61,9 +65,9 @@ class IngressSource(Source):
         """Return the class of the receivers. It may import the vendor's library."""
 
     def shape(self) -> Shape:
-        return Events(
-            [*MESSAGE_COLUMNS, *self._extra()], identity=("origin", "partition", "position")
-        )
+        own = {column.name: column for column in self._extra()}
+        columns = [own.pop(column.name, column) for column in MESSAGE_COLUMNS]
+        return Events([*columns, *own.values()], identity=("origin", "partition", "position"))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Refused messages come out of `rejected`."""
@@ -137,6 +141,9 @@ class IngressSource(Source):
         for column in found:
             if column.type not in _TYPES:
                 raise TypeError(f"{type(self).__name__}.extra: no column of a log is {column.ddl}")
+            given = next((c for c in MESSAGE_COLUMNS if c.name == column.name), None)
+            if given is not None and (column.name not in PLACES or column.type != given.type):
+                raise TypeError(f"{type(self).__name__}.extra: {column.ddl} is a message's column")
         return found
 
     # -- measuring and going back -------------------------------------------------------------

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from mainstem import sync_folder
+from mainstem import failpoint, sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.identities import Identities, hash_of, words_of
-from mainstem_ingress.log import Log, end_since, lock
+from mainstem_ingress.log import Log, end_since, keep_cursor, kept_cursor, lock
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
@@ -88,12 +88,30 @@ class Store:
             self.cursor = header.cursor
             self.rows = header.rows_before + header.rows
             self.bytes = header.bytes_before + newest.stat().st_size
+        kept = kept_cursor(self.folder, self.next)
+        self.cursor = self.cursor if kept is None else kept
         if self._horizon:
             with lock(log.folder / "lock"):
                 self._learn(all_of_own=True)
 
-    def store(self, messages: Sequence[Message]) -> None:
+    def keep(self, cursor: str) -> None:
+        """Store where the far side goes on, without messages; when this returns, it is there for good.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        failpoint("ingress.before-cursor")
+        keep_cursor(self.folder, self.next, cursor)
+        failpoint("ingress.after-cursor")
+        self.cursor = cursor
+
+    def store(self, messages: Sequence[Message], cursor: str | None = None) -> None:
         """Store a group of messages; when this returns, it is there for good.
+
+        Args:
+            messages: at least one.
+            cursor: where the far side goes on after all of them; stored with them. When left out, it
+                is the last that one of them has.
 
         Raises:
             OSError: it could not be written, and nothing of it is stored.
@@ -104,7 +122,7 @@ class Store:
             or not self._horizon
             or all(message.id is None for message in messages)
         ):
-            self._write(messages, None, _cursor(messages))
+            self._write(messages, None, cursor)
             return
         hashes = [None if m.id is None else hash_of(m.id) for m in messages]
         # Held until the segment is there: else another receiver could store the same message.
@@ -120,22 +138,39 @@ class Store:
                 self._sync_others()
             if kept:
                 ids = [h for i, h in enumerate(hashes) if i not in dropped]
-                self._write(kept, ids, _cursor(messages))
+                # Of the last message, which may have been dropped.
+                self._write(kept, ids, cursor, _cursor(messages))
             self._identities.add(words[new], time.time())
             self.counts.duplicates += len(dropped)
 
     def _write(
-        self, messages: Sequence[Message], ids: Sequence[bytes | None] | None, cursor: str | None
+        self,
+        messages: Sequence[Message],
+        ids: Sequence[bytes | None] | None,
+        whole: str | None,
+        last: str | None = None,
     ) -> None:
+        """Write a segment, or several if one can't hold so many bytes.
+
+        Args:
+            whole: the cursor after all of the messages, for whoever has one.
+            last: the last of the messages' own cursors, if messages behind it were left out.
+        """
         try:
             batch = self._batch(messages, ids)
-        except OverflowError:  # too many bytes for one segment
+        except OverflowError as error:
             if len(messages) == 1:
                 raise
+            if whole is not None:  # a crash between two segments would store the first one twice
+                raise LogError(
+                    f"{len(messages):,} messages have one cursor and no room in one segment: give "
+                    "less to `segment_bytes`"
+                ) from error
             half = len(messages) // 2
-            self._write(messages[:half], ids and ids[:half], _cursor(messages[:half]))
-            self._write(messages[half:], ids and ids[half:], cursor)
+            self._write(messages[:half], ids and ids[:half], None)
+            self._write(messages[half:], ids and ids[half:], None, last)
             return
+        cursor = next((c for c in (whole, last, _cursor(messages)) if c is not None), None)
         header = Header(
             number=self.next,
             rows=len(messages),

@@ -162,6 +162,8 @@ class Taking:
                 receiver.acknowledge(group)
                 failpoint("ingress.after-acknowledge")
                 group, size = [], 0
+            if not group:
+                self._keep()
             if stopping and (not group or self._no_room):
                 return
             self._tidy()
@@ -174,8 +176,10 @@ class Taking:
             paused = bool(high or self._no_room)
             quiet = time.monotonic() - last > _QUIET
             here = awaited is not None and self._store.counts.taken >= awaited
+            caught_up = receiver.caught_up()
+            all_here = (quiet or here) if caught_up is None else caught_up
             # Without room, only those who read can make some.
-            self._ready = self._ready or bool(self._no_room) or (not group and (quiet or here))
+            self._ready = self._ready or paused or (not group and all_here)
             if self._no_room:
                 self.tell("full", self._no_room)
             elif high:
@@ -187,8 +191,22 @@ class Taking:
         """Store a group; False if there is no room for it, which is tried again after a while."""
         if self._no_room and time.monotonic() < self._again:
             return False
+        cursor = self._receiver.cursor()
+        given = () if cursor is None else (cursor,)
+        return self._written(lambda: self._store.store(group, *given))
+
+    def _keep(self) -> None:
+        """Store where the far side goes on, if that has changed and there is nothing else to store."""
+        cursor = self._receiver.cursor()
+        if cursor is None or cursor == self._store.cursor:
+            return
+        if not self._no_room or time.monotonic() >= self._again:
+            self._written(lambda: self._store.keep(cursor))
+
+    def _written(self, write: Callable[[], None]) -> bool:
+        """Write something; False if there is no room for it, which is tried again after a while."""
         try:
-            self._store.store(group)
+            write()
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error

@@ -85,6 +85,26 @@ def kafka(
 
 
 @pytest.fixture(scope="session")
+def kinesalite(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The emulator kinesalite of Kinesis."""
+    from mainstem_testkit.servers.kinesis import Kinesalite
+
+    yield from serve(Kinesalite, request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def kinesis_local(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The emulator kinesis-local of Kinesis."""
+    from mainstem_testkit.servers.kinesis import KinesisLocal
+
+    yield from serve(KinesisLocal, request, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def mariadb(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

@@ -1,0 +1,1 @@
+"""Kinesis for Mainstem: the source and the sink `kinesis`."""

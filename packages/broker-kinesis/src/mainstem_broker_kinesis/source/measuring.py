@@ -1,0 +1,56 @@
+"""How far a log is behind the shards of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mainstem import Lag, PipelineError
+
+from mainstem_broker_kinesis.client import connect, words
+from mainstem_broker_kinesis.source.fetching import Read, describe, list_shards, read
+from mainstem_broker_kinesis.source.options import KinesisSourceOptions
+from mainstem_broker_kinesis.source.places import Cursor, at_horizon, merged
+
+if TYPE_CHECKING:
+    from mainstem_ingress.log import Log
+
+
+def behind(options: KinesisSourceOptions, log: Log) -> Sequence[Lag]:
+    """Return for each shard that is not drained how old the oldest record is that the log lacks.
+
+    It takes one read of each, of the five a second that a shard allows. How many records there are,
+    Kinesis does not tell. Nothing is asked before a log begins.
+
+    Raises:
+        PipelineError: the stream can't be asked, or is another one than the log's.
+    """
+    try:
+        cursors = [Cursor.decoded(text) for text in log.cursors().values()]
+    except ValueError as error:
+        raise PipelineError(str(error)) from error
+    if not cursors:
+        return []
+    places = merged(cursors)
+    target = options.target()
+    try:
+        client = connect(options)
+        facts = describe(client, target)
+        shards = list_shards(client, target)
+    except Exception as error:
+        raise PipelineError(f"{options.place()}: {words(error, options)}") from error
+    if facts.created != cursors[0].created:
+        raise PipelineError(
+            f"{options.place()} is another stream than the one the log was read from"
+        )
+    found = []
+    for shard in shards:
+        place = places.get(shard.id, at_horizon())
+        if place.drained:
+            continue
+        answer = read(client, target, Read(shard.id, place), 1)
+        if answer.error is not None:
+            text = words(answer.error, options)
+            raise PipelineError(f"{options.place()}: {text}") from answer.error
+        found.append(Lag(shard.id, None, answer.behind if answer.records or answer.behind else 0.0))
+    return found

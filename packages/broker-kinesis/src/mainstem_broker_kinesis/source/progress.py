@@ -1,0 +1,147 @@
+"""How far all receivers are: what this one's cursor is made of, and where a new log begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mainstem import failpoint
+from mainstem_ingress import Unmendable
+
+from mainstem_broker_kinesis.source.losses import date_of
+from mainstem_broker_kinesis.source.options import KinesisSourceOptions
+from mainstem_broker_kinesis.source.places import Cursor, Place, at_horizon, at_time, merged
+from mainstem_broker_kinesis.source.shards import owner
+
+
+class Progress:
+    """Where reading goes on, shard by shard.
+
+    Args:
+        options: the source's.
+        number: the receiver's.
+        created: when the stream was created, as it says itself.
+
+    Attributes:
+        places: of this receiver's own cursor; empty until it is decided where to begin.
+        known: the furthest of all receivers.
+        decided: whether it is decided where to begin, by this receiver or another one.
+        busy: receivers that do not know yet how many they are: nothing is read meanwhile.
+    """
+
+    def __init__(self, options: KinesisSourceOptions, number: int, created: str) -> None:
+        self._options = options
+        self._number = number
+        self._created = created
+        self.places: dict[str, Place] = {}
+        self.known: dict[str, Place] = {}
+        self.decided = False
+        self.busy: list[int] = []
+        self._told: str | None = None
+
+    def mine(self, shard: str) -> bool:
+        """Whether a shard is read by this receiver."""
+        return owner(shard, self._options.receivers) == self._number
+
+    def cursor(self) -> str | None:
+        """Return the cursor; None until it is decided where to begin."""
+        if self.decided and self._told is None:
+            options = self._options
+            cursor = Cursor(options.name, self._created, options.receivers, self.places)
+            self._told = cursor.encoded()
+        return self._told
+
+    def set(self, shard: str, place: Place) -> None:
+        """Say how far a shard of this receiver is."""
+        self.places[shard] = self.known[shard] = place
+        self._told = None
+
+    def forget(self, shard: str) -> None:
+        """Forget a shard that is gone, and was drained."""
+        del self.places[shard]
+        self.known.pop(shard, None)
+        self._told = None
+
+    def look(self, stored: Mapping[int, str], own: str | None = None) -> bool:
+        """Take over how far the others are; return whether this one is to decide where to begin.
+
+        Args:
+            stored: the cursors of all receivers, as no crash can take them back.
+            own: this receiver's, when it begins.
+
+        Raises:
+            Unmendable: a cursor is of another stream.
+        """
+        options = self._options
+        others = {
+            number: self._decoded(text) for number, text in stored.items() if number != self._number
+        }
+        self.busy = [
+            number
+            for number, cursor in others.items()
+            if number < options.receivers != cursor.receivers
+        ]
+        if own is not None:
+            self.places = dict(self._decoded(own).places)
+        self.known = merged([*others.values(), Cursor("", "", 0, self.places)])
+        if self.decided:
+            return False
+        first = own is None and not others
+        if first:
+            return self._number == 0
+        self.places = {
+            shard: place
+            for shard, place in self.known.items()
+            if self.mine(shard) or shard in self.places
+        }
+        self.decided, self._told = True, None
+        return False
+
+    def decide(self, shards: Iterable[str], now: float) -> None:
+        """Decide where a new log begins, once, for all shards that there are.
+
+        Args:
+            shards: those that a listing has; what comes later begins with its oldest record.
+            now: the time by the stream's clock, in seconds since 1970.
+
+        Raises:
+            Unmendable: the time to begin at is still to come.
+        """
+        start, minute = self._options.start, int(now // 60)
+        if start == "trim_horizon":
+            place = at_horizon(minute)
+        elif start == "latest":
+            place = at_time(int(now) * 1_000_000, minute)  # the stream's clock tells whole seconds
+        else:
+            micros = round(start.timestamp() * 1e6)
+            if micros > now * 1e6:
+                raise Unmendable(f"start: {start.isoformat()} is in the future")
+            place = at_time(micros, minute)
+        self.places = dict.fromkeys(shards, place)
+        self.known = dict(self.places)
+        self.decided, self._told = True, None
+        failpoint("kinesis.after-decision")
+
+    def _decoded(self, text: str) -> Cursor:
+        """Return a stored cursor, which must be of this stream."""
+        options = self._options
+        try:
+            cursor = Cursor.decoded(text)
+        except ValueError as error:
+            raise Unmendable(str(error)) from error
+        if cursor.stream != options.name:
+            raise Unmendable(
+                f"the log is of the stream {cursor.stream}, and the source reads {options.name}: give "
+                "it a new checkpoint, or another `folder`"
+            )
+        if cursor.created != self._created:
+            raise Unmendable(recreated(options, cursor.created, self._created))
+        return cursor
+
+
+def recreated(options: KinesisSourceOptions, before: str, now: str) -> str:
+    """Return what is wrong when a stream is another one than it was."""
+    return (
+        f"{options.place()} was deleted and created again: it was created at "
+        f"{date_of(float(before))}, and this one at {date_of(float(now))}. What was read of the other "
+        "one says nothing of it: read it with a new checkpoint, or under another name of the source"
+    )

@@ -1,0 +1,86 @@
+"""One shard that is being read: how far, when next, and what came in between."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, field
+
+from mainstem_broker_kinesis.source.fetching import Answer
+from mainstem_broker_kinesis.source.options import KinesisSourceOptions
+from mainstem_broker_kinesis.source.places import Place
+from mainstem_broker_kinesis.source.records import Seen
+from mainstem_broker_kinesis.source.shards import Shard
+
+#: Pauses after calls that came too fast, or that failed at AWS, in seconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+#: How exactly the stream's clock is known, in seconds: its answers tell whole ones.
+_CLOCK = 1.0
+
+
+@dataclass
+class Reading:
+    """How far a shard is read.
+
+    `covered` is the time, by the stream's clock, up to which all is read that was asked for.
+    `due` is when it is read next (`time.monotonic`), or None while a read is on its way. `caught_up`
+    says whether all is taken that was there when the process began.
+    """
+
+    shard: Shard
+    place: Place
+    covered: float
+    iterator: str | None = None
+    since: float = 0.0
+    due: float | None = 0.0
+    pause: float = 0.0
+    failures: int = 0
+    behind: float | None = None
+    caught_up: bool = False
+    trouble: str = ""
+
+    def took(self, answer: Answer, now: float, ran: float) -> None:
+        """Take over how far a read came.
+
+        Args:
+            now: the time by the stream's clock.
+            ran: for how long this process has run, in seconds.
+        """
+        self.behind = answer.behind
+        self.covered = max(self.covered, now - answer.behind)
+        if answer.records:
+            last = answer.records[-1]
+            self.place = Place(str(last["SequenceNumber"]), int(self.covered // 60))
+            arrived = last["ApproximateArrivalTimestamp"].timestamp()
+            here = arrived >= now - ran + _CLOCK or 0 < answer.behind <= ran
+        else:
+            here = answer.behind <= ran
+        self.caught_up = self.caught_up or here
+
+    def goes_on(self, answer: Answer, options: KinesisSourceOptions) -> None:
+        """Set when the next read is due, so that a shard's limits are kept."""
+        self.iterator, self.since = answer.iterator, answer.began
+        wait = max(1 / options.reads_per_second, answer.bytes / options.bytes_per_second)
+        if not answer.records and not answer.behind:
+            wait = max(wait, options.poll_every.total_seconds())
+        self.due = answer.began + wait
+
+    def waits(self, trouble: str) -> None:
+        """Let it wait after a failure, longer after each in a row."""
+        self.trouble = f"{self.shard.id}: {trouble}"
+        self.pause = min(max(_FIRST_PAUSE, 2 * self.pause), _LONGEST_PAUSE)
+        self.due = time.monotonic() + self.pause * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
+
+    def works(self) -> None:
+        """Forget former failures."""
+        self.pause, self.failures, self.trouble = 0.0, 0, ""
+
+
+@dataclass
+class Counts:
+    """What is shown beside the rows."""
+
+    throttled: int = 0
+    failed: int = 0
+    lost: int = 0
+    seen: Seen = field(default_factory=Seen)

@@ -1,0 +1,115 @@
+"""Source `kinesis`: a stream, read ahead into the ingress log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    LOST,
+    Events,
+    Inputs,
+    Lag,
+    Level,
+    OptionError,
+    Reached,
+    Shape,
+    Shown,
+    SourceCapabilities,
+    SourceContext,
+    read_columns,
+    write_duration,
+)
+from mainstem_ingress import IngressSource, Receiver
+
+from mainstem_broker_kinesis.source.losses import FIELDS
+from mainstem_broker_kinesis.source.options import KinesisSourceOptions
+from mainstem_broker_kinesis.source.records import LOST as HEADER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What the output `lost` is: `from` and `to` are sequence numbers of the shard `partition`.
+LOST_RECORDS = Events(
+    [*LOST.columns, *read_columns("origin STRING, partition STRING, at TIMESTAMP")]
+)
+_GAP = f"headers['{HEADER}']"
+
+
+class KinesisSource(IngressSource):
+    """Reads a stream of Kinesis once, into a log; survives splits and merges."""
+
+    options: KinesisSourceOptions
+    extra = "partition STRING, position STRING"
+
+    def __init__(self, options: KinesisSourceOptions) -> None:
+        super().__init__(options)
+        if options.ids != "never" and not options.duplicates_within:
+            raise OptionError("is 0, so `ids` would not help", option="duplicates_within")
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
+        """Every record once: how far reading is, is stored with what was read."""
+        options = self.options
+        assumptions = [
+            "the disk keeps what it says it has written",
+            "records are read before the stream drops them"
+            + ("" if options.on_loss == "error" else "; what is dropped comes out of `lost`"),
+            "a record that a producer has put twice is two records",
+        ]
+        if options.ids != "never":
+            assumptions[-1] = (
+                "a record that a producer has put twice is two records, unless the sink `kinesis` gave "
+                f"it an identity and both come within {write_duration(options.duplicates_within)}"
+            )
+        if options.receivers > 1:
+            assumptions.append(
+                "the order of records of different shards, also of a shard and its parents, does not "
+                f"matter: {options.receivers} receivers share them"
+            )
+        return SourceCapabilities(
+            ordered=options.receivers == 1,
+            assumptions=tuple(assumptions),
+            shown=Shown(
+                Level.EXACTLY_ONCE, "packages/broker-kinesis/tests/test_kinesis_source_crashes.py"
+            ),
+        )
+
+    def receiver(self) -> type[Receiver]:
+        from mainstem_broker_kinesis.source.receiver import KinesisReceiver
+
+        return KinesisReceiver
+
+    # -- what is gone ---------------------------------------------------------------------------
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Broken aggregates come out of `rejected`; what the stream has dropped, of `lost`."""
+        found = dict(super().outputs(inputs))
+        return found | {"lost": LOST_RECORDS} if self.options.on_loss == "report" else found
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        frame = super().load(ctx)
+        if "lost" not in ctx.wanted:
+            return frame.where(f"{_GAP} IS NULL")
+        output = "_output" if "_output" in frame.columns else "NULL"
+        gap = f"from_json(CAST({_GAP} AS STRING), '{FIELDS}')"
+        fields = ", ".join(
+            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
+        )
+        lost = (
+            f"named_struct('node', '{ctx.node}', {fields}, 'origin', origin, 'partition', partition, "
+            "'at', timestamp)"
+        )
+        return frame.selectExpr(
+            *(name for name in frame.columns if name != "_output"),
+            f"CASE WHEN {_GAP} IS NOT NULL THEN 'lost' ELSE {output} END AS _output",
+            f"CASE WHEN {_GAP} IS NOT NULL THEN {lost} END AS _lost",
+        )
+
+    # -- measuring ------------------------------------------------------------------------------
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return what is in the log and not read, and how far the log is behind each shard."""
+        from mainstem_broker_kinesis.source.measuring import behind
+
+        return [*super().lag(reached), *behind(self.options, self.log(reached.home))]

@@ -1,0 +1,37 @@
+"""Lets the tests' helper modules be found, and gives emulators behind a way that can be shut."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mainstem_testkit.proxy import FaultProxy
+
+HERE = str(Path(__file__).parent)
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+if TYPE_CHECKING:
+    from kinesis_afar import Afar
+
+
+def afar(server: Any) -> Iterator[Afar]:
+    from kinesis_afar import Afar
+
+    with FaultProxy(server.port) as proxy:
+        yield Afar(server, proxy)
+
+
+@pytest.fixture
+def kinesalite_afar(kinesalite: Any) -> Iterator[Afar]:
+    """The emulator kinesalite, which keeps its streams while it is away."""
+    yield from afar(kinesalite)
+
+
+@pytest.fixture
+def kinesis_local_afar(kinesis_local: Any) -> Iterator[Afar]:
+    """The emulator kinesis-local, which keeps its streams while it is away."""
+    yield from afar(kinesis_local)

@@ -1,0 +1,265 @@
+"""Where the far side goes on, kept with the messages and without any; and columns of a source's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from ingress_far import (
+    Far,
+    FarOptions,
+    Process,
+    SkippingReceiver,
+    Tells,
+    messages,
+    store_of,
+    values_in,
+    wait_for,
+)
+from ingress_reads import SCHEMA, read, reader
+from mainstem import MESSAGE_COLUMNS, Events
+from mainstem_ingress import IngressOptions, IngressSource, LogError, Message, Receiver
+from mainstem_ingress import segments as segments_module
+from mainstem_ingress import taking as taking_module
+from mainstem_ingress.log import Log
+from mainstem_ingress.reading import _SCHEMA, IngressDataSource
+from mainstem_ingress.retention import Retention
+from mainstem_ingress.segments import file_of, read_header
+from mainstem_ingress.storing import Store
+from mainstem_ingress.taking import Taking
+
+COUNT = 60
+
+
+# -- in the log ---------------------------------------------------------------------------------
+
+
+def test_a_cursor_is_kept_with_messages_and_without(log: Log) -> None:
+    """Pass: the newest of both is found again, and by others; a message's own does not count beside it."""
+    store = store_of(log)
+    assert log.cursors() == {}
+    store.keep("a")
+    assert store_of(log).cursor == "a"
+    assert log.cursors() == {0: "a"}
+    store.store([Message(b"1", cursor="own")], "b")
+    assert store.cursor == store_of(log).cursor == "b"
+    assert log.cursors() == {0: "b"}
+    store.keep("c")
+    store_of(log, 3).keep("d")
+    assert store_of(log).cursor == "c"
+    assert log.cursors() == {0: "c", 3: "d"}
+    store.store(messages(2))
+    assert log.cursors() == {0: "c", 3: "d"}, "a segment without a cursor of its own changes none"
+
+
+def test_a_kept_cursor_that_a_segment_has_passed_is_not_found_again(log: Log) -> None:
+    """Pass: though the newest segments are all that is left, and the file stays."""
+    store = store_of(log)
+    store.keep("a")
+    for number in range(3):
+        store.store(messages(number), f"b{number}")
+    file_of(log.receiver(0), 0).unlink()
+    assert store_of(log).cursor == "b2"
+    assert log.cursors() == {0: "b2"}
+
+
+def test_a_cursor_comes_with_a_group_of_which_a_part_is_dropped(log: Log) -> None:
+    store = store_of(log)
+    store.store(messages(1, 2, ids=True), "a")
+    store.store(messages(2, 3, ids=True), "b")
+    assert read_header(file_of(log.receiver(0), 1)).cursor == "b"
+    assert values_in(log) == [1, 2, 3]
+
+
+def test_messages_of_one_cursor_are_never_two_segments(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: too many bytes are an error that says what to do, and nothing is stored."""
+    monkeypatch.setattr(segments_module, "_MOST", 100)
+    with pytest.raises(LogError, match="segment_bytes"):
+        store_of(log).store([Message(bytes(60)), Message(bytes(60))], "a")
+    assert values_in(log) == []
+    assert log.cursors() == {}
+
+
+def test_a_cursor_file_that_can_not_be_read_is_an_error(log: Log) -> None:
+    store_of(log).keep("a")
+    (log.receiver(0) / "cursor.json").write_text("{")
+    with pytest.raises(LogError, match=r"cursor\.json can't be read"):
+        store_of(log)
+    with pytest.raises(LogError, match=r"cursor\.json can't be read"):
+        log.cursors()
+
+
+# -- at work ------------------------------------------------------------------------------------
+
+
+class Moving(Receiver):
+    """Gives what a test says: messages, and where it is after them."""
+
+    def __init__(self, *steps: tuple[Sequence[Message], str]) -> None:
+        super().__init__(None, 0, "moving")
+        self.steps = list(steps)
+        self.at: str | None = None
+        self.begins: list[str | None] = []
+        self.all_here = False
+
+    def connect(self, cursor: str | None) -> None:
+        self.at = cursor
+        self.begins.append(cursor)
+
+    def take(self, seconds: float) -> Sequence[Message]:
+        if not self.steps:
+            threading.Event().wait(seconds)
+            return []
+        found, self.at = self.steps.pop(0)
+        return found
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        pass
+
+    def cursor(self) -> str | None:
+        return self.at
+
+    def caught_up(self) -> bool | None:
+        return self.all_here
+
+
+class Work:
+    """A receiver at work in a thread; use it in a `with`."""
+
+    def __init__(self, receiver: Receiver, store: Store) -> None:
+        self.told, self.stop = Tells(), threading.Event()
+        options = IngressOptions(linger="0 s")
+        retention = Retention(store.log, store.name, options)
+        taking = Taking(receiver, store, [retention], options, self.told, self.stop)
+        self.thread = threading.Thread(target=taking.work, daemon=True)
+
+    def __enter__(self) -> Work:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def test_where_a_receiver_is_is_stored_though_it_took_nothing(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: with messages in their segment; alone when it moves on, once; `connect` is given it again."""
+    kept: list[str] = []
+    store = store_of(log)
+    keep = store.keep
+    monkeypatch.setattr(store, "keep", lambda cursor: (kept.append(cursor), keep(cursor)))
+    receiver = Moving(([], "a"), (messages(1, 2), "b"), ([], "b"), ([], "c"), ([], "c"))
+    with Work(receiver, store):
+        wait_for(lambda: log.cursors() == {0: "c"})
+    assert kept == ["a", "c"]
+    assert read_header(file_of(log.receiver(0), 0)).cursor == "b"
+    again = Moving()
+    with Work(again, store_of(log)) as work:
+        work.told.wait_for(state="running")
+    assert again.begins == ["c"]
+
+
+def test_messages_that_are_all_dropped_move_it_on(log: Log) -> None:
+    """Pass: a group of duplicates makes no segment, and its cursor is stored all the same."""
+    store = store_of(log)
+    receiver = Moving((messages(1, ids=True), "a"), (messages(1, ids=True), "b"))
+    with Work(receiver, store):
+        wait_for(lambda: log.cursors() == {0: "b"})
+    assert values_in(log) == [1]
+
+
+def test_a_bounded_run_begins_when_the_receiver_says_so(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: not because nothing comes for long; at once when all is stored that was there."""
+    monkeypatch.setattr(taking_module, "_QUIET", 0.0)
+    monkeypatch.setattr(taking_module, "_TELL_EVERY", 0.0)
+    receiver = Moving((messages(1), "a"))
+    with Work(receiver, store_of(log)) as work:
+        wait_for(lambda: log.cursors() == {0: "a"})
+        wait_for(lambda: len(work.told) > 5)
+        assert not any(told["ready"] for told in work.told)
+        receiver.all_here = True
+        work.told.wait_for(ready=True)
+
+
+def test_above_the_high_water_mark_a_bounded_run_begins(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: though not all is here: only who reads can make room."""
+    receiver = Moving((messages(1), "a"))
+    work = Work(receiver, store_of(log))
+    with work:
+        work.told.wait_for(state="running")
+        monkeypatch.setattr(Retention, "unread", lambda *_: 10**15)
+        work.told.wait_for(state="paused", ready=True)
+
+
+def test_a_receiver_sees_the_cursors_of_all(log: Log) -> None:
+    receiver = Moving()
+    assert receiver.stored_cursors() == {}
+    receiver.log = log
+    store_of(log, 1).keep("a")
+    assert receiver.stored_cursors() == {1: "a"}
+
+
+POINTS = ["before-write", "after-rename", "before-cursor", "after-cursor", "after-acknowledge"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_doubles_nothing_where_cursors_are_the_receivers(
+    far: Far, log: Log, tmp_path: Path, point: str
+) -> None:
+    """Pass: killed there, with and without messages, a second process stores the rest once, in order."""
+    far.append(messages(*range(COUNT)))
+    options = FarOptions(port=far.port, segment_rows=10, linger="0 s")
+    trace = tmp_path / "trace"
+    env = {
+        "MAINSTEM_FAILPOINT": f"ingress.{point}:2:kill",
+        "MAINSTEM_FAILPOINT_TRACE": str(trace),
+    }
+    with Process(SkippingReceiver, log, options, env=env) as process:
+        assert process.wait() == -9
+    with Process(SkippingReceiver, log, options) as process:
+        wait_for(lambda: log.cursors() == {0: str(COUNT - 1)})
+        assert process.release() == 0
+    assert values_in(log) == [n for n in range(COUNT) if n % 20 < 10]
+
+
+# -- columns of a source's own ------------------------------------------------------------------
+
+
+class Placed(IngressSource):
+    extra = "partition STRING, position STRING, n BIGINT"
+
+    def receiver(self) -> type[Receiver]:
+        return Moving
+
+
+def test_a_source_may_give_partition_and_position_itself(log: Log) -> None:
+    """Pass: they stand where the log's own would, and tell rows apart; each column is there once."""
+    shape = Placed(IngressOptions()).shape()
+    assert isinstance(shape, Events)
+    assert [c.name for c in shape.columns or ()] == [*(c.name for c in MESSAGE_COLUMNS), "n"]
+    assert shape.identity == ("origin", "partition", "position")
+    assert IngressDataSource({"extra": Placed.extra}).schema() == f"{_SCHEMA}, `n` bigint"
+    fields = [pa.field("partition", pa.string()), pa.field("position", pa.string())]
+    log.receiver(0).mkdir(parents=True)
+    Store(log, 0, IngressOptions(), fields).store([Message(b"1", extra=("shard-7", "0042"))])
+    (row,) = read(reader(log, SCHEMA), {}, {"0": 1})
+    assert (row["partition"], row["position"]) == ("shard-7", "0042")
+
+
+@pytest.mark.parametrize("extra", ["value STRING", "origin STRING", "partition BIGINT"])
+def test_no_other_message_column_is_a_sources_own(extra: str) -> None:
+    made = type("Wrong", (Placed,), {"extra": extra})
+    with pytest.raises(TypeError, match="is a message's column"):
+        made(IngressOptions()).shape()
