@@ -138,7 +138,10 @@ class Sink(Component):
 
     @abstractmethod
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
-        """Write one micro-batch: its rows are evaluated at most once.
+        """Write one micro-batch: its rows are evaluated once.
+
+        A second time is allowed for those alone that the first has found to be refused, if they are
+        held against the first: a step above that gives others must not go unseen.
 
         Called again with the same `batch.id` after a crash or a failure, then with the same rows,
         perhaps partitioned otherwise. Returns the rows that the far side refuses for good, with
