@@ -68,8 +68,8 @@ def write(
 
 def _headers(frame: DataFrame) -> str:
     """Return SQL for a message's headers, its identity among them, as Spark's writer takes them."""
-    mark = f"named_struct('key', '{ID_HEADER}', 'value', CAST(_mark AS BINARY))"
-    own = f"CASE WHEN _mark IS NOT NULL THEN array({mark}) END"
+    mark = f"named_struct('key', '{ID_HEADER}', 'value', CAST(lower(hex(_id)) AS BINARY))"
+    own = f"CASE WHEN _id IS NOT NULL THEN array({mark}) END"
     if "headers" not in (name.lower() for name in frame.columns):
         return own
     entries = "map_entries(headers)"

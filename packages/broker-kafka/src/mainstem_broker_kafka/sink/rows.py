@@ -79,10 +79,10 @@ def messages(
 
     Returns:
         `_topic string` (null where the options name one for all), `_partition int`, `key binary`,
-        `value binary`, `headers map<string,binary>`, `_millis bigint`, `_mark string` (the value of
-        `ID_HEADER`), `_id binary`, and `_reason string`, which says why a row is refused, null if it is
-        not. Columns that tell a row's place among others come beside, with `_in_` before their names:
-        `_commit_version`, `origin`, `partition`, `position`.
+        `value binary`, `headers map<string,binary>`, `_millis bigint`, `_id binary`, and
+        `_reason string`, which says why a row is refused, null if it is not. Columns that tell a row's
+        place among others come beside, with `_in_` before their names: `_commit_version`, `origin`,
+        `partition`, `position`.
     """
     names = {name.lower(): name for name in frame.columns}
 
@@ -102,7 +102,6 @@ def messages(
         "value": column("value", "BINARY"),
         "headers": column("headers", "MAP<STRING, BINARY>"),
         "_millis": millis,
-        "_mark": f"lower(hex({column('_id', 'BINARY')}))",
         "_id": column("_id", "BINARY"),
     }
     place = [n for n in ("_commit_version", "origin", "partition", "position") if n in names]
@@ -208,7 +207,7 @@ def _size(names: Mapping[str, str]) -> str:
         return f"coalesce(octet_length({text}), 0)"
 
     fixed = _OVERHEAD + 3 * _LENGTH + 2 * _LENGTH + len(ID_HEADER)
-    parts = [f"{fixed}L", *map(length, ("key", "value", "_mark"))]
+    parts = [f"{fixed}L", *map(length, ("key", "value")), f"2 * {length('_id')}"]
     if "headers" in names:
         entry = f"{2 * _LENGTH} + {length('entry.key')} + {length('entry.value')}"
         total = f"aggregate(map_entries(headers), 0L, (total, entry) -> total + {entry})"

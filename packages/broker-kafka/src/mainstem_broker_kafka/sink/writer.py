@@ -321,14 +321,14 @@ def _rows(rows: pa.RecordBatch, *names: str) -> Any:
 
 def _headers(rows: pa.RecordBatch) -> Iterator[list[tuple[str, bytes | None]] | None]:
     """Yield the headers of each row, its identity among them."""
-    marks = _values(rows, "_mark", None)
+    identities = _values(rows, "_id", None)
     given = rows.column("headers")
     if given.null_count == len(given):
-        for _, mark in zip(range(rows.num_rows), marks, strict=False):
-            yield None if mark is None else [(ID_HEADER, mark)]
+        for _, identity in zip(range(rows.num_rows), identities, strict=False):
+            yield None if identity is None else [(ID_HEADER, identity.hex())]
         return
-    for own, mark in zip(given.to_pylist(), marks, strict=False):
+    for own, identity in zip(given.to_pylist(), identities, strict=False):
         headers = [(name, value) for name, value in own or () if name != ID_HEADER]
-        if mark is not None:
-            headers.append((ID_HEADER, mark))
+        if identity is not None:
+            headers.append((ID_HEADER, identity.hex()))
         yield headers or None
