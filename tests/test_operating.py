@@ -217,7 +217,12 @@ def test_a_replay_that_does_not_fit_is_refused_in_words(pipeline):
         ("total", "earliest", {"out": "again"}, "no query 'total'"),
         ("totals", "earliest", {"ou": "again"}, "has no sink 'ou'"),
         ("totals", "earliest", {"out": "out"}, "no sink 'out' with `query: replay`"),
-        ("totals", "soon", {"out": "again"}, "expected `earliest`, an ISO 8601 time, or JSON of offsets"),
+        (
+            "totals",
+            "soon",
+            {"out": "again"},
+            "expected `earliest`, an ISO 8601 time, or JSON of offsets",
+        ),
     ):
         with pytest.raises(PipelineError, match=words):
             replay_plan(plan, query, point, into)
