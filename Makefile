@@ -7,7 +7,7 @@ ifeq ($(JAVA_HOME),)
 unexport JAVA_HOME
 endif
 
-.PHONY: help install demo services test tox crash cluster bench wheels lock clean
+.PHONY: help install demo services test tox crash fuzz cluster bench wheels lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
@@ -15,6 +15,7 @@ help:
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
 	@echo "make crash    the slow tests: variants of suites, kills at every pass of every crash point,"
 	@echo "              random kills (ROUNDS=n of them)"
+	@echo "make fuzz     the joins against plain computations, a hundred times as many cases"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
 	@echo "make wheels   build every distribution into dist/"
@@ -47,12 +48,15 @@ tox: install
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-kinesis,broker-nats,database-sql,direct-webhook,direct-zeromq,fault-tolerance,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-kinesis,broker-nats,database-sql,direct-webhook,direct-zeromq,fault-tolerance,keyed-state,operators-joins,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
 	MAINSTEM_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest -m slow packages/*/tests
 	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
+
+fuzz: install
+	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 packages/operators-joins/tests packages/keyed-state/tests -k 'properties or fuzz'
 
 cluster: install
 	$(BIN)/pytest -m slow tests/test_cluster.py

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import IdentifiedWrites as IdentifiedWrites
     from mainstem.contracts.abilities import KeyedWrites as KeyedWrites
     from mainstem.contracts.abilities import Lag as Lag
+    from mainstem.contracts.abilities import LoadedFirst as LoadedFirst
     from mainstem.contracts.abilities import Measurable as Measurable
     from mainstem.contracts.abilities import Prepared as Prepared
     from mainstem.contracts.abilities import Reached as Reached
@@ -99,8 +100,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "mainstem.contracts.abilities": (
         "ABILITIES Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
-        "KeyedWrites Lag Measurable Prepared Reached Rewindable Staged Stateful StateFacts Supervised "
-        "Swappable Transactional Typed Upgradable"
+        "KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful StateFacts "
+        "Supervised Swappable Transactional Typed Upgradable"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "

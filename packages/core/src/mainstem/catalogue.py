@@ -28,6 +28,10 @@ CATALOGUE = {
     ("source", "webhook"): "mainstem-direct-webhook",
     ("source", "zeromq"): "mainstem-direct-zeromq",
     ("operator", "aggregate"): "mainstem-operators-windows",
+    ("operator", "stream_stream_join"): "mainstem-operators-joins",
+    ("operator", "stream_table_join"): "mainstem-operators-joins",
+    ("operator", "table"): "mainstem-operators-joins",
+    ("operator", "table_table_join"): "mainstem-operators-joins",
 }
 
 

@@ -50,6 +50,20 @@ class Stateful(Protocol):
 
 
 @runtime_checkable
+class LoadedFirst(Protocol):
+    """An operator with state that must know what stands at some ports before it sees the others' rows.
+
+    The runner loads those ports before: it runs the query on the sources above them alone, to the end
+    that each has when the run starts, and lets the other sources begin after that. So `apply` is
+    called as ever, and its frame sees batches in which the other ports are empty: it must give no row
+    of the main output for those. What comes to those ports later, comes with the rest.
+    """
+
+    def loaded_first(self) -> frozenset[str]:
+        """Return the names of those ports, not all that there are. Called without Spark."""
+
+
+@runtime_checkable
 class Branching(Protocol):
     """An operator or a source with outputs beside its main one, such as `rejected` or `late`.
 
@@ -333,7 +347,7 @@ class Upgradable(Protocol):
 ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
-        Stateful, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
+        Stateful, LoadedFirst, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
         Advising, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites,
         Swappable, Upgradable,
     )

@@ -44,6 +44,9 @@ class OperatorCapabilities:
 
     #: Each output row comes from one input row alone, so reserved columns pass untouched.
     row_wise: bool = False
+    #: Each output row has an `_id` that the operator makes of those of the rows it comes from: that of
+    #: one of them, or a hash of several. So inputs have the column `_id` where somebody needs it below.
+    passes_ids: bool = False
     #: Each input row gives exactly one row, in the main output or a named one; so the rows that came
     #: in are known when those that went out have been counted.
     keeps_rows: bool = False

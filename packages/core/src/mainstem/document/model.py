@@ -32,6 +32,12 @@ class Watermark(Options):
         "than the watermark are late.",
         example="10 minutes",
     )
+    idle_after: Duration | None = option(
+        None,
+        description="Once no row has come for so long, by the clock, let the watermark go on with those "
+        "of the query's other nodes, so that they need not wait for this one.",
+        example="1 minute",
+    )
 
 
 class Trigger(Options):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainstem.contracts.guarantee import Promise
+from mainstem.plan import loading
 from mainstem.plan.delivering import promised, strongest
-from mainstem.plan.model import Plan, SinkNode
+from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.plan.queries import repeated
 
 
@@ -42,9 +43,27 @@ def warnings(plan: Plan) -> Iterator[str]:
         elif plan.nodes[name].state:
             yield f"{name}: computed, and its state kept, in each of the queries {', '.join(queries)}."
     for query in plan.queries:
+        yield from _stalling(plan, query)
         for name, count in query.reads.items():
             if count > 1:
                 yield f"{name}: read {count} times in the query {query.name}."
+
+
+def _stalling(plan: Plan, query: Query) -> Iterator[str]:
+    """Yield what may hold back a query's watermark, which is the lowest of all its nodes'."""
+    timed = [plan.nodes[name] for name in query.streaming if plan.nodes[name].watermark]
+    for node in timed:
+        if node.idle_after is not None:
+            if len(timed) == 1:
+                yield (
+                    f"{node.name}: `idle_after` does nothing, for no other node of the query "
+                    f"{query.name} has a watermark to go on with."
+                )
+        elif len(timed) > 1 and plan.document.trigger.every and loading.before(node, query, plan):
+            yield (
+                f"{node.name}: after each start the query {query.name} waits for its next row, since "
+                "no watermark is known of it; give its watermark `idle_after`."
+            )
 
 
 def _lower_than_possible(plan: Plan, sink: SinkNode) -> Iterator[str]:

@@ -13,8 +13,7 @@ from mainstem.contracts.shapes import Events, Shape
 from mainstem.document.model import Document
 from mainstem.errors import OptionError, PluginError
 from mainstem.plan import identity
-from mainstem.plan.model import Node, SinkNode
-from mainstem.plan.queries import ancestors
+from mainstem.plan.model import Node, SinkNode, ancestors
 from mainstem.registry import Registry
 
 

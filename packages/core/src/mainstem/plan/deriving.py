@@ -12,7 +12,7 @@ from mainstem.contracts.components import Source
 from mainstem.document.model import Trigger
 from mainstem.errors import DocumentError, Problem
 from mainstem.plan import identity, queries
-from mainstem.plan.model import Plan, SinkNode
+from mainstem.plan.model import Plan, SinkNode, ancestors
 
 
 def derive(
@@ -45,7 +45,7 @@ def derive(
     chosen = {sink.name: sink for sink in sinks}
     wanted = {stream.node for sink in chosen.values() for stream in sink.streams}
     for name in tuple(wanted):
-        wanted |= queries.ancestors(name, plan.nodes)
+        wanted |= ancestors(name, plan.nodes)
     nodes = {}
     for name, node in plan.nodes.items():
         if name not in wanted:

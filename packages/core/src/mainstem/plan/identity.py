@@ -41,6 +41,6 @@ def _starts(stream: Stream, nodes: Mapping[str, Node]) -> list[Node]:
     node = nodes[stream.node]
     if stream.output and node.outputs[stream.output].column("_id"):
         return []  # the row brings its own
-    if node.identity or not node.row_wise:
+    if node.identity or not node.passes_ids:
         return [node]
     return [start for above in node.streams for start in _starts(above, nodes)]

@@ -361,6 +361,7 @@ class _Maker:
             self._problem(f"a watermark can't be put on {reason}", *path)
             return
         node.watermark = EventTime(column.name, wanted.delay)
+        node.idle_after = wanted.idle_after
         node.shape = type(node.shape)(**{**_fields(node.shape), "event_time": node.watermark})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from mainstem.contracts.abilities import StateFacts
@@ -40,6 +41,8 @@ class Node:
     shape: Shape | None = None
     outputs: Mapping[str, Shape] = field(default_factory=dict)
     watermark: EventTime | None = None
+    #: After how long without a row the watermark goes on with those of other nodes; None for never.
+    idle_after: timedelta | None = None
     state: StateFacts | None = None
     drops_rejected: bool = False
     #: Whether `_id` is made here: the identity begins in this node and somebody below uses it.
@@ -68,11 +71,24 @@ class Node:
         return self.kind == "operator" and self.operator.capabilities.row_wise
 
     @property
+    def passes_ids(self) -> bool:
+        """Whether the `_id` of rows is made of that of the rows that come in."""
+        return self.row_wise or (self.kind == "operator" and self.operator.capabilities.passes_ids)
+
+    @property
     def identity(self) -> tuple[str, ...]:
         """The columns of the identity that begins in this node; empty when none does."""
         if isinstance(self.shape, Changelog) and self.shape.key:
             return (*self.shape.key, "_commit_version", "_change_type")
         return self.shape.identity if self.shape else ()
+
+
+def ancestors(name: str, nodes: Mapping[str, Node]) -> set[str]:
+    """Return every node above a node."""
+    found: set[str] = set()
+    for stream in nodes[name].streams:
+        found |= {stream.node} | ancestors(stream.node, nodes)
+    return found
 
 
 @dataclass
@@ -110,6 +126,9 @@ class Query:
     #: How often each source is read.
     reads: Mapping[str, int]
     output_mode: str
+    #: The reads that are loaded before the others begin, phase by phase; empty where all begin at
+    #: once. A source's first read has its name, its second one `NAME__2`.
+    loads: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,7 +209,6 @@ class Plan:
         """Whether the run closes all windows at its end."""
         return self.document.trigger.flush
 
-    @property
-    def controlled(self) -> bool:
-        """Whether nodes with a watermark get a control stream."""
-        return self.flush or self.scripted
+    def controlled(self, node: Node) -> bool:
+        """Whether a node with a watermark gets a control stream."""
+        return self.flush or self.scripted or node.idle_after is not None

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from mainstem.plan.model import Node, Query, SinkNode
+from mainstem.plan import loading
+from mainstem.plan.model import Node, Query, SinkNode, ancestors
 
 
 def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query, ...]:
@@ -31,6 +32,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
     )
     for query in queries:
         _check_modes(query, nodes, problem)
+        loading.check(query, nodes, problem)
     _check_repeats(queries, nodes, problem)
     return queries
 
@@ -53,15 +55,8 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
         ),
         reads=dict(sorted(reads.items())),
         output_mode=state.output_mode if state else "append",
+        loads=loading.phases(anchor, nodes),
     )
-
-
-def ancestors(name: str, nodes: Mapping[str, Node]) -> set[str]:
-    """Return every node above a node."""
-    found: set[str] = set()
-    for stream in nodes[name].streams:
-        found |= {stream.node} | ancestors(stream.node, nodes)
-    return found
 
 
 def _count_reads(name: str, nodes: Mapping[str, Node], reads: Counter[str]) -> None:

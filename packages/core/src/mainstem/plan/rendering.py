@@ -7,8 +7,9 @@ from typing import Any
 
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Changelog, Shape
+from mainstem.plan import loading
 from mainstem.plan.delivering import shown
-from mainstem.plan.model import Node, Plan, SinkNode
+from mainstem.plan.model import Node, Plan, Query, SinkNode
 
 #: Raised when a key changes its meaning or goes; new keys leave it as it is.
 JSON_VERSION = 1
@@ -29,6 +30,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "sinks": list(query.sinks),
                 "reads": dict(query.reads),
                 "output_mode": query.output_mode,
+                "loads": [list(reads) for reads in query.loads],
             }
             for query in plan.queries
         ],
@@ -63,6 +65,7 @@ def _node(node: Node) -> dict[str, Any]:
         "watermark": {
             "column": node.watermark.column,
             "delay": write_duration(node.watermark.delay),
+            "idle_after": write_duration(node.idle_after) if node.idle_after else None,
         }
         if node.watermark
         else None,
@@ -104,6 +107,7 @@ def _text(plan: Plan) -> Iterator[str]:
     for query in plan.queries:
         yield ""
         yield f"query {query.name} (anchor {query.anchor}, {query.output_mode})"
+        yield from (f"  {line}" for line in _phases(query))
         yield from (
             f"  {line}" for name in query.streaming for line in _node_lines(plan.nodes[name])
         )
@@ -151,6 +155,16 @@ def as_markdown(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _phases(query: Query) -> Iterator[str]:
+    """Yield what is loaded before the rest begins; nothing where all begins at once."""
+    for number, reads in enumerate(query.loads, 1):
+        then = "then loads" if number > 1 else "loads"
+        yield f"{number}. {then} {', '.join(reads)}, to the end as of the start"
+    if query.loads:
+        late = [read for read in loading.reads(query) if read not in sum(query.loads, ())]
+        yield f"{len(query.loads) + 1}. then {', '.join(late)} begins, and all go on"
+
+
 def _node_lines(node: Node) -> Iterator[str]:
     origin = f" <- {', '.join(map(str, node.streams))}" if node.inputs else ""
     yield f"{node.name}: {node.word}{origin}"
@@ -159,7 +173,8 @@ def _node_lines(node: Node) -> Iterator[str]:
     if isinstance(node.shape, Changelog):
         yield f"  key {', '.join(node.shape.key)}; sequence {node.shape.sequence or 'batch id'}"
     if node.watermark:
-        yield f"  watermark {node.watermark.column} - {write_duration(node.watermark.delay)}"
+        idle = f", idle after {write_duration(node.idle_after)}" if node.idle_after else ""
+        yield f"  watermark {node.watermark.column} - {write_duration(node.watermark.delay)}{idle}"
     if node.state:
         grows = f"grows: {node.state.grows}" if node.state.grows else "bounded"
         yield f"  keeps state ({grows})"

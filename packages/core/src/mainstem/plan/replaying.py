@@ -12,6 +12,7 @@ from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
+from mainstem.plan import loading
 from mainstem.plan.deriving import derive
 from mainstem.plan.model import Plan, SinkNode
 
@@ -52,13 +53,22 @@ def replay_plan(
             "what is rebuilt begins at `earliest`: else what came before is missing"
         )
     sources: dict[str, Source] = {}
+    first = {read for phase in found[query].loads for read in phase}
     for name in found[query].reads:
         source = plan.nodes[name].source
         if not isinstance(source, Rewindable):
             word = plan.nodes[name].word
             raise PipelineError(f"{name}: the source {word!r} can't start elsewhere (Rewindable)")
+        start = when[name] if isinstance(when, dict) else when
+        if isinstance(when, datetime) and name in {read.partition("__")[0] for read in first}:
+            if any(read not in first for read in loading.reads_of(found[query], name)):
+                raise PipelineError(
+                    f"{name}: it is read twice, once for a table, which is loaded whole, and once for "
+                    f"rows from {point} on: replay from `earliest`"
+                )
+            start = "earliest"  # a table is what all its changes made of it
         try:
-            sources[name] = source.starting_at(when[name] if isinstance(when, dict) else when)
+            sources[name] = source.starting_at(start)
         except OptionError as error:
             message = plan.scrubber.clean(f"{name}: {error.message} {error.hint}".rstrip())
             raise PipelineError(message) from None

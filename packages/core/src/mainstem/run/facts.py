@@ -8,6 +8,7 @@ from typing import Any
 
 from mainstem.plan.model import Plan, Query
 from mainstem.run.counting import complete, counted_by
+from mainstem.run.watermarks import timed_node
 
 
 def batch_facts(
@@ -20,6 +21,8 @@ def batch_facts(
     """
     nodes: dict[str, dict[str, int]] = {}
     for name, row in (progress.observedMetrics or {}).items():
+        if timed_node(name):
+            continue
         base = name.partition("__")[0]
         found = nodes.setdefault(base, {})
         for key, value in row.asDict().items():

@@ -22,6 +22,7 @@ from mainstem.contracts.shapes import (
     Shape,
 )
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
+from mainstem.plan.loading import read_name
 from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
@@ -88,6 +89,7 @@ class Frames:
         watermark: puts a node's watermark on its streaming frame.
         show_rows: whether the error for a refused row may hold its content.
         checking: make frames for Spark's check of streaming plans, never to run.
+        instead: returns what takes the place of a read's frame, given the read's name and the frame.
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class Frames:
         *,
         show_rows: bool = False,
         checking: bool = False,
+        instead: Callable[[str, DataFrame], DataFrame] | None = None,
     ) -> None:
         self._plan = plan
+        self._instead = instead
         self._query = query.name
         self.counted_by = counted_by(plan, query)
         self._row_in_task = "0L" if checking else _ROW_IN_TASK
@@ -122,18 +126,20 @@ class Frames:
         node = self._plan.nodes[name]
         if node.kind == "source":
             count = self._loads[name] = self._loads.get(name, 0) + 1
-            read_name = name if count == 1 else f"{name}__{count}"
+            read = read_name(name, count)
             context = NodeContext(
                 self._plan,
                 node,
                 self._spark,
                 self._checkpoint,
-                read_name,
+                read,
                 self._query,
                 self._row_in_task,
             )
             with self.blaming(node):
                 frame = node.source.load(context)
+            if self._instead is not None:
+                frame = self._instead(read, frame)
             frame = self._finish(node, self._checked(node, frame))
         elif isinstance(node, SinkNode):
             return self.union([self._streaming_output(stream) for stream in node.streams])

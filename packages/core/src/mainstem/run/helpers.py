@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -78,6 +78,10 @@ class Helpers:
                     message = f"{helper.node}: {self._clean(facts.get('why', 'failed'))}"
                     raise PipelineError(message, node=helper.node)
                 self._tell(helper, facts)
+
+    def ready(self, nodes: Collection[str]) -> bool:
+        """Whether each helper of some nodes has said that a bounded run can begin."""
+        return all(helper.ready for helper in self._helpers if helper.node in nodes)
 
     def wait_until_ready(self, stop: threading.Event) -> None:
         """Wait until each helper has said that a bounded run can begin, or `stop` is set.

@@ -37,6 +37,8 @@ class Metrics:
 
         self._inner = inner
         self._healthy = False
+        #: By query, the nodes that can be idle.
+        self._patient: dict[str, list[str]] = {}
         registry = CollectorRegistry()
 
         def made(kind: type[Any], name: str, text: str, *labels: str) -> Any:
@@ -46,6 +48,8 @@ class Metrics:
         self._batches = made(Histogram, "batch_seconds", "Time of finished batches.")
         self._late = made(Counter, "late_rows", "Rows dropped behind the watermark.")
         self._state = made(Gauge, "state_rows", "Rows in the state.")
+        self._loading = made(Gauge, "loading", "1 while a query loads what it must know first.")
+        self._idle = made(Gauge, "idle", "1 while a node is idle, see `idle_after`.", "node")
         self._watermark = made(Gauge, "watermark_seconds", "The watermark, since 1970.")
         self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")
         self._lag = made(Gauge, "lag_seconds", "Age of the oldest row not read.", "source")
@@ -73,15 +77,30 @@ class Metrics:
     def started(self, plan: Plan) -> None:
         """The queries are about to start."""
         self._healthy = True
+        for query in plan.queries:
+            labels = (plan.pipeline, query.name)
+            self._loading.labels(*labels).set(0)
+            patient = [name for name in query.streaming if plan.nodes[name].idle_after]
+            self._patient[query.name] = patient
+            for name in patient:
+                self._idle.labels(*labels, name).set(0)
         self._inner.started(plan)
 
     def helper(self, facts: Mapping[str, Any]) -> None:
         """A helper process told what it does."""
         self._inner.helper(facts)
 
+    def loading(self, facts: Mapping[str, Any]) -> None:
+        """Tell whether a query loads what it must know first."""
+        labels = (facts["pipeline"], facts["query"])
+        self._loading.labels(*labels).set(facts["event"] == "loading")
+        self._inner.loading(facts)
+
     def batch(self, facts: Mapping[str, Any]) -> None:
         """Count what a batch did."""
         labels = (facts["pipeline"], facts["query"])
+        for name in self._patient.get(facts["query"], ()):
+            self._idle.labels(*labels, name).set(name in facts["idle"])
         for node, counts in facts["nodes"].items():
             for name, count in counts.items():
                 output = "" if name == "rows" else name

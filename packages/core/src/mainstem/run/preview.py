@@ -11,8 +11,7 @@ from mainstem.contracts.abilities import Rewindable
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
 from mainstem.plan.deriving import derive, on_this_machine
-from mainstem.plan.model import Plan, SinkNode, Stream
-from mainstem.plan.queries import ancestors
+from mainstem.plan.model import Plan, SinkNode, Stream, ancestors
 from mainstem.run.runner import run
 from mainstem.testing.stand_ins import Kept, standing_in
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from mainstem.contracts.abilities import AfterBatch
+from mainstem.plan.loading import read_name
 from mainstem.plan.model import Plan
 from mainstem.run.history import History
 from mainstem.run.showing import Reporter
@@ -108,7 +109,7 @@ class Publishing:
             batch = history.last()
             found = {} if batch is None else history.offsets(batch).ends
             for number in range(1, query.reads[name] + 1):
-                ends.append(found.get(name if number == 1 else f"{name}__{number}"))
+                ends.append(found.get(read_name(name, number)))
         return ends
 
     def _say(self, name: str, state: str, why: str) -> None:

@@ -33,6 +33,9 @@ class Reporter(Protocol):
     def helper(self, facts: Mapping[str, Any]) -> None:
         """A helper process told what it does."""
 
+    def loading(self, facts: Mapping[str, Any]) -> None:
+        """A query loads what it must know first, or has loaded it: `event` says which."""
+
     def tick(self) -> None:
         """Some time has passed."""
 
@@ -50,6 +53,9 @@ class Silent:
         pass
 
     def helper(self, facts: Mapping[str, Any]) -> None:
+        pass
+
+    def loading(self, facts: Mapping[str, Any]) -> None:
         pass
 
     def tick(self) -> None:
@@ -77,6 +83,9 @@ class JSONLines(Silent):
             self._states[facts["helper"]] = news
             self._print(facts)
 
+    def loading(self, facts: Mapping[str, Any]) -> None:
+        self._print(facts)
+
     def ended(self, summary: Mapping[str, Any]) -> None:
         self._print(summary)
 
@@ -96,6 +105,7 @@ class LiveTable(Silent):
         self._totals = Totals(plan)
         self._last: dict[str, Mapping[str, Any]] = {}
         self._helpers: dict[str, dict[str, HelperRow]] = {}
+        self._loading: dict[str, str] = {}
         self._live = Live(self._table(), console=Console(), refresh_per_second=4)
         self._live.start()
 
@@ -106,6 +116,10 @@ class LiveTable(Silent):
     def helper(self, facts: Mapping[str, Any]) -> None:
         rows = self._helpers.setdefault(facts["node"], {})
         rows.setdefault(facts["helper"], HelperRow()).put(facts)
+
+    def loading(self, facts: Mapping[str, Any]) -> None:
+        reads = f" loading {', '.join(facts['reads'])}" if facts["event"] == "loading" else ""
+        self._loading[facts["query"]] = reads
 
     def tick(self) -> None:
         self._live.update(self._table())
@@ -137,7 +151,7 @@ class LiveTable(Silent):
         lag = last.get("lag", {})
         seconds = last.get("seconds") or 0
         yield {
-            "query / node": f"[bold]{query}[/bold]",
+            "query / node": f"[bold]{query}[/bold]{self._loading.get(query, '')}",
             "rows": f"{totals['rows_in']:,}",
             "rows/s": f"{last.get('rows_per_second', 0):,.0f}",
             "batch": str(last.get("batch", "")),
@@ -150,7 +164,7 @@ class LiveTable(Silent):
             now = last.get("nodes", {}).get(name, {})
             rejected = counts.get("rejected", 0)
             yield {
-                "query / node": f"  {name}",
+                "query / node": f"  {name}{' idle' if name in last.get('idle', ()) else ''}",
                 "rows": f"{counts.get('rows', 0):,}",
                 "rows/s": f"{now.get('rows', 0) / seconds if seconds else 0:,.0f}",
                 "rejected": f"{rejected:,}" if rejected else "",

@@ -2,8 +2,8 @@
 
 A control stream is a second, tiny input of a node with a watermark: rows that have a time and nothing
 else, let in before the watermark and dropped right after it. The runner writes one row as one file
-into the node's folder `control`. It is added only where it is asked for: by `flush` in the document, or
-by a test that scripts time.
+into the node's folder `control`. It is added only where it is asked for: by `flush` or `idle_after` in
+the document, or by a test that scripts time.
 """
 
 from __future__ import annotations
@@ -14,31 +14,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructField, StructType
 
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
 from mainstem.plan.model import Node, Plan, Query
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from mainstem.run.checkpoint import Checkpoint
+    from mainstem.run.loading import Waiting
 
 _CONTROL = "_control"
+#: A column of text that is in no control file.
+_NOTHING = "nothing"
+#: Names what Spark counts of a node's rows at its watermark.
+_COUNTED = "watermark"
+#: So many control rows stay in a folder; batches that have read older ones are long done.
+_KEPT = 100
 
 
 class Watermarks:
-    """Puts the watermarks of one query on its frames, and moves them by the control stream."""
+    """Puts the watermarks of one query on its frames, and moves them by the control stream.
+
+    Args:
+        waiting: holds back the streams whose turn has not come, while something is loaded.
+    """
 
     def __init__(
-        self, plan: Plan, query: Query, spark: SparkSession, checkpoint: Checkpoint
+        self,
+        plan: Plan,
+        query: Query,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        waiting: Waiting | None = None,
     ) -> None:
+        self._waiting = waiting
         self._plan = plan
         self._query = query
         self._spark = spark
         self._checkpoint = checkpoint
         self._reads: dict[str, int] = {}
         self.used = any(plan.nodes[name].state for name in query.streaming)
+        self._observed = any(plan.nodes[name].idle_after for name in query.streaming)
 
     def put(self, node: Node, frame: DataFrame) -> DataFrame:
         """Return a node's streaming frame with its watermark, if a step below keeps state."""
@@ -46,26 +65,42 @@ class Watermarks:
         if wanted is None or not self.used:
             return frame
         delay = write_duration(wanted.delay)
-        if not self._plan.controlled:
-            return frame.withWatermark(wanted.column, delay)
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
+        if self._observed:
+            frame = frame.observe(
+                f"{node.name}__{_COUNTED}{count}",
+                F.count(F.lit(1)).alias("rows"),
+                F.expr(f"unix_micros(max({column}))").alias("latest"),
+            )
+        if not self._plan.controlled(node):
+            return frame.withWatermark(wanted.column, delay)
         name = f"{node.name}__control" + (f"{count}" if count > 1 else "")
         control = (
             self._spark.readStream.name(name)
-            .schema("at TIMESTAMP")
+            .schema(f"at TIMESTAMP, {_NOTHING} STRING")
             .json(self._folder(node).absolute().as_uri())
-            .select(F.col("at").alias(wanted.column), F.lit(True).alias(_CONTROL))
         )
-        both = frame.withColumn(_CONTROL, F.lit(False)).unionByName(
-            control, allowMissingColumns=True
+        if self._waiting is not None:
+            control = self._waiting.control(node.name, name, control)
+        timed = {wanted.column: F.col("at"), _CONTROL: F.lit(True)}
+        control = control.select(
+            *(
+                timed.get(field.name, unknown_null(field.dataType)).alias(field.name)
+                for field in [*frame.schema.fields, StructField(_CONTROL, BooleanType())]
+            )
         )
+        both = frame.withColumn(_CONTROL, F.lit(False)).unionByName(control)
         # Naming the column keeps the optimizer from pushing the filter below the watermark.
         return (
             both.withWatermark(wanted.column, delay)
             .where(f"NOT ({_CONTROL} AND {column} IS NOT NULL)")
             .drop(_CONTROL)
         )
+
+    def streams(self, name: str) -> int:
+        """Return how often a node stands in the query's frames, once they are made."""
+        return self._reads.get(name, 0)
 
     def _folder(self, node: Node) -> Path:
         folder = self._checkpoint.node(node.name) / "control" / self._query.name
@@ -108,7 +143,26 @@ class Watermarks:
         """Write the control row that moves a node's watermark to a time, if it is not beyond it."""
         node = self._plan.nodes[name]
         if node.watermark is not None and self.used and name in self._query.streaming:
-            _write(self._folder(node), to + node.watermark.delay)
+            folder = self._folder(node)
+            _write(folder, to + node.watermark.delay)
+            for old in sorted(folder.glob("*.json"))[:-_KEPT]:
+                old.unlink(missing_ok=True)
+
+
+def unknown_null(kind: DataType) -> Column:
+    """Return a null of a type, over a frame that has the column `_NOTHING`, which holds nothing.
+
+    Not a literal: where a batch has none but control rows on one side of a join, Spark would see that
+    its keys are null, and drop the join from the batch, with the other side's rows.
+    """
+    known = isinstance(kind, (ArrayType, MapType, StructType))
+    return (F.lit(None) if known else F.col(_NOTHING)).cast(kind)
+
+
+def timed_node(metric: str) -> str:
+    """Return the node whose rows at the watermark a metric counts; empty if it counts other ones."""
+    node, _, rest = metric.partition("__")
+    return node if rest.startswith(_COUNTED) else ""
 
 
 def _write(folder: Path, at: datetime) -> None:

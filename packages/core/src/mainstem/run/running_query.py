@@ -1,0 +1,296 @@
+"""One query of a run: what it loads first, then the whole."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from mainstem.errors import MainstemError
+from mainstem.plan.model import Plan, Query
+from mainstem.run.batches import Batches, Stopping
+from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.facts import batch_facts, latest_event
+from mainstem.run.failures import explain
+from mainstem.run.frames import Frames, check_streaming
+from mainstem.run.history import History
+from mainstem.run.idleness import Idleness
+from mainstem.run.lagging import query_lags, summed
+from mainstem.run.loading import Loading, Phase, Waiting
+from mainstem.run.showing import Reporter
+from mainstem.run.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LAG_EVERY = 5.0
+#: How long Spark may take to let go of a query that has ended, in seconds.
+_LETTING_GO = 10
+
+
+class RunningQuery:
+    """One query of a run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        query: Query,
+        spark: SparkSession,
+        checkpoint: Checkpoint,
+        reporter: Reporter,
+        *,
+        show_rows: bool,
+    ) -> None:
+        self.name = query.name
+        self._plan = plan
+        self._query = query
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._reporter = reporter
+        self._show_rows = show_rows
+        self.history = History(checkpoint.query(query.name))
+        self.loading = Loading(plan, query, self.history)
+        #: What is being loaded; None while the whole query runs.
+        self._phase: Phase | None = None
+        #: Whether nothing but the batch in hand is run, before a phase can begin.
+        self._finishing = False
+        self._idleness: Idleness | None = None
+        self._running: StreamingQuery | None = None
+        self._ended = False
+        self._reported = -1
+        self._measured = 0.0
+        self._lags: Mapping[str, Mapping[str, Any]] = {}
+        self._latest: datetime | None = None
+        self._batches: Batches
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that take part."""
+        return (*self._query.streaming, *self._query.per_batch, *self._query.sinks)
+
+    def prepare(self) -> None:
+        """Build all frames once, over no rows, so that every fault shows before any query starts."""
+        frames = self._frames(checking=True)
+        streaming = frames.streaming(self._query.anchor)
+        try:
+            check_streaming(streaming, self._query.output_mode)
+        except Exception as error:
+            raise self._explained(error) from error
+        Batches(self._plan, self._query, frames, self._checkpoint).check(streaming)
+
+    def _frames(
+        self,
+        *,
+        checking: bool = False,
+        watermarks: Watermarks | None = None,
+        waiting: Waiting | None = None,
+    ) -> Frames:
+        return Frames(
+            self._plan,
+            self._query,
+            self._spark,
+            self._checkpoint,
+            (watermarks or self.watermarks()).put,
+            show_rows=self._show_rows,
+            checking=checking,
+            instead=waiting.read if waiting is not None else None,
+        )
+
+    def start(self) -> None:
+        """Start the query on its checkpoint: what it loads first, or the whole."""
+        phase = self.loading.phase()
+        # A batch that was planned must be made of what it was planned with.
+        self._finishing = phase is not None and self.loading.in_hand()
+        self._phase = None if self._finishing else phase
+        waiting = None
+        if self._phase is not None:
+            waiting = Waiting(self._plan, self._query, self._phase, self._spark, self._checkpoint)
+            self._tell("loading", self._phase)
+        watermarks = self.watermarks(waiting)
+        frames = self._frames(watermarks=watermarks, waiting=waiting)
+        streaming = frames.streaming(self._query.anchor)
+        self._batches = Batches(self._plan, self._query, frames, self._checkpoint)
+        trigger = self._plan.document.trigger
+        writer = (
+            streaming.writeStream.queryName(f"{self._plan.pipeline}.{self._query.name}")
+            .outputMode(self._query.output_mode)
+            .option("checkpointLocation", str(self._checkpoint.query(self._query.name)))
+            .foreachBatch(self._batches)
+        )
+        if self._finishing:
+            writer = writer.trigger(once=True)  # runs just that batch
+        elif trigger.every is not None and self._phase is None:
+            writer = writer.trigger(
+                processingTime=f"{round(trigger.every.total_seconds() * 1000)} milliseconds"
+            )
+        else:
+            writer = writer.trigger(availableNow=True)
+        self._ended = False
+        idleness = Idleness(self._plan, self._query, watermarks)
+        moving = idleness.used and watermarks.used and trigger.every is not None
+        self._idleness = idleness if moving and not self._finishing and not self._phase else None
+        # Spark makes the id with the checkpoint; the first batch can begin before `start` returns.
+        self._batches.query_id = self._known_id() or ""
+        try:
+            self._running = writer.start()
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def _known_id(self) -> str:
+        """Return the query's id, writing it into a new checkpoint as Spark itself would."""
+        import uuid
+
+        folder = self._checkpoint.query(self._query.name)
+        file = folder / "metadata"
+        if not file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            new = folder / ".metadata.new"
+            new.write_text(json.dumps({"id": str(uuid.uuid4())}))
+            new.replace(file)
+        return str(json.loads(file.read_text())["id"])
+
+    def watermarks(self, waiting: Waiting | None = None) -> Watermarks:
+        """Return what moves the query's watermarks."""
+        return Watermarks(self._plan, self._query, self._spark, self._checkpoint, waiting)
+
+    def flush(self) -> None:
+        """Start the query once more, with control rows that close its windows."""
+        if self.watermarks().flush(self._latest, self.history.watermark()):
+            self.start()
+
+    def watch(self, report: Any, stop: threading.Event) -> bool:
+        """Report finished batches; return whether the query still runs.
+
+        Raises:
+            MainstemError: the query failed.
+        """
+        query = self._running
+        if query is None:
+            return False
+        if stop.is_set():
+            self._batches.stopping.set()
+            if query.isActive and not query.status["isTriggerActive"]:
+                query.stop()
+        active = bool(query.isActive)
+        if not active and not self._ended:
+            self._ended = True
+            self._let_go(query)
+        self._drain(report)
+        if active:
+            if self._idleness is not None:
+                self._idleness.move()
+            return True
+        self._check()
+        return self._went_on()
+
+    def _went_on(self) -> bool:
+        """Start what comes after a phase that has come to its end; whether there is anything."""
+        ended, self._phase = self._phase, None
+        finished, self._finishing = self._finishing, False
+        if self._batches.stopping.is_set() or not (ended or finished):
+            return False
+        if ended is not None:
+            self.loading.done(ended)
+            self._tell("loaded", ended)
+        self.start()
+        return True
+
+    def _tell(self, event: str, phase: Phase) -> None:
+        self._reporter.loading(
+            {
+                "event": event,
+                "pipeline": self._plan.pipeline,
+                "query": self.name,
+                "phase": phase.number,
+                "of": phase.of,
+                "reads": list(phase.new),
+                "ends": {read: dict(ends) for read, ends in phase.ends.items()},
+            }
+        )
+
+    @staticmethod
+    def _let_go(query: StreamingQuery) -> None:
+        """Wait until Spark has let go of a query that has ended, and so of its name."""
+        with suppress(StreamingQueryException):  # `watch` tells
+            query.awaitTermination(_LETTING_GO)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the query ends, or some seconds have passed."""
+        if self._running is not None:
+            with suppress(StreamingQueryException):  # `watch` finds out
+                self._running.awaitTermination(seconds)  # type: ignore[arg-type]  # any number
+
+    def _drain(self, report: Any) -> None:
+        for progress in self._finished():
+            self._reported = progress.batchId
+            latest = latest_event(progress)
+            if latest is not None:
+                self._latest = max(latest, self._latest or latest)
+            counts = self._batches.counts.pop(progress.batchId, {})
+            facts = batch_facts(self._plan, self._query, progress, counts)
+            idle = []
+            if self._idleness is not None:
+                self._idleness.hear(progress.observedMetrics or {})
+                idle = self._idleness.idle()
+            loading = sorted(self._phase.reads) if self._phase else []
+            report({**facts, "loading": loading, "idle": idle, "lag": self._lag()})
+
+    def _lag(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the lag by source, measured anew every few seconds at most."""
+        if time.monotonic() - self._measured > _LAG_EVERY:
+            self._measured = time.monotonic()
+            self._lags = {}
+            with suppress(Exception):  # a broker that can't be asked is no reason to end a run
+                self._lags = summed(query_lags(self._plan, self._query, self.history.folder))
+        return self._lags
+
+    def _finished(self) -> list[StreamingQueryProgress]:
+        """Return the progress of the batches not yet reported, in order.
+
+        Spark keeps a hundred; converting them all, again and again, would slow down the batches.
+        """
+        running: Any = self._running
+        recent = running._jsq.recentProgress() if running is not None else []
+        found: list[StreamingQueryProgress] = []
+        for index in range(len(recent) - 1, -1, -1):
+            if recent[index].batchId() <= self._reported:
+                break
+            progress = StreamingQueryProgress.fromJson(json.loads(recent[index].json()))
+            # An idle trigger reports the id of the batch to come, with no time spent on one.
+            if "addBatch" in progress.durationMs:
+                found.append(progress)
+        return found[::-1]
+
+    def _check(self) -> None:
+        query = self._running
+        failure = query.exception() if query is not None else None
+        if failure is None:
+            return
+        cause = self._batches.error or failure
+        if isinstance(cause, Stopping) or (
+            self._batches.stopping.is_set() and self._batches.error is None
+        ):
+            return
+        raise self._explained(cause) from failure
+
+    def _explained(self, error: BaseException) -> MainstemError:
+        return explain(error, self._plan, self._query.name, show_rows=self._show_rows)
+
+    def end(self, report: Any) -> None:
+        """Stop the query if it still runs (another one failed), and report its last batches."""
+        if self._running is None:
+            return
+        if self._running.isActive:
+            self._batches.stopping.set()
+            self._running.stop()
+        self._let_go(self._running)
+        self._drain(report)
+        self._running = None

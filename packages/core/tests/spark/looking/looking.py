@@ -1,0 +1,106 @@
+"""A plugin for tests.
+
+`look` looks each row of a stream up in a table, which it loads first. It joins with the table as that is
+in that moment, so what comes out tells what was loaded. `minutes` tells how far the watermark is,
+and `pairs` is a join of Spark's own.
+"""
+
+from datetime import timedelta
+
+from mainstem import Accepts, Events, Operator, Options, StateFacts, hookimpl
+
+
+class LookOptions(Options):
+    """None."""
+
+
+class Look(Operator):
+    """Adds to each row's `t` what the table `k STRING, t STRING` holds for its `k`, or `-`."""
+
+    options: LookOptions
+    ports = {"stream": Accepts(), "table": Accepts()}
+
+    def shape(self, inputs):
+        return Events("n BIGINT, k STRING, t STRING", identity=["n"])
+
+    def state(self, inputs):
+        return StateFacts(version=1)
+
+    def loaded_first(self):
+        return frozenset({"table"})
+
+    def apply(self, inputs, ctx):
+        stream, table = inputs["stream"], inputs["table"]
+        known = "t" if "t" in stream.columns else "''"
+        both = stream.selectExpr("n", "k", f"{known} AS t", "true AS asks").unionByName(
+            table.selectExpr("CAST(NULL AS BIGINT) AS n", "k", "t", "false AS asks")
+        )
+        return both.groupBy("k").transformWithStateInPandas(
+            processor(), "n BIGINT, k STRING, t STRING", "Append", "None"
+        )
+
+
+def processor():
+    """Return what keeps the table: a class made here goes to workers by value."""
+    import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Lookup(StatefulProcessor):
+        def init(self, handle):
+            self.row = handle.getValueState("row", "t STRING")
+
+        def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
+            whole = pd.concat(list(rows))
+            for told in whole[~whole.asks].t:
+                self.row.update((told,))
+            asks = whole[whole.asks]
+            held = self.row.get()[0] if self.row.exists() else "-"
+            yield pd.DataFrame({"n": asks.n, "k": key[0], "t": asks.t + held})
+
+        def close(self):
+            pass
+
+    return Lookup()
+
+
+class Minutes(Operator):
+    """Counts rows by minute of `at`, once the watermark has passed it."""
+
+    options: LookOptions
+
+    def shape(self, inputs):
+        return Events("minute STRING, n BIGINT", identity=["minute"])
+
+    def state(self, inputs):
+        return StateFacts(version=1, holds=timedelta(minutes=1))
+
+    def apply(self, inputs, ctx):
+        from pyspark.sql import functions as F  # noqa: N812
+
+        totals = inputs.only.groupBy(F.window("at", "1 minute")).count()
+        return totals.selectExpr("date_format(window.start, 'HH:mm') AS minute", "count AS n")
+
+
+class Pairs(Operator):
+    """Spark's own join of `k` with `j`, within a minute."""
+
+    options: LookOptions
+    ports = {"left": Accepts(), "right": Accepts()}
+
+    def shape(self, inputs):
+        return Events("k INT, j INT")
+
+    def state(self, inputs):
+        return StateFacts(version=1, holds=timedelta(minutes=2))
+
+    def apply(self, inputs, ctx):
+        from pyspark.sql import functions as F  # noqa: N812
+
+        minute = "INTERVAL 1 MINUTE"
+        on = f"k = j AND seen >= at - {minute} AND seen <= at + {minute}"
+        return inputs["left"].join(inputs["right"], F.expr(on)).select("k", "j")
+
+
+@hookimpl
+def mainstem_operators():
+    return {"look": Look, "minutes": Minutes, "pairs": Pairs}

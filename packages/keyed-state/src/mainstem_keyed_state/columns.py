@@ -1,0 +1,233 @@
+"""Types of columns on their way from Spark to Polars and back.
+
+Most of Spark's types are Arrow's and Polars' too. These are not, and travel as others: MAP as a list
+of structs, VARIANT as the struct that it is in Arrow, INTERVAL YEAR TO MONTH as its months, INTERVAL as
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+from mainstem import PluginError, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+#: An Arrow array of any type.
+Array = Any
+
+_LEAVES: Mapping[str, Any] = {
+    "boolean": pl.Boolean(),
+    "tinyint": pl.Int8(),
+    "smallint": pl.Int16(),
+    "int": pl.Int32(),
+    "bigint": pl.Int64(),
+    "float": pl.Float32(),
+    "double": pl.Float64(),
+    "string": pl.String(),
+    "binary": pl.Binary(),
+    "date": pl.Date(),
+    "timestamp": pl.Datetime("us", "UTC"),
+    "timestamp_ntz": pl.Datetime("us"),
+    "void": pl.Null(),
+    "variant": pl.Struct({"value": pl.Binary(), "metadata": pl.Binary()}),
+}
+
+
+def polars_schema(frame: DataFrame) -> pl.Schema:
+    """Return the columns of a Spark frame as the rows of a port have them.
+
+    Raises:
+        PluginError: a type has no way there, such as a geometry; names the column.
+    """
+    return pl.Schema({field.name: _polars(field.name, field.dataType) for field in frame.schema})
+
+
+def _polars(column: str, found: DataType) -> pl.DataType:
+    from pyspark.sql import types as T  # noqa: N812
+
+    if isinstance(found, T.StructType):
+        return pl.Struct({f.name: _polars(f"{column}.{f.name}", f.dataType) for f in found})
+    if isinstance(found, T.ArrayType):
+        return pl.List(_polars(f"{column}[]", found.elementType))
+    if isinstance(found, T.MapType):
+        key, value = (_polars(f"{column}.{n}", t) for n, t in _entry(found))
+        return pl.List(pl.Struct({"key": key, "value": value}))
+    if isinstance(found, T.DecimalType):
+        return pl.Decimal(found.precision, found.scale)
+    if isinstance(found, T.StringType):
+        return pl.String()
+    if isinstance(found, T.DayTimeIntervalType):
+        return pl.Duration("us")
+    if isinstance(found, T.TimeType):
+        return pl.Time()
+    if "." not in column and "[]" not in column:
+        if isinstance(found, T.YearMonthIntervalType):
+            return pl.Int32()
+        if isinstance(found, T.CalendarIntervalType):
+            return pl.String()
+    leaf = _LEAVES.get(found.simpleString())
+    if leaf is None:
+        raise PluginError(f"column {column}: state by key can't hold {found.simpleString()}")
+    return leaf  # type: ignore[no-any-return]
+
+
+def _entry(found: Any) -> list[tuple[str, Any]]:
+    return [("key", found.keyType), ("value", found.valueType)]
+
+
+def spark_type(found: pl.DataType) -> DataType:
+    """Return the Spark type of a Polars one, for columns that no port has.
+
+    Raises:
+        PluginError: there is none.
+    """
+    from pyspark.sql import types as T  # noqa: N812
+
+    if isinstance(found, pl.Struct):
+        return T.StructType([T.StructField(f.name, spark_type(f.dtype)) for f in found.fields])  # type: ignore[arg-type]
+    if isinstance(found, pl.List):
+        return T.ArrayType(spark_type(found.inner))  # type: ignore[arg-type]
+    if isinstance(found, pl.Decimal):
+        return T.DecimalType(found.precision or 38, found.scale)
+    if isinstance(found, pl.Duration):
+        return T.DayTimeIntervalType(0, 3)
+    if isinstance(found, pl.Time):
+        return T.TimeType()
+    for name, leaf in _LEAVES.items():
+        if leaf == found:
+            return T._parse_datatype_string(name) if name == "void" else _LEAF_TYPES()[name]
+    raise PluginError(f"Spark has no type for {found}")
+
+
+def _LEAF_TYPES() -> Mapping[str, DataType]:  # noqa: N802
+    from pyspark.sql import types as T  # noqa: N812
+
+    kinds = (
+        T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType,
+        T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType, T.VariantType,
+    )  # fmt: skip
+    return {kind().simpleString(): kind() for kind in kinds}
+
+
+def travelling(column: str, found: DataType) -> str:
+    """Return the SQL by which a column goes to Arrow."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    name = quoted(column)
+    if isinstance(found, T.YearMonthIntervalType):
+        return f"CAST(CAST({name} AS INTERVAL MONTH) AS INT) AS {name}"
+    if isinstance(found, T.CalendarIntervalType):
+        return f"CAST({name} AS STRING) AS {name}"
+    return name
+
+
+def travelled(sql: str, found: DataType) -> str:
+    """Return the SQL by which a value comes back from Arrow; the other end of `travelling`."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    if isinstance(found, T.YearMonthIntervalType):
+        return f"CAST(CAST({sql} AS INTERVAL MONTH) AS {found.simpleString()})"
+    if isinstance(found, T.CalendarIntervalType):
+        return f"CAST({sql} AS INTERVAL)"
+    return sql
+
+
+def arriving(found: StructType) -> StructType:
+    """Return the types that columns have between `travelling` and `travelled`."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    def type_of(field: Any) -> Any:
+        if isinstance(field.dataType, T.YearMonthIntervalType):
+            return T.IntegerType()
+        if isinstance(field.dataType, T.CalendarIntervalType):
+            return T.StringType()
+        return field.dataType
+
+    return T.StructType([T.StructField(f.name, type_of(f)) for f in found])
+
+
+def to_plain(array: Array) -> Array:
+    """Return an Arrow array of Spark's as one that Polars reads: maps become lists of structs."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.tz not in (None, "UTC"):
+        return array.cast(pa.timestamp("us", "UTC"))  # the instant stays
+    if not _has_map(kind):
+        return array
+    if pa.types.is_map(kind):
+        array = _as_list(array)
+        kind = array.type
+    if pa.types.is_list(kind):
+        validity, offsets = array.buffers()[:2]
+        values = to_plain(array.values)
+        return pa.ListArray.from_buffers(
+            pa.list_(values.type),
+            len(array),
+            [validity, offsets],
+            array.null_count,
+            array.offset,
+            [values],
+        )
+    children = [to_plain(array.field(i)) for i in range(kind.num_fields)]
+    return pa.StructArray.from_arrays(
+        children, names=[f.name for f in kind], mask=array.is_null() if array.null_count else None
+    )
+
+
+def _as_list(array: Array) -> Array:
+    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    validity, offsets = array.buffers()[:2]
+    return pa.ListArray.from_buffers(
+        pa.list_(entries.type),
+        len(array),
+        [validity, offsets],
+        array.null_count,
+        array.offset,
+        [entries],
+    )
+
+
+def from_plain(array: Array, wanted: Any) -> Array:
+    """Return an Arrow array of Polars' as one of Spark's type; the other end of `to_plain`."""
+    if array.type.equals(wanted):
+        return array
+    if pa.types.is_map(wanted):
+        listed = from_plain(array, pa.list_(pa.struct([wanted.key_field, wanted.item_field])))
+        validity, offsets = listed.buffers()[:2]
+        return pa.MapArray.from_buffers(
+            wanted,
+            len(listed),
+            [validity, offsets],
+            listed.null_count,
+            listed.offset,
+            [listed.values],
+        )
+    if pa.types.is_list(wanted) and _has_map(wanted):
+        array = array.cast(pa.list_(array.type.value_type))  # from 64-bit offsets
+        values = from_plain(array.values, wanted.value_type)
+        validity, offsets = array.buffers()[:2]
+        return pa.ListArray.from_buffers(
+            wanted, len(array), [validity, offsets], array.null_count, array.offset, [values]
+        )
+    if pa.types.is_struct(wanted):
+        children = [from_plain(array.field(i), f.type) for i, f in enumerate(wanted)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    return array.cast(wanted)
+
+
+def _has_map(kind: Any) -> bool:
+    if pa.types.is_map(kind):
+        return True
+    if pa.types.is_timestamp(kind):
+        return kind.tz not in (None, "UTC")
+    return (
+        any(_has_map(kind.field(i).type) for i in range(kind.num_fields))
+        if kind.num_fields
+        else False
+    )

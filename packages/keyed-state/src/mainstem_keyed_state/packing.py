@@ -1,0 +1,95 @@
+"""Rows on their way to the state: packed before the shuffle, one packed row for each bucket.
+
+PySpark turns the rows of a group into Python tuples one by one; a packed row is Arrow data as a whole, so
+that neither that nor Spark's sort by group costs anything by the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from mainstem_keyed_state.columns import to_plain
+from mainstem_keyed_state.hashes import hashes_in
+from mainstem_keyed_state.logic import KEY
+
+#: The columns of packed rows; PySpark loses names that begin with an underscore.
+PACKED = "bucket INT, port INT, payload BINARY"
+#: A task packs what it has when it holds this much; the more at once, the fewer packed rows.
+_HELD_BYTES = 32 * 1024 * 1024
+_HELD_ROWS = 250_000
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def packer(port: int, labels: tuple[int, ...]) -> Callable[[Batches], Batches]:
+    """Return the function for `mapInArrow` that packs rows, with `KEY` among them.
+
+    Args:
+        port: its number.
+        labels: of the buckets.
+    """
+
+    def pack(batches: Batches) -> Batches:
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows >= _HELD_ROWS or size >= _HELD_BYTES:
+                yield _packed(held, port, labels)
+                held, rows, size = [], 0, 0
+        if held:
+            yield _packed(held, port, labels)
+
+    return pack
+
+
+def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -> pa.RecordBatch:
+    """Return a packed row for each bucket that has rows. Rows without a key go to all in turn."""
+    (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    plain = pa.RecordBatch.from_arrays(
+        [to_plain(column) for column in whole.columns], names=whole.schema.names
+    )
+    keys = plain.column(KEY)
+    buckets = np.uint32(len(labels))
+    bucket = hashes_in(keys) % buckets
+    if keys.null_count:
+        none = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))
+        bucket[none] = np.arange(len(none), dtype=np.uint32) % buckets
+    order = np.argsort(bucket, kind="stable")
+    plain = plain.take(order)
+    there, starts = np.unique(bucket[order], return_index=True)
+    ends = [*starts[1:], len(bucket)]
+    payloads = [
+        _message(plain.slice(int(start), int(end - start)))
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.array(labels, np.int32)[there]),
+            pa.array(np.full(len(there), port, np.int32)),
+            pa.array(payloads, pa.binary()),
+        ],
+        names=["bucket", "port", "payload"],
+    )
+
+
+def _message(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def unpacked(payload: bytes | bytearray | memoryview, schema: pl.Schema) -> pl.DataFrame:
+    """Return the rows of a packed row."""
+    with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
+        frame = pl.from_arrow(reader.read_all())
+    assert isinstance(frame, pl.DataFrame)  # noqa: S101
+    return frame.cast(dict(schema)) if frame.schema != schema else frame  # type: ignore[arg-type]

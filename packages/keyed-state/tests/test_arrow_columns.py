@@ -1,0 +1,132 @@
+"""Arrow columns on their way through packing and unpacking, without Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from keyed_driver import key
+from mainstem_keyed_state.columns import from_plain, to_plain
+from mainstem_keyed_state.logic import KEY
+from mainstem_keyed_state.outputs import Whole, packed_output, unpacker
+from mainstem_keyed_state.packing import packer, unpacked
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+INNER = pa.map_(pa.string(), pa.int32())
+
+#: Spark's Arrow types, with values.
+CASES: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.int8(), [1, None, -3]),
+    (pa.float64(), [1.5, None, float("inf")]),
+    (pa.decimal128(38, 6), [Decimal("12345678901234567890.123456"), None, Decimal(0)]),
+    (pa.string(), ["é", None, ""]),
+    (pa.binary(), [b"\0\xff", None, b""]),
+    (pa.date32(), [date(1969, 12, 31), None, date(2026, 1, 1)]),
+    (pa.timestamp("us", "UTC"), [AT, None, AT]),
+    (pa.timestamp("us"), [AT.replace(tzinfo=None), None, AT.replace(tzinfo=None)]),
+    (pa.duration("us"), [timedelta(days=1, microseconds=5), None, timedelta(0)]),
+    (pa.null(), [None, None, None]),
+    (pa.list_(pa.int32()), [[1, None], None, []]),
+    (pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))]), [{"a": 1, "b": ["x"]}, None, {"a": None, "b": None}]),
+    (INNER, [[("a", 1), ("b", None)], None, []]),
+    (pa.map_(pa.int32(), INNER), [[(1, [("x", 2)]), (2, None)], None, []]),
+    (pa.list_(INNER), [[[("a", 1)], None], None, []]),
+    (pa.struct([("m", INNER), ("t", pa.timestamp("us", "UTC"))]), [{"m": [("k", 1)], "t": AT}, None, {"m": None, "t": None}]),
+    (pa.struct([("value", pa.binary()), ("metadata", pa.binary())]), [{"value": b"1", "metadata": b"2"}, None, None]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "values"), CASES, ids=[str(kind) for kind, _ in CASES])
+@pytest.mark.parametrize("skip", [0, 1], ids=["whole", "slice"])
+def test_a_column_comes_back_as_it_went(kind: pa.DataType, values: list[Any], skip: int) -> None:
+    """Pass: packed, read into Polars, put out and unpacked, type and values are what they were."""
+    column = pa.array([values[0], *values], kind)[1:] if skip else pa.array(values, kind)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([key(1)] * len(values), pa.binary()), column], names=[KEY, "c"]
+    )
+    (packed,) = list(packer(0, (7,))(iter([batch])))
+    assert packed.column(0).to_pylist() == [7]
+    schema = pl.Schema(pl.from_arrow(pa.table({"c": to_plain(column)})).schema)
+    rows = unpacked(packed.column(2)[0].as_py(), pl.Schema({KEY: pl.Binary(), **schema}))
+    out = pa.RecordBatch.from_arrays(
+        [pa.array([""]), pa.array([packed_output(rows.drop(KEY))], pa.binary())], names=["n", "p"]
+    )
+    (found,) = list(unpacker(Whole(pa.schema([("c", kind)]), {}))(iter([out])))
+    assert found.schema.field("c").type == kind
+    assert found.column("c").to_pylist() == values
+
+
+def test_times_of_another_zone_are_the_same_instants() -> None:
+    """Pass: a session's zone changes neither what Polars sees nor what comes back."""
+    there = pa.array([AT, None], pa.timestamp("us", "America/New_York"))
+    plain = to_plain(there)
+    assert plain.type == pa.timestamp("us", "UTC")
+    assert plain.to_pylist() == [AT, None]
+    inside = to_plain(pa.array([{"t": AT}], pa.struct([("t", there.type)])))
+    assert inside.to_pylist() == [{"t": AT}]
+    back = from_plain(plain, there.type)
+    assert back.type == there.type
+    assert back.to_pylist()[0] == AT
+
+
+def test_named_outputs_become_structs_beside_the_main_columns() -> None:
+    """Pass: rows of each output are in their columns, all others null; `_id` of refused rows is kept."""
+    main = pa.schema([("k", pa.int64()), ("_id", pa.binary())])
+    late = pa.schema([("at", pa.timestamp("us", "UTC")), ("m", INNER)])
+    rejected = pa.schema([("reason", pa.string()), ("payload", pa.binary())])
+    whole = Whole(main, {"late": late, "rejected": rejected})
+    frames = {
+        "": pl.DataFrame({"k": [1, 2], "_id": [b"a", b"b"]}),
+        "late": pl.DataFrame({"at": [AT], "m": [[{"key": "x", "value": 1}]]}, schema_overrides={
+            "m": pl.List(pl.Struct({"key": pl.String, "value": pl.Int32})),
+            "at": pl.Datetime("us", "UTC"),
+        }),
+        "rejected": pl.DataFrame({"_id": [b"c"], "reason": ["bad"], "payload": [b"{}"]}),
+    }  # fmt: skip
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array(list(frames)),
+            pa.array([packed_output(f) for f in frames.values()], pa.binary()),
+        ],
+        names=["name", "payload"],
+    )
+    found = [row for part in unpacker(whole)(iter([batch])) for row in part.to_pylist()]
+    nothing = {"k": None, "_id": None, "_output": None, "_late": None, "_rejected": None}
+    assert found == [
+        {**nothing, "k": 1, "_id": b"a"},
+        {**nothing, "k": 2, "_id": b"b"},
+        {**nothing, "_output": "late", "_late": {"at": AT, "m": [("x", 1)]}},
+        {
+            **nothing,
+            "_output": "rejected",
+            "_id": b"c",
+            "_rejected": {"reason": "bad", "payload": b"{}"},
+        },
+    ]
+
+
+def test_rows_are_packed_by_the_hash_of_their_key() -> None:
+    """Pass: a key is in one bucket only, and rows without one are shared out."""
+    count = 1000
+    keys = [key(n % 50) if n % 2 else None for n in range(count)]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(keys, pa.binary()), pa.array(range(count))], names=[KEY, "n"]
+    )
+    labels = (10, 20, 30)
+    (packed,) = list(packer(3, labels)(iter([batch.slice(0, 400), batch.slice(400)])))
+    schema = pl.Schema({KEY: pl.Binary(), "n": pl.Int64()})
+    seen: dict[bytes, int] = {}
+    numbers: list[int] = []
+    for label, port, payload in zip(*(c.to_pylist() for c in packed.columns), strict=True):
+        assert port == 3
+        rows = unpacked(payload, schema)
+        numbers += rows["n"].to_list()
+        assert 150 < rows[KEY].null_count() < 180
+        for each in rows[KEY].drop_nulls().unique():
+            assert seen.setdefault(each, label) == label
+            assert labels[int.from_bytes(each[:4], "big") % 3] == label
+    assert sorted(numbers) == list(range(count))

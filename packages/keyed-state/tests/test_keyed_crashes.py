@@ -1,0 +1,79 @@
+"""Keyed state under kill -9, and read back from a checkpoint by `mainstem state`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from mainstem_testkit import PipelineFolder, crash_at_every_point
+
+pytestmark = pytest.mark.usefixtures("plugin")
+
+
+def counting(pipeline: PipelineFolder) -> PipelineFolder:
+    """Write a document that counts keys, of files that are read one by one."""
+    source = {"path": "./in", "format": "jsonlines", "schema": "k INT", "max_files": 1}
+    pipeline.document(
+        sources={"rows": {"use": "files", "with": source}},
+        operators={"counted": {"use": "count_keys", "from": "rows"}},
+        sinks={"out": pipeline.sink("out", "counted")},
+    )
+    for number in range(3):
+        pipeline.feed(f"{number}.json", [{"k": k % 40} for k in range(number, 100)])
+    return pipeline
+
+
+WANTED = Counter(k % 40 for number in range(3) for k in range(number, 100))
+
+
+def counts_are_exact(pipeline: PipelineFolder) -> None:
+    """Every key's last count is its number of rows, and each count came out once."""
+    rows = [(row["k"], row["n"]) for row in pipeline.rows("out")]
+    assert max(Counter(rows).values()) == 1, "a count came out twice"
+    last: dict[int, int] = {}
+    for k, n in rows:
+        last[k] = max(n, last.get(k, 0))
+    assert last == WANTED
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.slow
+def test_a_kill_at_every_point_changes_no_count(pipeline: PipelineFolder) -> None:
+    """Pass: after a kill at each step in the worker, and of the run itself, counts are exact."""
+    points = crash_at_every_point(counting(pipeline), counts_are_exact, passes=(1, 4))
+    names = {"stepped", "pages-written", "bucket-done"}
+    assert {f"keyed-state.{name}" for name in names} <= set(points)
+
+
+@pytest.mark.timeout(600)
+def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
+    pipeline: PipelineFolder,
+) -> None:
+    """Pass: killed after the second batch was written, the next run goes on; the state is the counts."""
+    counting(pipeline)
+    killed = pipeline.command(MAINSTEM_FAILPOINT="run.after-batch:2:kill")
+    assert killed.returncode != 0
+    pipeline.run()
+    counts_are_exact(pipeline)
+
+    def told(*arguments: str) -> list[Any]:
+        command = [sys.executable, "-m", "mainstem", "state", str(pipeline.file)]
+        ended = subprocess.run(
+            [*command, "--node", "counted", *arguments], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        if "json" in arguments:
+            return [json.loads(line) for line in ended.stdout.splitlines()]
+        return ended.stdout.splitlines()
+
+    rows = told("--format", "json", "--limit", "0")
+    assert {int(row["key"][0]): row["n"] for row in rows} == WANTED
+    assert told("--key", "7", "--format", "json") == [
+        {"table": "counts", "key": ["7"], "n": WANTED[7]}
+    ]
+    text = told("--key", "7")
+    assert any("7" in line and str(WANTED[7]) in line for line in text)

@@ -1,0 +1,192 @@
+"""Columns of every type go through keyed state as they are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+from mainstem import OptionError, PluginError
+
+#: A column of each type, as SQL.
+VALUES = {
+    "bool": "true",
+    "tiny": "CAST(1 AS TINYINT)",
+    "small": "CAST(-2 AS SMALLINT)",
+    "plain": "3",
+    "big": "9007199254740993L",
+    "real": "CAST(1.5 AS FLOAT)",
+    "wide": "double('NaN')",
+    "dec": "CAST('12345678901234567890.123456' AS DECIMAL(38,6))",
+    "text": "'é\\u0000x'",
+    "bytes": "X'00FF'",
+    "day": "DATE'1969-12-31'",
+    "at": "TIMESTAMP'2026-01-02 03:04:05.000006'",
+    "local": "TIMESTAMP_NTZ'2026-01-02 03:04:05.000006'",
+    "nothing": "NULL",
+    "list": "array(1, NULL, 3)",
+    "empty": "CAST(array() AS ARRAY<STRING>)",
+    "row": "named_struct('a', 1, 'b', named_struct('c', 'x'))",
+    "map": "map('a', 1, 'b', NULL)",
+    "maps": "array(map(1, array('x')), NULL)",
+    "in_row": "named_struct('m', map('k', TIMESTAMP'2026-01-01 00:00:00'))",
+    "json": "parse_json('{\"a\": [1, null]}')",
+    "span": "INTERVAL '1 02:03:04.000005' DAY TO SECOND",
+    "months": "INTERVAL '2-3' YEAR TO MONTH",
+    "calendar": "make_interval(1, 2, 0, 3, 4, 5, 6.5)",
+    "odd name": "'spaces, `ticks` and . dots'",
+}
+
+
+class Context:
+    """What `keyed` asks of an operator's context."""
+
+    def __init__(self, spark: Any, folder: Any) -> None:
+        self.node, self.spark, self.wanted = "kept", spark, frozenset[str]()
+        self.folder = lambda: folder
+
+
+def test_all_types_go_through_rows_and_state(spark: Any, tmp_path: Any) -> None:
+    """Pass: values and types of all columns are those that went in, at once and out of the state."""
+    from keyed_logics import Recall
+    from mainstem_keyed_state import Port, keyed, polars_schema
+
+    rows = tmp_path / "rows"
+    spark.range(2).write.parquet(f"file://{rows}")
+    due = "TIMESTAMP'2026-01-01 00:00:00'"
+    columns = [f"IF(id = 0, {sql}, NULL) AS `{name}`" for name, sql in VALUES.items()]
+    stream = spark.readStream.name("rows").schema("id BIGINT").parquet(f"file://{rows}")
+    stream = stream.selectExpr("id AS k", f"{due} AS _due", *columns).withWatermark(
+        "_due", "0 seconds"
+    )
+    logic = Recall(polars_schema(stream))
+    out = keyed(logic, {"rows": Port(stream, ["k % 1"])}, Context(spark, tmp_path))
+    kinds = {field.name: field.dataType for field in stream.schema}
+    assert {f.name: f.dataType for f in out.schema if f.name in kinds} == kinds
+    assert {f.name: f.dataType for f in out.schema["_again"].dataType} == kinds
+
+    shown = [_shown(name) for name in kinds]
+    found: dict[str, list[str]] = {"now": [], "again": []}
+
+    def collect(frame: Any, _: int) -> None:
+        now = frame.where("_output IS NULL").select(*(f"`{name}`" for name in kinds))
+        again = frame.where("_output = 'again'").select("_again.*")
+        found["now"] += map(str, now.selectExpr(*shown).collect())
+        found["again"] += map(str, again.selectExpr(*shown).collect())
+
+    query = out.writeStream.foreachBatch(collect).trigger(availableNow=True)
+    query.option("checkpointLocation", f"file://{tmp_path}/checkpoint").start().awaitTermination()
+    batch = spark.read.parquet(f"file://{rows}").selectExpr("id AS k", f"{due} AS _due", *columns)
+    expected = sorted(map(str, batch.selectExpr(*shown).collect()))
+    assert sorted(found["now"]) == expected
+    assert sorted(found["again"]) == expected, "a bounded run ends with the last watermark's rows"
+
+
+def _shown(name: str) -> str:
+    """Return SQL that tells values of a column apart."""
+    if name == "json":
+        return "to_json(json) AS json"
+    return "hex(bytes) AS bytes" if name == "bytes" else f"CAST(`{name}` AS STRING) AS `{name}`"
+
+
+def test_what_has_no_way_there_is_refused(spark: Any, tmp_path: Any) -> None:
+    """Pass: an interval inside a struct is an error that names it."""
+    from mainstem_keyed_state import polars_schema
+
+    frame = spark.sql("SELECT named_struct('m', INTERVAL '1' MONTH) AS inside")
+    with pytest.raises(PluginError, match=r"inside\.m: state by key can't hold interval month"):
+        polars_schema(frame)
+
+
+def test_keys_can_be_read_back_and_stay_what_they_are(spark: Any, tmp_path: Any) -> None:
+    """Pass: bytes are those written down here, for checkpoints hold them; texts are the values."""
+    from mainstem_keyed_state.keys import KeyKind
+
+    cases: dict[tuple[str, ...], tuple[list[str], list[str]]] = {
+        ("int",): (["1"], ["1"]),
+        ("string", "bigint"): (["'é'", "7"], ["é", "7"]),
+        ("double",): (["-0.0D"], ["0.0"]),
+        ("timestamp",): (["TIMESTAMP'1970-01-01 00:00:01'"], ["1970-01-01T00:00:01+00:00"]),
+        ("timestamp_ntz",): (["TIMESTAMP_NTZ'1970-01-01 00:00:01'"], ["1970-01-01T00:00:01"]),
+        ("date",): (["DATE'1970-01-03'"], ["1970-01-03"]),
+        ("binary",): (["X'00ff'"], ["00ff"]),
+        ("decimal(5,2)",): (["-1.50BD"], ["-1.50"]),
+        ("boolean",): (["false"], ["false"]),
+    }
+    for types, (values, texts) in cases.items():
+        for lax in (False, True):
+            kind = KeyKind(types, lax)
+            (row,) = spark.sql(f"SELECT {kind.sql(values)} AS k").collect()
+            assert kind.texts(bytes(row["k"])) == texts
+    strict, nulls = KeyKind(("int",)), KeyKind(("int",), nulls_equal=True)
+    (row,) = spark.sql(
+        f"SELECT {strict.sql(['1'])} a, {nulls.sql(['NULL'])} b, {strict.sql(['NULL'])} c, "
+        f"{KeyKind(('string', 'double')).sql(['1', '0.5D'])} d"
+    ).collect()
+    assert bytes(row["a"]).hex() == "83dcefb731"
+    assert bytes(row["b"]).hex() == "d202ef8d00"
+    assert row["c"] is None
+    assert bytes(row["d"])[4:] == b"\0\0\0\x01" + b"1" + b"\0\0\0\x08" + b"0x1.0p-1"
+    assert nulls.texts(bytes(row["b"])) == [None]
+
+
+def test_buckets_are_spread_evenly(spark: Any) -> None:
+    """Pass: Spark puts as many buckets into each partition, for any number of partitions."""
+    from mainstem_keyed_state.layout import even_labels
+
+    for partitions in (1, 2, 3, 7, 200):
+        labels = even_labels(partitions, 4)
+        assert len(set(labels)) == 4 * partitions
+        if partitions in (2, 7):
+            frame = spark.createDataFrame([(label,) for label in labels], "label INT")
+            places = frame.selectExpr(f"pmod(hash(label), {partitions}) AS p").groupBy("p").count()
+            assert {row["count"] for row in places.collect()} == {4}
+
+
+def test_a_key_of_another_type_is_refused_on_an_old_checkpoint(tmp_path: Any) -> None:
+    """Pass: INT may become BIGINT, whose keys are the same; DOUBLE is refused with both types."""
+    from mainstem_keyed_state.keys import KeyKind
+    from mainstem_keyed_state.layout import layout_of
+
+    context: Any = Context(SimpleNamespace(conf={"spark.sql.shuffle.partitions": "2"}), tmp_path)
+    first = layout_of(context, "", KeyKind(("int",)))
+    context.spark.conf["spark.sql.shuffle.partitions"] = "50"
+    assert layout_of(context, "", KeyKind(("bigint",))).labels == first.labels
+    with pytest.raises(OptionError, match=r"were \(int\) .* are \(double\) now"):
+        layout_of(context, "", KeyKind(("double",)))
+    with pytest.raises(OptionError):
+        layout_of(context, "", KeyKind(("int",), nulls_equal=True))
+
+
+def test_a_store_that_can_not_hold_it_is_refused(tmp_path: Any) -> None:
+    """Pass: with the in-memory store the error says which one to take."""
+    from keyed_logics import Pairs
+    from mainstem_keyed_state import keyed
+
+    provider = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    conf = {"spark.sql.streaming.stateStore.providerClass": provider}
+    logic = Pairs(pl.Schema(), pl.Schema())
+    logic.ports = {}
+    with pytest.raises(OptionError, match="state store can't hold") as error:
+        keyed(logic, {}, Context(SimpleNamespace(conf=conf), tmp_path))
+    assert "rocksdb" in (error.value.hint or "")
+
+
+def test_a_logic_that_declares_other_ports_is_refused(spark: Any, tmp_path: Any) -> None:
+    """Pass: wrong columns, a due column that is no time, a wrong port: each names what it is."""
+    from keyed_logics import Count, Remember
+    from mainstem_keyed_state import Port, keyed
+
+    frame = spark.sql("SELECT 1 AS k")
+    for logic, ports, words in (
+        (Count(), {"rows": Port(frame, ["k"])}, "declares .* at rows"),
+        (Count(), {"others": Port(frame, ["k"])}, r"declares ports \['rows'\]"),
+        (
+            Remember(pl.Schema({"k": pl.Int32}), "k"),
+            {"rows": Port(frame, ["k"])},
+            "k is no Datetime",
+        ),
+    ):
+        with pytest.raises(PluginError, match=words):
+            keyed(logic, ports, Context(spark, tmp_path))

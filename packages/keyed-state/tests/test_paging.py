@@ -1,0 +1,277 @@
+"""The paging of state, without Spark."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyed_driver import OneBucket, key
+from keyed_logics import TIME, Count, CountText, Remember
+from mainstem_keyed_state import KEY, MAIN, Done, Step
+from mainstem_keyed_state.directory import Directory
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = pl.Schema({"k": pl.Int64, "text": pl.String, "at": TIME})
+#: Pages of a few rows, portions of a few pages.
+SMALL = {"page_bytes": 2_000, "portion_bytes": 6_000}
+
+
+def micros(at: datetime) -> int:
+    return round((at - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
+
+
+def rows_of(ids: list[int | None]) -> list[dict[str, object]]:
+    return [{KEY: key(k), "k": k} for k in ids]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[tuple[list[dict[str, object]], int | None]]:
+    """Batches of rows with their watermarks; keys few or many, some hot, some without."""
+    keys = draw(st.sampled_from([3, 40, 3000]))
+    seconds = 0
+    batches = []
+    for _ in range(draw(st.integers(1, 8))):
+        rows = []
+        for _ in range(draw(st.integers(0, 40))):
+            k = draw(st.one_of(st.none(), st.just(0), st.integers(0, keys)))
+            due = draw(st.one_of(st.none(), st.integers(0, 100)))
+            at = None if due is None else START + timedelta(seconds=seconds + due)
+            text = "x" * draw(st.sampled_from([0, 5, 300]))
+            rows.append({KEY: key(k), "k": k, "text": text, "at": at})
+        batches.append((rows, micros(START + timedelta(seconds=seconds)) if seconds else None))
+        seconds += draw(st.integers(0, 60))
+    return batches
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), st.sampled_from([SMALL, {"page_bytes": 200, "portion_bytes": 1}, {}]))
+def test_any_batches_give_what_one_list_gives(history, limits) -> None:
+    """Pass: rows come out once they are due, and only those, as if all state were one list."""
+    bucket = OneBucket(Remember(COLUMNS, "at"), **limits)
+    kept: list[dict[str, object]] = []
+    for rows, watermark in history:
+        found = bucket.batch({"rows": rows}, watermark)
+        kept += rows
+        due = [r for r in kept if watermark and r["at"] and micros(r["at"]) <= watermark]
+        kept = [r for r in kept if r not in due]
+        assert _bag(found.get(MAIN, [])) == _bag(rows)
+        assert _bag(found.get("gone", [])) == _bag(due)
+        wanted = min((micros(r["at"]) for r in kept if r["at"]), default=None)
+        assert bucket.timer == (None if wanted is None else -(-wanted // 1000))
+    end = micros(START + timedelta(days=1))
+    found = bucket.batch({}, end)
+    assert _bag(found.get("gone", [])) == _bag([r for r in kept if r["at"]])
+    if all(r["at"] for r in kept):
+        assert not bucket.store.entries, "an empty bucket leaves nothing behind"
+
+
+def _bag(rows: list[dict[str, object]]) -> Counter[tuple[object, ...]]:
+    return Counter((r["k"], r["text"], r["at"]) for r in rows)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.one_of(st.none(), st.integers(0, 500)), max_size=60), max_size=8))
+def test_counts_are_exact_however_pages_are_cut(batches) -> None:
+    """Pass: counting by key over small pages gives what a Counter gives."""
+    bucket, counter = OneBucket(Count(), **SMALL), Counter()
+    for ids in batches:
+        counter.update(ids)
+        found = bucket.batch({"rows": rows_of(ids)}).get(MAIN, [])
+        assert {r["k"]: r["n"] for r in found} == {k: counter[k] for k in set(ids)}
+
+
+def test_only_touched_pages_are_read_and_only_changed_ones_written() -> None:
+    """Pass: of 5,000 keys' pages, one row reads one and writes one, and one that changes nothing none."""
+    bucket = OneBucket(Keep(), page_bytes=4_000)
+    bucket.batch({"rows": rows_of(list(range(5000)))})
+    assert len(bucket.store.entries) > 30
+    bucket.store.forget_counts()
+    bucket.batch({"rows": rows_of([77])})
+    assert len(bucket.store.got) == 2, "the directory and a page"
+    assert not bucket.store.written
+    bucket.store.forget_counts()
+    bucket.batch({"rows": rows_of([100_000])})
+    assert len(bucket.store.got) == 2
+    assert len(bucket.store.written) == 2, "a page and the directory"
+
+
+class Keep(Count):
+    """Keeps the first row of each key; what is there stays in its place."""
+
+    def step(self, step: Step) -> Done:
+        old = step.state["counts"]
+        new = step.rows["rows"].unique(KEY).join(old, on=KEY, how="anti")
+        rows = new.select(KEY, n=pl.lit(1, pl.Int64))
+        return Done({}, {"counts": pl.concat([old, rows]) if rows.height else old})
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2999), min_size=1, max_size=30), max_size=6))
+def test_few_keys_of_many_are_handled_alone(batches) -> None:
+    """Pass: with much state and few rows, a step has only their keys, and no other row is lost."""
+    sizes: list[int] = []
+
+    class Watching(Count):
+        def step(self, step: Step) -> Done:
+            sizes.append(step.state["counts"].height)
+            return super().step(step)
+
+    bucket, counter = OneBucket(Watching(), page_bytes=30_000), Counter(range(3000))
+    bucket.batch({"rows": rows_of(list(range(3000)))})
+    for ids in batches:
+        sizes.clear()
+        counter.update(ids)
+        found = bucket.batch({"rows": rows_of(ids)})[MAIN]
+        assert {r["k"]: r["n"] for r in found} == {k: counter[k] for k in set(ids)}
+        assert max(sizes) == len(set(ids))
+    found = bucket.batch({"rows": rows_of(list(range(3000)))})[MAIN]
+    assert {r["k"]: r["n"] for r in found} == {k: counter[k] + 1 for k in range(3000)}
+
+
+def test_pages_stay_about_as_large_as_wanted() -> None:
+    """Pass: pages are between a tenth and all of the limit, also where one range of hashes is hot."""
+    bucket = OneBucket(Keep(), page_bytes=8_000)
+    hot = [{KEY: key(k, 1_000_000 + k), "k": k} for k in range(20_000)]
+    bucket.batch({"rows": hot})
+    bucket.batch({"rows": rows_of(list(range(100_000, 102_000)))})
+    directory = Directory.of_bytes(bucket.store.entries[("", 0)][1])
+    sizes = sorted(page.size for page in directory.pages)
+    assert sizes[-1] <= 8_000
+    assert sizes[len(sizes) // 2] >= 2_000
+    assert sum(page.tables["counts"].rows for page in directory.pages) == 22_000
+
+
+def test_pages_that_shrink_become_fewer() -> None:
+    """Pass: when most rows have gone, few pages are left, and what stays is there."""
+    bucket = OneBucket(Remember(COLUMNS, "at"), page_bytes=4_000)
+    soon, later = START + timedelta(seconds=5), START + timedelta(days=9)
+    rows = [
+        {KEY: key(k), "k": k, "text": "x" * 40, "at": later if k % 100 == 0 else soon}
+        for k in range(4000)
+    ]
+    bucket.batch({"rows": rows})
+    many = len(bucket.store.entries)
+    found = bucket.batch({}, micros(START + timedelta(seconds=6)))
+    assert len(found["gone"]) == 3960
+    assert many > 60
+    assert len(bucket.store.entries) < 20
+    found = bucket.batch({}, micros(later))
+    assert sorted(r["k"] for r in found["gone"]) == list(range(0, 4000, 100))
+    assert not bucket.store.entries
+
+
+def test_a_huge_key_is_a_page_of_its_own() -> None:
+    """Pass: a key with 10,000 rows is one page, and reading its neighbours does not read it."""
+    bucket = OneBucket(Remember(COLUMNS, "at"), page_bytes=4_000)
+    row = {"text": "y" * 20, "at": None}
+    bucket.batch({"rows": [{KEY: key(1), "k": 1, **row}] * 10_000})
+    others = [{KEY: key(k), "k": k, **row} for k in range(2, 500)]
+    bucket.batch({"rows": others})
+    directory = Directory.of_bytes(bucket.store.entries[("", 0)][1])
+    (huge,) = [page for page in directory.pages if page.tables["kept"].rows >= 10_000]
+    assert huge.tables["kept"].rows == 10_000
+    assert len(directory.pages) > 5
+    bucket.store.forget_counts()
+    found = bucket.batch({"rows": [{KEY: key(1), "k": 1, **row}]})
+    assert len(found[MAIN]) == 1
+    bucket.store.forget_counts()
+    bucket.batch({"rows": [others[0]]})
+    assert ("kept", huge.number) not in bucket.store.got
+
+
+def test_portions_bound_what_a_step_is_given() -> None:
+    """Pass: no step is given much more than the limit, and each key is whole in one step."""
+    seen: list[tuple[int, set[bytes]]] = []
+
+    class Watching(Remember):
+        def step(self, step: Step) -> Done:
+            size = sum(f.estimated_size() for f in (*step.rows.values(), *step.state.values()))
+            seen.append((int(size), set(step.rows["rows"][KEY].to_list())))
+            return super().step(step)
+
+    bucket = OneBucket(Watching(COLUMNS, "at"), page_bytes=4_000, portion_bytes=40_000)
+    rows = [{KEY: key(k), "k": k, "text": "z" * 50, "at": None} for k in range(2_000)]
+    bucket.batch({"rows": rows})
+    for _ in range(3):
+        seen.clear()
+        bucket.batch({"rows": rows})
+        assert len(seen) > 3
+        assert max(size for size, _ in seen) < 100_000
+        keys = [k for _, some in seen for k in some]
+        assert len(keys) == len(set(keys)) == 2_000
+
+
+def test_older_state_is_migrated_when_it_is_touched() -> None:
+    """Pass: a new version reads the old counts, key by key, and what it has not touched stays old."""
+    bucket = OneBucket(Count(), page_bytes=2_000)
+    bucket.batch({"rows": rows_of(list(range(1000)))})
+    bucket.logic = CountText()
+    assert bucket.batch({"rows": rows_of([5])}) == {MAIN: [{"k": 5, "n": "2"}]}
+    tables = {table for table, _ in bucket.store.entries}
+    assert tables == {"", "counts", "totals"}
+    found = bucket.batch({"rows": rows_of(list(range(1000)))})[MAIN]
+    assert {r["k"]: r["n"] for r in found} == {k: "3" if k == 5 else "2" for k in range(1000)}
+    assert {table for table, _ in bucket.store.entries} == {"", "totals"}
+
+
+def test_state_of_a_version_that_nobody_reads_is_an_error() -> None:
+    """Pass: the error names the version."""
+    bucket = OneBucket(CountText())
+    bucket.batch({"rows": rows_of([1])})
+    bucket.logic = Count()
+    with pytest.raises(NotImplementedError, match="Count can't read state of version 2"):
+        bucket.batch({"rows": rows_of([1])})
+
+
+def test_a_row_of_another_key_is_an_error() -> None:
+    """Pass: a logic that returns rows of keys that were not loaded is told so."""
+
+    class Wrong(Count):
+        def step(self, step: Step) -> Done:
+            rows = pl.DataFrame({KEY: [key(999, 4_000_000_000)], "n": [1]})
+            return Done({}, {"counts": rows})
+
+    bucket = OneBucket(Keep(), page_bytes=2_000)
+    bucket.batch({"rows": rows_of(list(range(1000)))})
+    bucket.logic = Wrong()
+    with pytest.raises(ValueError, match="rows of keys that the step did not have"):
+        bucket.batch({"rows": [{KEY: key(1, 5), "k": 1}]})
+
+
+@pytest.mark.parametrize(
+    ("done", "message"),
+    [
+        (Done({"other": pl.DataFrame()}), "an output 'other', which it does not declare"),
+        (Done({MAIN: pl.DataFrame({"k": [1]})}), "output '' has the columns"),
+        (Done({}, {"other": pl.DataFrame()}), "a table 'other', which it does not declare"),
+        (Done({}, {"counts": pl.DataFrame({"n": [1]})}), "table 'counts' has the columns"),
+    ],
+)
+def test_what_is_not_declared_is_an_error(done: Done, message: str) -> None:
+    """Pass: the error names the logic, and what it returned."""
+
+    class Wrong(Count):
+        def step(self, step: Step) -> Done:
+            return done
+
+    with pytest.raises(ValueError, match=message) as error:
+        OneBucket(Wrong()).batch({"rows": rows_of([1])})
+    assert "Wrong" in str(error.value)
+
+
+def test_the_hash_of_a_key_is_its_first_bytes() -> None:
+    """Pass: both ways of reading it give the CRC-32 that the key was made with, and 0 for none."""
+    from mainstem_keyed_state.hashes import hashes_in, hashes_of
+
+    series = pl.Series([key("a"), None, key("b" * 50), key("")])
+    wanted = [zlib.crc32(b"a"), 0, zlib.crc32(b"b" * 50), 0]
+    assert hashes_of(series).tolist() == wanted
+    import pyarrow as pa
+
+    array = pa.array([b"skipped!", *series.to_list()], pa.binary())[1:]
+    assert hashes_in(array).tolist() == wanted

@@ -1,0 +1,261 @@
+"""Operator `stream_stream_join`: rows of two streams that belong together, within a time of each other.
+
+It is Spark's own interval join, whose state holds each row for as long as a partner can still come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import (
+    EVENTS,
+    Column,
+    Duration,
+    Events,
+    Inputs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Options,
+    Shape,
+    StateFacts,
+    option,
+)
+from mainstem.contracts.shapes import EventTime
+from pydantic import model_validator
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LEFT, RIGHT = "left", "right"
+#: By the join, whether it keeps the left and the right rows that find no partner.
+KEEPS = {
+    "inner": (False, False),
+    "left": (True, False),
+    "right": (False, True),
+    "full": (True, True),
+    "left_semi": (False, False),
+}
+#: The output of the left rows that find no partner and are not kept, and that of the right ones.
+UNMATCHED = {LEFT: "unmatched", RIGHT: "unmatched_right"}
+Join = Literal["inner", "left", "right", "full", "left_semi"]
+
+
+class Within(Options):
+    """Which right rows belong to a left row, by their event times."""
+
+    before: Duration = option(
+        timedelta(0), description="How much earlier than the left row a right row may be."
+    )
+    after: Duration = option(
+        timedelta(0), description="How much later than the left row a right row may be."
+    )
+
+
+class StreamStreamJoinOptions(Options):
+    """Options of `stream_stream_join`."""
+
+    on: list[str] | dict[str, str] = option(
+        min_length=1,
+        description="The columns that are equal in rows that belong together: a list, or by the left "
+        "one's name the right one's.",
+        example={"ad": "ad_id"},
+    )
+    within: Within = option(
+        description="How far apart in event time the rows may be, ends included.",
+        example={"before": "0 seconds", "after": "10 minutes"},
+    )
+    join: Join = option(
+        "inner",
+        description="Which rows come out: each pair; with `left`, `right`, `full` also the left, the "
+        "right, all rows that found no partner, once none can come any more; with `left_semi` each left "
+        "row that found one, once.",
+    )
+    take: list[str] | dict[str, str] | None = option(
+        None,
+        description="The right stream's columns in the result: a list, or by new name. When left out: "
+        "all but those the streams are joined on.",
+        example={"clicked": "at"},
+    )
+    time: Literal["left", "right"] | None = option(
+        None,
+        description="Whose event time the result goes on with: the left's when left out, the right's "
+        "with `join: right`. With `full` it goes on with none, for either may be null.",
+    )
+
+    unmatched: bool = option(
+        False,
+        description="Whether rows that find no partner, and that the join does not keep, come out of "
+        "`unmatched` (left ones) and `unmatched_right`.",
+    )
+
+    @model_validator(mode="after")
+    def _fitting(self) -> StreamStreamJoinOptions:
+        if self.join == "left_semi" and (self.take is not None or self.time == RIGHT):
+            raise ValueError("`join: left_semi` gives the left stream's columns alone")
+        if self.unmatched and self.join in ("full", "left_semi"):
+            raise ValueError(f"`join: {self.join}` has no output `unmatched`")
+        lost = {"left": RIGHT, "right": LEFT}.get(self.join)
+        if self.time and (self.time == lost or self.join == "full"):
+            raise ValueError(f"with `join: {self.join}` the {self.time} event time may be null")
+        return self
+
+
+class StreamStreamJoin(Operator):
+    """Joins the rows of two streams that have the same key and are close in event time.
+
+    A row waits for partners until the watermark, which is the lower one of both streams', has passed
+    the times that they can have; then it is let go, and comes out if the join keeps it, or is asked for
+    by `unmatched`. A null in a key or in the event time matches nothing. Rows behind the watermark are
+    dropped and counted.
+    """
+
+    options: StreamStreamJoinOptions
+    capabilities = OperatorCapabilities(passes_ids=True)
+    ports = {LEFT: EVENTS, RIGHT: EVENTS}
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._times = {LEFT: "", RIGHT: ""}
+        self._taken: Mapping[str, str] = {}
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        left, right = inputs[LEFT], inputs[RIGHT]
+        self._check_keys(left, right)
+        for side in (LEFT, RIGHT):
+            event_time = inputs[side].event_time
+            if event_time is None:
+                raise OptionError(
+                    f"the {side} stream has no event time, so its rows would wait for ever",
+                    hint="Give a node above it `watermark: {column: ..., delay: ...}`.",
+                )
+            self._times[side] = event_time.column
+        keeps_left, keeps_right = KEEPS[self.options.join]
+        keys = {name.lower() for name in self._on()}
+        columns = [
+            c if c.name.lower() in keys else replace(c, nullable=c.nullable or keeps_right)
+            for c in left.columns
+        ]
+        if self.options.join == "left_semi":
+            return Events(columns, event_time=left.event_time)
+        self._taken = self._right_columns(right)
+        names = {column.name.lower() for column in columns}
+        for name, source in self._taken.items():
+            columns.append(self._right_column(name, source, right, names, nullable=keeps_left))
+            names.add(name.lower())
+        return Events(columns, event_time=self._event_time(left, right))
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """Rows that found no partner and that the join does not keep, as they came."""
+        return {
+            UNMATCHED[side]: Events(inputs[side].columns)
+            for side, keeps in zip((LEFT, RIGHT), KEEPS[self.options.join], strict=True)
+            if self.options.unmatched and not keeps
+        }
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        options = self.options
+        return StateFacts(
+            version=1,
+            shaped_by={
+                "on": self._on(),
+                "within": options.within.model_dump(mode="json"),
+                "join": options.join,
+                "unmatched": options.unmatched,
+            },
+            # A row is let go when the watermark is beyond the last time of a partner.
+            holds=max(options.within.before, options.within.after) + timedelta(milliseconds=1),
+        )
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        from mainstem_operators_joins.stream_stream_frames import Sides, joined, paired
+
+        options, on = self.options, self._on()
+        keeps_left, keeps_right = KEEPS[options.join]
+        semi = options.join == "left_semi"
+        wanted = (keeps_left or options.unmatched, keeps_right or options.unmatched)
+        sides = Sides(inputs[LEFT], inputs[RIGHT], self._times[LEFT], self._times[RIGHT], on)
+        frame = joined(sides, options.within, None if semi else wanted)
+        return paired(
+            frame,
+            sides,
+            node=ctx.node,
+            keeps=(keeps_left, keeps_right),
+            taken=self._taken,
+            time=self._time(),
+            semi=semi,
+            unmatched=options.unmatched,
+        )
+
+    # -- options ------------------------------------------------------------------------------
+
+    def _on(self) -> Mapping[str, str]:
+        """Return the left key columns, each with the right one that it equals."""
+        on = self.options.on
+        return on if isinstance(on, dict) else {name: name for name in on}
+
+    def _time(self) -> str | None:
+        """Return the side whose event time the result goes on with, if any."""
+        if self.options.join == "full":
+            return None
+        return self.options.time or (RIGHT if self.options.join == "right" else LEFT)
+
+    def _check_keys(self, left: Shape, right: Shape) -> None:
+        for name, other in self._on().items():
+            pair = []
+            for side, shape, key in ((LEFT, left, name), (RIGHT, right, other)):
+                column = shape.column(key)
+                if column is None:
+                    hint = f"Columns: {', '.join(shape.names)}."
+                    raise OptionError(
+                        f"the {side} stream has no column {key!r}", option="on", hint=hint
+                    )
+                pair.append(column)
+            one, two = pair
+            if one.type and two.type and one.type != two.type:
+                raise OptionError(
+                    f"{one.ddl} and {two.ddl} are of different types",
+                    option="on",
+                    hint="Cast one of them in a `select` above.",
+                )
+
+    def _right_columns(self, right: Shape) -> Mapping[str, str]:
+        """Return the right stream's columns in the result, by their names there."""
+        take = self.options.take
+        if take is None:
+            keys = {name.lower() for name in self._on().values()}
+            return {name: name for name in right.names if name.lower() not in keys}
+        return take if isinstance(take, dict) else {name: name for name in take}
+
+    def _right_column(
+        self, name: str, source: str, right: Shape, names: set[str], *, nullable: bool
+    ) -> Column:
+        found = right.column(source)
+        if found is None:
+            hint = f"Columns: {', '.join(right.names)}."
+            raise OptionError(
+                f"the right stream has no column {source!r}", option="take", hint=hint
+            )
+        if name.startswith("_"):
+            raise OptionError(f"{name!r}: names that begin with _ are reserved", option="take")
+        if name.lower() in names:
+            raise OptionError(
+                f"both streams have a column {name!r}",
+                option="take",
+                hint=f"Give the right one another name: `take: {{right_{name}: {source}, ...}}`.",
+            )
+        return Column(name, found.type, found.nullable or nullable)
+
+    def _event_time(self, left: Shape, right: Shape) -> EventTime | None:
+        """Return the event time of the result; None if it has none, or the column is not in it."""
+        side = self._time()
+        if side != RIGHT:
+            return left.event_time if side else None
+        assert right.event_time is not None  # noqa: S101
+        column = right.event_time.column.lower()
+        name = next((new for new, old in self._taken.items() if old.lower() == column), None)
+        return EventTime(name, right.event_time.delay) if name else None

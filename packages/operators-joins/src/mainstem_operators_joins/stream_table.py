@@ -1,0 +1,369 @@
+"""Operator `stream_table_join`: each event gets the row of a table that belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import (
+    EVENTS,
+    REJECTED,
+    Accepts,
+    Changelog,
+    Column,
+    Duration,
+    Events,
+    Inputs,
+    Needs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Options,
+    PositiveDuration,
+    Shape,
+    StateFacts,
+    option,
+    quoted,
+)
+
+from mainstem_operators_joins.columns import check_columns, exact, pairs, time_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem_operators_joins.stream_table_logic import StreamTableSettings
+
+STREAM, TABLE = "stream", "table"
+_CHANGE_TYPE, _VERSION, _TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class UsedVersion(Options):
+    """Which facts of the version that an event met go into the output, under which names."""
+
+    sequence: str | None = option(
+        None, description="The column for the version's sequence.", example="weather_version"
+    )
+    since: str | None = option(
+        None,
+        description="The column for the time since when the version holds.",
+        example="weather_since",
+    )
+
+
+class StreamTableOptions(Options):
+    """Options of `stream_table_join`."""
+
+    on: list[str] | dict[str, str] = option(
+        min_length=1,
+        description="The columns that are equal: names that both sides have, or a map from the "
+        "stream's column to the table's. On the table's side they are its key.",
+        example={"city": "name"},
+    )
+    join: Literal["inner", "left"] = option(
+        "inner",
+        description="What becomes of an event without a row of the table: `inner` sends it to "
+        "`unmatched`, `left` joins it with nulls.",
+    )
+    as_of: Literal["event_time", "latest"] = option(
+        "event_time",
+        description="Which version of the table's row: the one that holds at the event's time (by "
+        "the event-time columns of both sides), or the latest that is known.",
+    )
+    when: Literal["complete", "now"] | None = option(
+        None,
+        description="`complete`: once the watermark of both sides has passed the event; the output "
+        "does not depend on which side came first. `now`: at once, with what is known. When left out, "
+        "`complete` as of event time and `now` with `as_of: latest`.",
+    )
+    wait: Duration | None = option(
+        None,
+        description="With `when: now`: an event for whose key no version is known waits until events "
+        "are so much further in time (on both sides).",
+        example="10 seconds",
+    )
+    take: list[str] | dict[str, str] | None = option(
+        None,
+        description="The table's columns in the output: a list, or by new name. When left out: all but "
+        "those in `on`.",
+        example={"celsius": "temperature"},
+    )
+    version: UsedVersion | None = option(
+        None,
+        description="Tells of each output row which version of the table's row it was made of.",
+    )
+    deletes_within: PositiveDuration | None = option(
+        None,
+        description="How long, by the watermark, a deleted key of the table is remembered, so that "
+        "an older change that comes late does not bring it back; for ever when left out.",
+        example="1 day",
+        advanced=True,
+    )
+
+
+class StreamTableJoin(Operator):
+    """Joins events with a table's rows: as of the event's time, or the latest ones."""
+
+    options: StreamTableOptions
+    ports = {STREAM: EVENTS, TABLE: Accepts((Changelog,))}
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._shapes: Inputs[Shape] | None = None
+
+    @property
+    def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
+        """What is joined `now` depends on what had come by then."""
+        return OperatorCapabilities(passes_ids=True, batch_invariant=self._when == "complete")
+
+    @property
+    def _when(self) -> Literal["complete", "now"]:
+        default: Literal["complete", "now"] = (
+            "complete" if self.options.as_of == "event_time" else "now"
+        )
+        return self.options.when or default
+
+    @property
+    def _in_time(self) -> bool:
+        """Whether what comes out is never behind the watermark, as steps with windows below ask."""
+        return self._when == "now" and self.options.wait is None
+
+    def loaded_first(self) -> frozenset[str]:
+        """Return the port whose rows are there before the first event is joined."""
+        return frozenset({TABLE})
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        self._shapes = inputs
+        stream = inputs[STREAM]
+        self._check(stream, self._changes(inputs))
+        added = [
+            replace(column, name=name, nullable=True)
+            for name, column in self._takes(inputs).items()
+        ]
+        shape = stream.with_columns((*stream.columns, *added, *self._told(inputs)))
+        return shape if self._in_time else replace(shape, event_time=None)
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        events = Events(inputs[STREAM].columns)
+        found: dict[str, Shape] = {"late_changes": self._late_changes(inputs), "rejected": REJECTED}
+        if self.options.as_of == "event_time":
+            found["late"] = events
+        if self.options.join == "inner":
+            found["unmatched"] = events
+        return found
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        options = self.options
+        wait = self._wait(inputs)
+        return StateFacts(
+            version=1,
+            shaped_by={
+                "on": pairs(options.on),
+                "as_of": options.as_of,
+                "when": self._when,
+                "waits": self._when == "complete" or wait is not None,
+                "columns": [c.name for c in self._takes(inputs).values()],
+                "stream": list(inputs[STREAM].names),
+            },
+            grows="the table itself is kept: the newest version of every key"
+            + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),
+            holds=max(wait or timedelta(0), timedelta(0)),
+        )
+
+    def needs(self) -> Needs:
+        from mainstem_keyed_state import spark_needs
+
+        return spark_needs()
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        from mainstem_keyed_state import Port, keyed, polars_schema
+
+        from mainstem_operators_joins.frames import IDENTITY, payload
+        from mainstem_operators_joins.stream_table_logic import StreamTableLogic
+
+        on = pairs(self.options.on)
+        stream, table = inputs[STREAM], inputs[TABLE]
+        shapes = self._shapes
+        assert shapes is not None, "a plan asks for the shape first"  # noqa: S101
+        names = [column.name for column in self._late_changes(shapes).columns]
+        known = [name for name in names if name not in (_CHANGE_TYPE, _VERSION)]
+        if IDENTITY in table.columns:
+            names.append(IDENTITY)
+        settings = self._settings(shapes)
+        table = table.where(f"{_CHANGE_TYPE} <> 'update_preimage'").selectExpr(
+            *(_since(name) if name == settings.table_time else quoted(name) for name in names)
+            if self._changes(shapes).preimages
+            else map(quoted, names)
+        )
+        logic = StreamTableLogic(settings, polars_schema(stream), polars_schema(table))
+        events = stream.selectExpr(
+            "*", payload(logic.needs[STREAM], [c for c in stream.columns if not c.startswith("_")])
+        )
+        changes = table.selectExpr("*", payload(logic.needs[TABLE], known))
+        kinds = table.schema
+        renamed = {n: c for n, c in settings.takes.items() if n != c}
+        return keyed(
+            logic,
+            {
+                STREAM: Port(events, [quoted(name) for name in on]),
+                TABLE: Port(changes, [quoted(name) for name in on.values()]),
+            },
+            ctx,
+            event_time=time_column(shapes[STREAM]) if self._in_time else None,
+            types={"": {n: kinds[c].dataType.simpleString() for n, c in renamed.items()}},
+        )
+
+    # -- what the options mean for the inputs -----------------------------------------------
+
+    def _changes(self, inputs: Inputs[Shape]) -> Changelog:
+        table = inputs[TABLE]
+        assert isinstance(table, Changelog)  # noqa: S101
+        return table
+
+    def _check(self, stream: Shape, table: Changelog) -> None:
+        options = self.options
+        on = pairs(options.on)
+        check_columns(stream, on, "on", "stream")
+        check_columns(table, on.values(), "on", "table")
+        taken = options.take or {}
+        check_columns(table, taken.values() if isinstance(taken, dict) else taken, "take", "table")
+        if {name.lower() for name in table.key} != {name.lower() for name in on.values()}:
+            raise OptionError(
+                f"the table's key is {', '.join(table.key)}, and `on` names {', '.join(on.values())}",
+                option="on",
+                hint="A join finds a table's row by its whole key.",
+            )
+        if table.sequence is None:
+            raise OptionError(
+                "the table's changes have no sequence: they come batch by batch",
+                hint="Take them as events, and make a table of them by `changelog` or `table`.",
+            )
+        if options.as_of == "latest" and options.when == "complete":
+            raise OptionError(
+                "which version is the latest depends on when an event is joined, so it can't be complete",
+                option="when",
+                hint="Write `as_of: event_time`, or leave out `when`.",
+            )
+        if options.wait is not None and self._when == "complete":
+            raise OptionError("is for `when: now`; a complete join waits by itself", option="wait")
+        timed = "as_of" if options.as_of == "event_time" else ""
+        _check_time("stream", stream, timed or ("wait" if options.wait is not None else ""))
+        _check_time("table", table, timed or ("deletes_within" if options.deletes_within else ""))
+
+    def _takes(self, inputs: Inputs[Shape]) -> dict[str, Column]:
+        """Return the table's columns that go into the output, by the name they get there.
+
+        Raises:
+            OptionError: a name is taken.
+        """
+        stream, table, take = inputs[STREAM], inputs[TABLE], self.options.take
+        if take is None:
+            keys = {name.lower() for name in pairs(self.options.on).values()}
+            take = [n for n in table.names if n.lower() not in keys and not n.startswith("_")]
+        found: dict[str, Column] = {}
+        for new, name in pairs(take).items():
+            column = table.column(name)
+            assert column is not None  # noqa: S101
+            if stream.column(new) is not None:
+                raise OptionError(
+                    f"both sides have a column {new!r}",
+                    option="take",
+                    hint=f"Give the table's another name: `take: {{table_{new}: {name}, ...}}`.",
+                )
+            _free(new, found, "take")
+            found[new] = column
+        return found
+
+    def _told(self, inputs: Inputs[Shape]) -> list[Column]:
+        version = self.options.version
+        if version is None:
+            return []
+        taken = [*inputs[STREAM].names, *self._takes(inputs)]
+        found = []
+        table = self._changes(inputs)
+        sequence = table.column(table.sequence or "")
+        kinds = (
+            (version.sequence, sequence.type if sequence else None),
+            (version.since, "timestamp"),
+        )
+        for name, kind in kinds:
+            if name is not None:
+                _free(name, taken, "version")
+                taken.append(name)
+                found.append(Column(name, kind))
+        if version.since is not None and table.event_time is None:
+            raise OptionError("the table has no event time", option="version")
+        return found
+
+    def _late_changes(self, inputs: Inputs[Shape]) -> Events:
+        """Return the table's columns that are looked at, with what each change is."""
+        table = self._changes(inputs)
+        time = [table.event_time.column] if table.event_time else []
+        taken = [column.name for column in self._takes(inputs).values()]
+        wanted = {name.lower() for name in (*table.key, *time, *taken)}
+        sequence = table.column(table.sequence or "")
+        return Events(
+            [
+                *(replace(c, nullable=True) for c in table.columns if c.name.lower() in wanted),
+                Column(_CHANGE_TYPE, "string"),
+                Column(_VERSION, sequence.type if sequence else None),
+            ]
+        )
+
+    def _wait(self, inputs: Inputs[Shape]) -> timedelta | None:
+        """Return how far the watermark passes an event that waits for a version, or None."""
+        if self.options.wait is None:
+            return None
+        times = [shape.event_time for shape in inputs.values() if shape.event_time is not None]
+        wait = self.options.wait - max(time.delay for time in times)
+        # Once the watermark has passed the event, no version comes that holds at its time.
+        return min(wait, _MICROSECOND) if self.options.as_of == "event_time" else wait
+
+    def _settings(self, inputs: Inputs[Shape]) -> StreamTableSettings:
+        from mainstem_operators_joins.stream_table_logic import StreamTableSettings
+
+        options, stream, table = self.options, inputs[STREAM], self._changes(inputs)
+        wait, within = self._wait(inputs), options.deletes_within
+        version = options.version or UsedVersion()
+        return StreamTableSettings(
+            as_of=options.as_of,
+            when=self._when,
+            join=options.join,
+            table_key=tuple(exact(table, name) for name in table.key),
+            stream_time=time_column(stream),
+            table_time=time_column(table),
+            takes={name: column.name for name, column in self._takes(inputs).items()},
+            wait=None if wait is None else wait // _MICROSECOND,
+            deletes_within=None if within is None else within // _MICROSECOND,
+            version_sequence=version.sequence,
+            version_time=version.since,
+        )
+
+
+def _since(time: str) -> str:
+    """Return the SQL of the time since when a change holds, where deletions carry the row as it was."""
+    gone = f"{_CHANGE_TYPE} = 'delete'"
+    name = quoted(time)
+    return f"IF({gone}, coalesce({_TIMESTAMP}, {name}), {name}) AS {name}"
+
+
+def _check_time(side: str, shape: Shape, option: str) -> None:
+    """Look whether a side has an event time, if an option asks for one."""
+    if not option:
+        return
+    time = shape.event_time
+    if time is None:
+        hint = f"Give the node at port {side} `watermark: {{column: ..., delay: ...}}`"
+        also = ", or write `as_of: latest`." if option == "as_of" else "."
+        raise OptionError(f"the {side} has no event time", option=option, hint=hint + also)
+    column = shape.column(time.column)
+    if column is not None and column.type not in (None, "timestamp"):
+        raise OptionError(f"the {side}'s event time is no TIMESTAMP: {column.ddl}", option=option)
+
+
+def _free(name: str, taken: Iterable[str], at: str) -> None:
+    if name.startswith("_") or name.lower() in {other.lower() for other in taken}:
+        raise OptionError(f"the name {name!r} is taken", option=at)

@@ -1,0 +1,184 @@
+"""Operator `table`: events that set or delete a key become a table that tells each of its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    EVENTS,
+    REJECTED,
+    Changelog,
+    Column,
+    Events,
+    Inputs,
+    Needs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Options,
+    PositiveDuration,
+    Shape,
+    StateFacts,
+    option,
+    quoted,
+)
+from pydantic import model_validator
+
+from mainstem_operators_joins.columns import check_columns, exact, time_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem_operators_joins.table_logic import TableSettings
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class History(Options):
+    """How many of a key's former rows are kept: `versions`, `within`, or as both allow."""
+
+    versions: int | None = option(
+        None, ge=1, description="The number of former rows of each key.", example=10
+    )
+    within: PositiveDuration | None = option(
+        None,
+        description="How long a former row is kept after its event time, by the watermark.",
+        example="7 days",
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> History:
+        if self.versions is None and self.within is None:
+            raise ValueError("expected `versions`, `within` or both")
+        return self
+
+
+class TableOptions(Options):
+    """Options of `table`."""
+
+    key: list[str] = option(
+        min_length=1, description="The columns of the table's key.", example=["city"]
+    )
+    sequence: str = option(
+        description="The column that only grows for a key: of two rows the one with the greater "
+        "value is the newer. A version number, a time, or a message's position.",
+        example="observed",
+    )
+    delete: str | None = option(
+        None,
+        description="An SQL condition: a row that meets it deletes its key, such as a tombstone.",
+        example="value IS NULL",
+    )
+    deletes_within: PositiveDuration | None = option(
+        None,
+        description="How long after its event time, by the watermark, a deletion is remembered, so "
+        "that an older row that comes late does not bring the key back; for ever when left out.",
+        example="1 day",
+    )
+    history: History | None = option(
+        None,
+        description="Keep former rows of each key in the state, where `mainstem state` shows them, and "
+        "where they tell a late row from one that came twice.",
+    )
+
+
+class ToTable(Operator):
+    """Keeps the newest row of each key, and tells each change with the row as it was before."""
+
+    options: TableOptions
+    # Of rows that come in the wrong order the batches decide which are told as changes.
+    capabilities = OperatorCapabilities(batch_invariant=False)
+    ports = {"input": EVENTS}
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._shapes: Inputs[Shape] | None = None
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        self._shapes = inputs
+        given, options = inputs.only, self.options
+        check_columns(given, options.key, "key", "input")
+        check_columns(given, [options.sequence], "sequence", "input")
+        within = options.history.within if options.history else None
+        for name, asked in (("deletes_within", options.deletes_within), ("history", within)):
+            if asked is not None and given.event_time is None:
+                hint = "Give the input node `watermark: {column: ..., delay: ...}`."
+                raise OptionError("the input has no event time", option=name, hint=hint)
+        return Changelog(
+            given.columns,
+            [exact(given, name) for name in options.key],
+            exact(given, options.sequence),
+            preimages=True,
+            event_time=given.event_time,
+        )
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        late = Events([*inputs.only.columns, Column("_reason", "string")])
+        return {"late": late, "rejected": REJECTED}
+
+    def expressions(self) -> Mapping[str, str]:
+        return {"delete": self.options.delete} if self.options.delete else {}
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        options = self.options
+        return StateFacts(
+            version=1,
+            shaped_by={
+                "key": options.key,
+                "sequence": options.sequence,
+                "columns": list(inputs.only.names),
+                "history": options.history is not None,
+            },
+            grows="the table itself is kept: the newest row of every key"
+            + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),
+        )
+
+    def needs(self) -> Needs:
+        from mainstem_keyed_state import spark_needs
+
+        return spark_needs()
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        from mainstem_keyed_state import Port, keyed, polars_schema
+
+        from mainstem_operators_joins.frames import payload
+        from mainstem_operators_joins.table_logic import GONE, INPUT, TableLogic
+
+        assert self._shapes is not None, "a plan asks for the shape first"  # noqa: S101
+        given = self._shapes.only
+        names = [column.name for column in given.columns]
+        gone = f"coalesce({self.options.delete or 'false'}, false) AS {GONE}"
+        # The condition may speak of any column, so it comes before columns are left out.
+        rows = inputs.only.selectExpr("*", gone)
+        settings = self._settings(given)
+        logic = TableLogic(settings, polars_schema(inputs.only.select(*map(quoted, names))))
+        rows = rows.selectExpr(*map(quoted, names), GONE, payload(logic.needs, names))
+        key = [quoted(name) for name in settings.key]
+        return keyed(logic, {INPUT: Port(rows, key)}, ctx, event_time=time_column(given))
+
+    def _settings(self, given: Shape) -> TableSettings:
+        from mainstem_operators_joins.table_logic import TableSettings
+
+        options = self.options
+        sequence = exact(given, options.sequence)
+        kind = given.column(sequence)
+        time = time_column(given)
+        if time is None and kind is not None and kind.type == "timestamp":
+            time = sequence
+        history = options.history or History(versions=1)
+        return TableSettings(
+            key=tuple(exact(given, name) for name in options.key),
+            sequence=sequence,
+            time=time,
+            deletes_within=_micros(options.deletes_within),
+            history=options.history is not None,
+            history_versions=history.versions,
+            history_within=_micros(history.within),
+        )
+
+
+def _micros(duration: timedelta | None) -> int | None:
+    return None if duration is None else duration // _MICROSECOND

@@ -1,0 +1,215 @@
+"""The Spark side of `table_table_join`: changelogs into the logic's columns, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import Changelog, Column, Inputs, OperatorContext, quoted
+
+from mainstem_operators_joins.table_table_sides import (
+    CHANGE,
+    DELETED,
+    LEFT_SEQUENCE,
+    RETRACTS,
+    RIGHT_SEQUENCE,
+    SEQUENCE,
+)
+from mainstem_operators_joins.table_table_versions import check_sequence, known, version
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import DataFrame
+
+    from mainstem_operators_joins.table_table import TableTableJoin
+
+LEFT, RIGHT = "left", "right"
+_VERSION, _TYPE = "_commit_version", "_change_type"
+_INTO = {"late": "late_changes", "rejected": "rejected"}
+
+
+class Joining:
+    """The frames of one join.
+
+    Args:
+        operator: says what is joined, and how.
+        shapes: those at the ports.
+        inputs: the frames there.
+        ctx: the core's.
+
+    Raises:
+        OptionError: a sequence has a type that does not serve.
+    """
+
+    def __init__(
+        self,
+        operator: TableTableJoin,
+        shapes: tuple[Changelog, Changelog],
+        inputs: Inputs[DataFrame],
+        ctx: OperatorContext,
+    ) -> None:
+        self._operator = operator
+        self._left, self._right = shapes
+        self._inputs = inputs
+        self._ctx = ctx
+        self._taken = operator.taken(*shapes)
+        self._columns = {
+            LEFT: list(self._left.names),
+            RIGHT: list(dict.fromkeys([*self._taken.values(), *self._right.key])),
+        }
+        self._kinds = {side: dict(frame.dtypes) for side, frame in inputs.items()}
+        for side, kinds in self._kinds.items():
+            check_sequence(kinds[_VERSION], side)
+
+    def changes(self) -> DataFrame:
+        """Return the changelog of the joined table, with late and refused changes beside it.
+
+        Raises:
+            OptionError: keys of these types are never equal; known only now.
+        """
+        by_key = self._operator.options.on is not None
+        return self._told(self._by_key() if by_key else self._by_reference())
+
+    # -- into the logic ---------------------------------------------------------------------
+
+    def _side(self, side: str, **more: str) -> DataFrame:
+        """Return a side's changes in the logic's columns; what was before, state knows."""
+        kept = self._inputs[side].where(f"NOT {_TYPE} <=> 'update_preimage'")
+        return kept.selectExpr(
+            *(f"{quoted(name)} AS {_named(side, name)}" for name in self._columns[side]),
+            f"{known(_VERSION, self._kinds[side][_VERSION])} AS {SEQUENCE}",
+            f"{_TYPE} <=> 'delete' AS {DELETED}",
+            *(f"{text} AS {quoted(name)}" for name, text in more.items()),
+        )
+
+    def _by_key(self) -> DataFrame:
+        from mainstem_keyed_state import Port, keyed
+
+        from mainstem_operators_joins.table_table_pairs import Pairs
+
+        join = self._operator.options.join
+        keys = {LEFT: self._left.key, RIGHT: self._operator.right_key(self._left, self._right)}
+        if join == "full":
+            for one, other in zip(keys[LEFT], keys[RIGHT], strict=True):
+                kinds = [Column(n, self._kind(s, n)) for s, n in ((LEFT, one), (RIGHT, other))]
+                self._operator.check_comparable(*kinds)
+        frames = {side: self._side(side) for side in (LEFT, RIGHT)}
+        left, right = (_schemas(frame) for frame in frames.values())
+        logic = Pairs(left[0], right[0], left[1], right[1], join)
+        ports = {
+            side: Port(frame, key=[_named(side, name) for name in keys[side]])
+            for side, frame in frames.items()
+        }
+        return keyed(logic, ports, self._ctx)
+
+    def _by_reference(self) -> DataFrame:
+        from mainstem_keyed_state import Port, keyed
+        from mainstem_keyed_state.keys import key_expressions
+
+        from mainstem_operators_joins.table_table_foreign import REFERENCE, Dependants, References
+
+        join: Literal["inner", "left"]
+        join = "left" if self._operator.options.join == "left" else "inner"
+        changed, right = self._inputs[LEFT], self._side(RIGHT)
+        key = [_named(RIGHT, name) for name in self._right.key]
+        meant = key_expressions({LEFT: (changed, self._operator.references), RIGHT: (right, key)})
+        reference = f"concat(X'01', {meant[LEFT]})"
+        if join == "left":
+            # A row that refers to nothing is a row of the result too, at a place of its own.
+            own = [quoted(name) for name in self._left.key]
+            itself = key_expressions({LEFT: (changed, own)})[LEFT]
+            reference = f"coalesce({reference}, concat(X'00', {itself}))"
+        left = self._side(
+            LEFT, **{REFERENCE: f"IF({_TYPE} <=> 'delete', CAST(NULL AS BINARY), {reference})"}
+        )
+        (columns, sequence), (others, other_sequence) = _schemas(left), _schemas(right)
+        by_own_key = Port(left, key=[_named(LEFT, name) for name in self._left.key])
+        messages = keyed(
+            References(columns, sequence), {LEFT: by_own_key}, self._ctx, name="references"
+        )
+        logic = Dependants(columns, others, sequence, other_sequence, join)
+        ports = {
+            LEFT: Port(messages, key=[REFERENCE]),
+            RIGHT: Port(right, key=[f"concat(X'01', {meant[RIGHT]})"]),
+        }
+        return keyed(logic, ports, self._ctx, name="dependants")
+
+    def _kind(self, side: str, name: str) -> str | None:
+        return next((k for n, k in self._kinds[side].items() if n.lower() == name.lower()), None)
+
+    # -- out of the logic -------------------------------------------------------------------
+
+    def _told(self, found: DataFrame) -> DataFrame:
+        """Return the logic's rows in the columns of the shape, and of the named outputs."""
+        kinds = [self._kinds[side][_VERSION] for side in (LEFT, RIGHT)]
+        sequences = [LEFT_SEQUENCE, RIGHT_SEQUENCE]
+        made = version(sequences[0], kinds[0], sequences[1], kinds[1], RETRACTS)
+        times = [s for s, kind in zip(sequences, kinds, strict=True) if kind == "timestamp"]
+        at = f"greatest({', '.join(times)})" if len(times) > 1 else "".join(times)
+        output = " ".join(
+            f"WHEN _output = '{side}_{what}' THEN '{into}'"
+            for side in (LEFT, RIGHT)
+            for what, into in _INTO.items()
+        )
+        return found.selectExpr(
+            *(f"{self._left_value(name)} AS {quoted(name)}" for name in self._columns[LEFT]),
+            *(f"{_named(RIGHT, source)} AS {quoted(name)}" for name, source in self._taken.items()),
+            f"{CHANGE} AS {_TYPE}",
+            f"{made} AS {_VERSION}",
+            f"{at or 'CAST(NULL AS TIMESTAMP)'} AS _commit_timestamp",
+            f"CASE {output} END AS _output",
+            f"{self._late()} AS _late_changes",
+            f"{self._rejected()} AS _rejected",
+        )
+
+    def _left_value(self, name: str) -> str:
+        keys = [key.lower() for key in self._left.key]
+        if self._operator.options.join != "full" or name.lower() not in keys:
+            return _named(LEFT, name)
+        other = self._operator.right_key(self._left, self._right)[keys.index(name.lower())]
+        return f"coalesce({_named(LEFT, name)}, {_named(RIGHT, other)})"
+
+    def _late(self) -> str:
+        """Return SQL for the row of `late_changes`."""
+        sides = " ".join(
+            f"WHEN _output = '{side}_late' THEN struct('{side}' AS side, {row}.{DELETED} AS deleted, "
+            f"CAST({row}.{SEQUENCE} AS STRING) AS sequence, {self._json(side, row)} AS row)"
+            for side in (LEFT, RIGHT)
+            for row in (f"_{side}_late",)
+        )
+        return f"CASE {sides} END"
+
+    def _rejected(self) -> str:
+        """Return SQL for the row of `rejected`."""
+        sides = []
+        for side in (LEFT, RIGHT):
+            row = f"_{side}_rejected"
+            reason = (
+                f"IF({row}.{SEQUENCE} IS NULL, 'the sequence of the {side} change is null or empty', "
+                f"'a key column of the {side} change is null')"
+            )
+            sides.append(
+                f"WHEN _output = '{side}_rejected' THEN struct({reason} AS reason, "
+                f"CAST({self._json(side, row)} AS BINARY) AS payload)"
+            )
+        return f"CASE {' '.join(sides)} END"
+
+    def _json(self, side: str, row: str) -> str:
+        """Return SQL for a change's row, by its own names, as JSON."""
+        columns = (f"{row}.{_named(side, name)} AS {quoted(name)}" for name in self._columns[side])
+        return f"to_json(struct({', '.join(columns)}))"
+
+
+def _named(side: str, name: str) -> str:
+    return quoted(f"{side}_{name}")
+
+
+def _schemas(frame: DataFrame) -> tuple[pl.Schema, pl.DataType]:
+    """Return the columns of a side as the logic has them, and the type of its sequence."""
+    from mainstem_keyed_state import polars_schema
+
+    from mainstem_operators_joins.table_table_foreign import REFERENCE
+
+    found = polars_schema(frame)
+    beside = (SEQUENCE, DELETED, REFERENCE)
+    kept = {name: kind for name, kind in found.items() if name not in beside}
+    return type(found)(kept), found[SEQUENCE]
