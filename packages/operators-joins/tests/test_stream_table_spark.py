@@ -6,8 +6,11 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from mainstem_testkit.pipelines import CONF
 from stream_table_model import brief, change, event, minute, whole
+
+pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
 
 CASES = 10
 
