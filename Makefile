@@ -79,6 +79,8 @@ bench: install
 	$(BIN)/python benchmarks/kinesis_sink.py
 	$(BIN)/python benchmarks/jetstream_source.py
 	$(BIN)/python benchmarks/jetstream_sink.py
+	$(BIN)/python benchmarks/keyed_state.py
+	$(BIN)/python benchmarks/table_joins.py
 	$(BIN)/python benchmarks/sql_sink.py
 	$(BIN)/python benchmarks/webhook_source.py
 	$(BIN)/python benchmarks/webhook_latency.py

@@ -35,7 +35,7 @@ VALUES = {
     "span": "INTERVAL '1 02:03:04.000005' DAY TO SECOND",
     "months": "INTERVAL '2-3' YEAR TO MONTH",
     "calendar": "make_interval(1, 2, 0, 3, 4, 5, 6.5)",
-    "odd name": "'spaces, `ticks` and . dots'",
+    "odd. name": "'spaces, `ticks` and . dots'",
 }
 
 

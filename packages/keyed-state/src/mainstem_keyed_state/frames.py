@@ -107,6 +107,8 @@ def keyed(
         fields = port.frame.schema.fields
         columns = [travelling(f.name, f.dataType) for f in fields]
         rows = port.frame.selectExpr(f"{kind.sql(port.key)} AS {KEY}", *columns)
+        # PySpark can't hand over a column whose name has a dot or a backtick in it.
+        rows = rows.toDF(KEY, *(f"c{n}" for n in range(len(columns))))
         part = rows.mapInArrow(packer(number, labels), PACKED)
         packed = part if packed is None else packed.union(part)
     # Spark wants an event time, and drops what is late by it: null never is, the logic decides.

@@ -88,8 +88,9 @@ def _message(batch: pa.RecordBatch) -> bytes:
 
 
 def unpacked(payload: bytes | bytearray | memoryview, schema: pl.Schema) -> pl.DataFrame:
-    """Return the rows of a packed row."""
+    """Return the rows of a packed row, whose columns stand in the order of the schema's."""
     with pa.ipc.open_stream(pa.py_buffer(payload)) as reader:
         frame = pl.from_arrow(reader.read_all())
     assert isinstance(frame, pl.DataFrame)  # noqa: S101
+    frame.columns = schema.names()
     return frame.cast(dict(schema)) if frame.schema != schema else frame  # type: ignore[arg-type]
