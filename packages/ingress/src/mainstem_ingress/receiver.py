@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mainstem_ingress.log import Log
 from mainstem_ingress.messages import Message
+
+if TYPE_CHECKING:
+    from mainstem_ingress.log import Log
 
 
 class Receiver(ABC):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OUTPUT = "_output"
+#: Names what Spark counts of a node's rows at its watermark.
+TIMED = "watermark"
 
 
 def counts(frame: DataFrame, outputs: Iterable[str]) -> list[Any]:
@@ -55,3 +57,9 @@ def complete(
         if below in whole:
             whole[above] = {"rows": sum(whole[below].values())}
     return whole
+
+
+def timed_node(metric: str) -> str:
+    """Return the node whose rows at the watermark a metric counts; empty if it counts other ones."""
+    node, _, rest = metric.partition("__")
+    return node if rest.startswith(TIMED) else ""

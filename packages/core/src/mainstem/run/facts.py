@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mainstem.plan.model import Plan, Query
-from mainstem.run.counting import complete, counted_by
-from mainstem.run.watermarks import timed_node
+from mainstem.run.counting import complete, counted_by, timed_node
 
 
 def batch_facts(

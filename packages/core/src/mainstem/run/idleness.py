@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainstem.plan.model import Node, Plan, Query
-from mainstem.run.watermarks import Watermarks, timed_node
+from mainstem.run.counting import timed_node
+from mainstem.run.watermarks import Watermarks
 
 #: A node that stays idle is moved again after this share of what made it idle, and not before
 #: `_SECONDS`: Spark keeps a record of each control row for ever.

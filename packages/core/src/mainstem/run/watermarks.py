@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructF
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
 from mainstem.plan.model import Node, Plan, Query
+from mainstem.run.counting import TIMED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 _CONTROL = "_control"
 #: A column of text that is in no control file.
 _NOTHING = "nothing"
-#: Names what Spark counts of a node's rows at its watermark.
-_COUNTED = "watermark"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
 
@@ -69,7 +68,7 @@ class Watermarks:
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
         if self._observed:
             frame = frame.observe(
-                f"{node.name}__{_COUNTED}{count}",
+                f"{node.name}__{TIMED}{count}",
                 F.count(F.lit(1)).alias("rows"),
                 F.expr(f"unix_micros(max({column}))").alias("latest"),
             )
@@ -157,12 +156,6 @@ def unknown_null(kind: DataType) -> Column:
     """
     known = isinstance(kind, (ArrayType, MapType, StructType))
     return (F.lit(None) if known else F.col(_NOTHING)).cast(kind)
-
-
-def timed_node(metric: str) -> str:
-    """Return the node whose rows at the watermark a metric counts; empty if it counts other ones."""
-    node, _, rest = metric.partition("__")
-    return node if rest.startswith(_COUNTED) else ""
 
 
 def _write(folder: Path, at: datetime) -> None:
