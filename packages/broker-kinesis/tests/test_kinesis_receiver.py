@@ -126,6 +126,16 @@ def test_a_time_to_come_is_refused(kinesis):
         worker_of(kinesis, start=start).start()
 
 
+def test_a_time_ahead_of_the_streams_clock_by_less_than_clocks_differ_is_now(kinesis):
+    """Pass: it is not refused, here or by the stream, and what comes next is there."""
+    start = datetime.fromtimestamp(kinesis.now + 1, UTC).isoformat()
+    worker = worker_of(kinesis, start=start)
+    worker.start()
+    put(kinesis, 1)
+    run([worker], lambda: worker.log.values())
+    assert numbers(worker.log) == [1]
+
+
 def test_the_streams_clock_counts_and_not_ours(monkeypatch):
     """Pass: `latest` is what comes after now by the stream's clock, a year from ours."""
     kinesis = reach(monkeypatch, FakeKinesis(now=1_900_000_000.0))

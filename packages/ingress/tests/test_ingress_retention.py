@@ -85,6 +85,19 @@ def test_a_consumer_that_is_forgotten_holds_nothing(log: Log) -> None:
     assert tidy(store) == [7, 8, 9]
 
 
+def test_a_consumer_that_has_not_begun_is_held_for_and_one_that_has_keeps_its_place(
+    log: Log,
+) -> None:
+    """Pass: what there was when it was announced stays for it; announced again, it is where it was."""
+    store = filled(log)
+    log.hold("waiting")
+    log.consumers.put("quick", {"0": 10})
+    assert tidy(store) == list(range(10))
+    log.consumers.put("waiting", {"0": 4})
+    log.hold("waiting")
+    assert tidy(store) == list(range(4, 10))
+
+
 def test_progress_that_cannot_be_read_removes_nothing(log: Log) -> None:
     store = filled(log)
     log.consumers.put("all", {"0": 10})

@@ -111,6 +111,13 @@ class Log:
                     return cursor
             end = self.end(name)
 
+    def hold(self, consumer: str) -> None:
+        """Keep what there is for a consumer that will begin to read, unless it is known already."""
+        with self.consumers.locked():
+            if not self.consumers.file(consumer).exists():
+                first = {name: self.earliest(name) for name in self.receivers()}
+                self.consumers.put(consumer, first)
+
     def unread(self, receiver: str, since: int) -> tuple[int, float]:
         """Return how many rows are there from a segment on, and when the oldest was stored."""
         end = self.end(receiver, since)

@@ -83,8 +83,9 @@ class IngressSource(Source):
 
         options = self.options
         ctx.spark.dataSource.register(IngressDataSource)
+        log = self.log(ctx.folder())
         given: dict[str, str | int | float] = {
-            "folder": str(self.log(ctx.folder()).folder),
+            "folder": str(log.folder),
             "extra": self.extra,
             "max_rows": options.max_rows,
             "max_bytes": options.max_bytes,
@@ -93,6 +94,9 @@ class IngressSource(Source):
         }
         if self._follows:
             given["consumer"] = ctx.reading
+            # Spark asks where to begin when the read's turn comes, which may be after others have read
+            # what it wants (`LoadedFirst`).
+            log.hold(ctx.reading)
         if self._start is not None:
             given["start"] = self._start
         frame = ctx.reader().format(FORMAT).options(**given).load()

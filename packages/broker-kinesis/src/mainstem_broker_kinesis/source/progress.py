@@ -12,6 +12,10 @@ from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Cursor, Place, at_horizon, at_time, merged
 from mainstem_broker_kinesis.source.shards import owner
 
+_CLOCKS = 5.0
+"""Seconds by which a start may be ahead of the stream's clock, and counts as the present: clocks differ,
+and the stream's is known by whole seconds."""
+
 
 class Progress:
     """Where reading goes on, shard by shard.
@@ -104,7 +108,7 @@ class Progress:
             now: the time by the stream's clock, in seconds since 1970.
 
         Raises:
-            Unmendable: the time to begin at is still to come.
+            Unmendable: the time to begin at is more than seconds ahead.
         """
         start, minute = self._options.start, int(now // 60)
         if start == "trim_horizon":
@@ -113,9 +117,9 @@ class Progress:
             place = at_time(int(now) * 1_000_000, minute)  # the stream's clock tells whole seconds
         else:
             micros = round(start.timestamp() * 1e6)
-            if micros > now * 1e6:
+            if micros > (now + _CLOCKS) * 1e6:
                 raise Unmendable(f"start: {start.isoformat()} is in the future")
-            place = at_time(micros, minute)
+            place = at_time(min(micros, int(now * 1e6)), minute)
         self.places = dict.fromkeys(shards, place)
         self.known = dict(self.places)
         self.decided, self._told = True, None

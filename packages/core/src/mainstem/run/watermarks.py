@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+)
 
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
@@ -154,8 +162,16 @@ def unknown_null(kind: DataType) -> Column:
     Not a literal: where a batch has none but control rows on one side of a join, Spark would see that
     its keys are null, and drop the join from the batch, with the other side's rows.
     """
-    known = isinstance(kind, (ArrayType, MapType, StructType))
-    return (F.lit(None) if known else F.col(_NOTHING)).cast(kind)
+    nothing = F.col(_NOTHING)
+    if isinstance(kind, ArrayType):
+        value = F.array(unknown_null(kind.elementType))
+    elif isinstance(kind, MapType):
+        value = F.create_map(unknown_null(kind.keyType), unknown_null(kind.valueType))
+    elif isinstance(kind, StructType):
+        value = F.struct(*(unknown_null(f.dataType).alias(f.name) for f in kind.fields))
+    else:
+        return F.lit(None) if isinstance(kind, NullType) else nothing.cast(kind)
+    return F.when(nothing.isNotNull(), value)
 
 
 def _write(folder: Path, at: datetime) -> None:

@@ -88,7 +88,7 @@ class Pairs(Operator):
     ports = {"left": Accepts(), "right": Accepts()}
 
     def shape(self, inputs):
-        return Events("k INT, j INT")
+        return Events([inputs["left"].column("k"), inputs["right"].column("j")])
 
     def state(self, inputs):
         return StateFacts(version=1, holds=timedelta(minutes=2))
