@@ -27,7 +27,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS = 600_000
+ROWS = 1_500_000
 BATCH = 150_000
 PARTITIONS = 2
 ROUNDS = 5

@@ -8,8 +8,6 @@ import pytest
 from ksisink_reading import KEYS, found
 from mainstem_testkit import SinkSuite
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 
 class KinesisSinkSuite(SinkSuite):
     """Writes to a stream of each test's own, of three shards, on an emulator."""

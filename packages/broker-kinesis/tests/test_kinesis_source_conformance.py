@@ -7,8 +7,6 @@ import uuid
 import pytest
 from mainstem_testkit.conformance.source import SourceSuite
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 
 class KinesisSuite(SourceSuite):
     use = "kinesis"

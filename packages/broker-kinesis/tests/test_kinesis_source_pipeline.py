@@ -16,8 +16,6 @@ from mainstem_broker_kinesis.source.places import Cursor, Place
 from mainstem_broker_kinesis.source.source import KinesisSource
 from mainstem_ingress.log import Log, keep_cursor
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 TEXT = {
     "use": "select",
     "from": "rows",

@@ -143,6 +143,31 @@ def test_sinks_below_one_source_share_its_query():
     assert shapes(made) == {"lines": ("lines", ("lines",), ("row",), ("a", "b"))}
 
 
+def test_steps_that_one_node_alone_reads_are_planned_once_with_the_query():
+    """Pass: as far down as nothing branches, and no further than what only a batch has or knows."""
+    text = {"use": "select", "from": "row", "with": {"columns": {"k": "k", "at": "at"}}}
+    both = {"a": console("text"), "b": console("text")}
+
+    def tail(**parts: Any) -> str:
+        (query,) = plan(**parts).queries
+        return query.tail
+
+    assert tail(operators={"row": row(), "text": text}, sinks=both) == "text"
+    timed = {**text, "watermark": {"column": "at", "delay": "1 minute"}}
+    assert tail(operators={"row": row(), "text": timed}, sinks=both) == "row"
+    two = {"a": console("text"), "b": console("row")}
+    assert tail(operators={"row": row(), "text": text}, sinks=two) == "row"
+    refused = {"a": console("text"), "b": console("row.rejected")}
+    assert tail(operators={"row": row(), "text": text}, sinks=refused) == "row"
+    other = {**text, "from": "other"}
+    many = {"row": row(), "other": row(), "text": text, "last": other}
+    assert tail(operators=many, sinks={"a": console(["text", "last"])}) == "lines"
+    counted = {"use": "counted", "from": "row"}
+    below = {**text, "from": "counted"}
+    steps = {"row": row(), "counted": counted, "text": below}
+    assert tail(operators=steps, sinks=both) == "text"
+
+
 def test_state_anchors_a_query_and_its_own_sink_waits_for_nobody():
     """Pass: a query each for the state, for the rejected rows above it, and for the own sink."""
     made = plan(

@@ -24,11 +24,12 @@ def write_by_relation(frame: DataFrame, format: str, options: Mapping[str, str])
     """
     jvm: Any = frame.sparkSession._jvm
     session: Any = frame.sparkSession._jsparkSession
-    sources = jvm.org.apache.spark.sql.execution.datasources.DataSource
+    spark = "org.apache.spark.sql"  # whole names: Java looks through all jars for each part of one
+    sources = getattr(jvm, f"{spark}.execution.datasources.DataSource")
     source = sources.lookupDataSource(format, session.sessionState().conf()).newInstance()
-    regardless = getattr(jvm.org.apache.spark.sql.catalyst.util, "CaseInsensitiveMap$")
+    regardless = getattr(jvm, f"{spark}.catalyst.util.CaseInsensitiveMap$")
     given = getattr(regardless, "MODULE$").apply(jvm.PythonUtils.toScalaMap(dict(options)))
-    append = jvm.org.apache.spark.sql.SaveMode.Append
+    append = getattr(jvm, f"{spark}.SaveMode").Append
     rows: Any = frame._jdf.toDF()  # of rows, whatever the frame was made of
     source.createRelation(session.sqlContext(), append, given, rows)
     session.observationManager().tryComplete(rows.queryExecution())

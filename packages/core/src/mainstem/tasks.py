@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+from mainstem.contracts.ddl import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
 _DDL = "reason STRING, payload BINARY, _id BINARY"
-_HEADERS = "headers"
+#: The message column whose values are packed on their way to a task.
+_HEADERS = "map<string,binary>"
 
 
 class Refused:
@@ -51,36 +55,46 @@ def write_by_tasks(
     The tasks run now, and reading what was refused runs none of them again.
 
     Args:
-        frame: the batch. The task is given an empty map where the message column `headers` is null and
-            that of another row of the same record batch is not.
+        frame: the batch.
         task: is given a partition's rows and yields what `Refused.take` does; it is pickled.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    kind = dict(frame.dtypes).get(_HEADERS, "")
-    if kind.startswith("map<"):
-        # For each row Spark asks Arrow how large the batch has become, and to answer Arrow goes through
-        # all nulls at the end of a map column: n rows without headers would cost n * n steps.
-        frame = frame.withColumn(_HEADERS, F.coalesce(_HEADERS, F.expr(f"CAST(map() AS {kind})")))
-        task = partial(_with_nulls, task)
+    kinds = {name.lower(): (name, kind) for name, kind in frame.dtypes}
+    name, kind = kinds.get("headers", ("", ""))
+    if kind == _HEADERS:
+        # For each row Spark asks Arrow how large the batch has become, which takes long for maps, and
+        # ever longer while they are null. As text they are cheap.
+        text = f"to_json(transform_values({quoted(name)}, (name, value) -> hex(value)))"
+        frame = frame.withColumn(name, F.expr(text))
+        task = partial(_unpacked, task, frame.columns.index(name))
     refused = frame.mapInArrow(task, _DDL).localCheckpoint(eager=True)
     return None if refused.isEmpty() else refused
 
 
-def _with_nulls(
+def _unpacked(
     task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    place: int,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Run a task whose batches have null headers again if there are none at all."""
-    return task(map(_nulled, batches))
+    """Run a task whose batches have headers as text, and shall have them as maps."""
+    return task(_with_maps(batch, place) for batch in batches)
 
 
-def _nulled(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _with_maps(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     import pyarrow as pa
 
-    place = batch.schema.get_field_index(_HEADERS)
-    field, headers = batch.schema.field(place), batch.column(place)
-    offsets = cast("pa.MapArray[Any, Any]", headers).offsets
-    if offsets[0] != offsets[-1]:
-        return batch
-    return batch.set_column(place, field, pa.nulls(len(headers), field.type))
+    texts = batch.column(place)
+    kind = pa.map_(pa.string(), pa.binary())
+    if texts.null_count == len(texts):
+        maps: pa.Array[Any] = pa.nulls(len(texts), kind)
+    else:
+        maps = pa.array(map(_entries, texts.to_pylist()), kind)
+    return batch.set_column(place, pa.field(batch.schema.field(place).name, kind), maps)
+
+
+def _entries(text: str | None) -> list[tuple[str, bytes | None]] | None:
+    if text is None:
+        return None
+    pairs: Iterable[tuple[str, str | None]] = json.loads(text).items()
+    return [(name, None if value is None else bytes.fromhex(value)) for name, value in pairs]

@@ -145,6 +145,11 @@ class Changelog(Shape):
         object.__setattr__(self, "preimages", preimages)
 
 
+def sequenced_by_batch(shape: Shape | None) -> bool:
+    """Whether a changelog's sequence is the ids of batches, which only a batch knows."""
+    return isinstance(shape, Changelog) and shape.sequence is None
+
+
 def messages() -> Events:
     """Return the shape of every message source: `MESSAGE_COLUMNS`, identified by their position."""
     return Events(MESSAGE_COLUMNS, identity=("origin", "partition", "position"))

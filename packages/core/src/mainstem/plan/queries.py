@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
+from mainstem.contracts.shapes import sequenced_by_batch
 from mainstem.plan import loading
 from mainstem.plan.model import Node, Query, SinkNode, ancestors
 
@@ -45,18 +46,38 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
     reads: Counter[str] = Counter()
     _count_reads(anchor, nodes, reads)
     state = nodes[anchor].state
+    per_batch = tuple(n for n, node in nodes.items() if n in wanted - above and node.kind != "sink")
     return Query(
         name=name,
         anchor=anchor,
         sinks=tuple(sink.name for sink in sinks if sink.name),
         streaming=tuple(n for n in nodes if n in above),
-        per_batch=tuple(
-            n for n, node in nodes.items() if n in wanted - above and node.kind != "sink"
-        ),
+        per_batch=per_batch,
+        tail=_tail(anchor, per_batch, [sink.name for sink in sinks], nodes),
         reads=dict(sorted(reads.items())),
         output_mode=state.output_mode if state else "append",
         loads=loading.phases(anchor, nodes),
     )
+
+
+def _tail(
+    anchor: str, per_batch: Collection[str], sinks: Collection[str], nodes: Mapping[str, Node]
+) -> str:
+    """Return the last node from the anchor down to which nothing branches."""
+    here = nodes[anchor]
+    while here.kind != "sink":  # what a sink refused comes out of each batch
+        readers = [
+            nodes[name]
+            for name in (*per_batch, *sinks)
+            if any(stream.node == here.name for stream in nodes[name].streams)
+        ]
+        if len(readers) != 1 or readers[0].kind == "sink" or len(readers[0].streams) != 1:
+            break
+        # A watermark down there is none that state goes by.
+        if readers[0].watermark or any(sequenced_by_batch(n.shape) for n in (here, readers[0])):
+            break
+        here = readers[0]
+    return here.name
 
 
 def _count_reads(name: str, nodes: Mapping[str, Node], reads: Counter[str]) -> None:

@@ -57,14 +57,14 @@ class Batches:
         self.node: str | None = None
         self.counts: dict[int, dict[str, dict[str, int]]] = {}
 
-    def check(self, anchor_frame: DataFrame) -> None:
+    def check(self, streaming: DataFrame) -> None:
         """Build all steps and sink frames over no rows, so that Spark's analysis finds its faults.
 
         Raises:
             DocumentError: a sink can't hold a column of the frame that it would be given.
         """
-        spark = anchor_frame.sparkSession
-        empty = spark.createDataFrame([], anchor_frame.schema)
+        spark = streaming.sparkSession
+        empty = spark.createDataFrame([], streaming.schema)
         made = self._begin(empty, 0)
         try:
             for name in self._query.sinks:
@@ -102,9 +102,9 @@ class Batches:
 
     def _begin(self, frame: DataFrame, batch_id: int) -> BatchFrames:
         made = BatchFrames(self._frames, self._plan, self._nodes)
-        anchor = self._query.anchor
-        readers = [n for n in self._plan.readers(anchor) if n in self._nodes]
-        made.begin(anchor, frame, batch_id, readers=len(readers))
+        tail = self._query.tail
+        readers = [n for n in self._plan.readers(tail) if n in self._nodes]
+        made.begin(tail, frame, batch_id, readers=len(readers))
         return made
 
     def _sink(self, name: str) -> SinkNode:
@@ -114,7 +114,7 @@ class Batches:
 
     def _sink_frame(self, made: BatchFrames, sink: SinkNode) -> DataFrame:
         """Return what a sink is given: its shape's columns, and the reserved ones that it uses."""
-        if sink.name == self._query.anchor:  # a union of streams with different anchors
+        if sink.name == self._query.tail:  # a union of streams with different anchors
             frame = made.read(Stream(sink.name))
         else:
             frame = self._frames.union([made.read(stream) for stream in sink.streams])

@@ -20,6 +20,7 @@ from mainstem.contracts.shapes import (
     REJECTED,
     Changelog,
     Shape,
+    sequenced_by_batch,
 )
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.plan.loading import read_name
@@ -250,7 +251,7 @@ class Frames:
 
     def _finish(self, node: Node, frame: DataFrame) -> DataFrame:
         """Add `_id` where a row's identity begins, and drop what it was made of if reserved."""
-        if node.identity and node.makes_id and not _by_batch(node):
+        if node.identity and node.makes_id and not sequenced_by_batch(node.shape):
             frame = frame.withColumn("_id", identifier(node.name, node.identity, frame))
         if node.kind == "source" and node.shape is not None:
             kept = CHANGELOG_COLUMNS if isinstance(node.shape, Changelog) else node.shape.names
@@ -319,11 +320,6 @@ def identifier(node: str, columns: tuple[str, ...], frame: DataFrame) -> Any:
     return F.expr(f"unhex(md5(concat({', '.join(parts)})))")
 
 
-def _by_batch(node: Node) -> bool:
-    """Whether a node's changelog is sequenced by batches, whose ids only a batch knows."""
-    return isinstance(node.shape, Changelog) and node.shape.sequence is None
-
-
 def _spark_type(text: str) -> str:
     """Return a type as `DataFrame.dtypes` writes it."""
     return text.replace("`", "")
@@ -340,15 +336,15 @@ class BatchFrames:
         self._kept: list[DataFrame] = []
         self.observations: dict[str, Any] = {}
 
-    def begin(self, anchor: str, frame: DataFrame, batch_id: int, *, readers: int) -> None:
-        """Take the batch's rows at the anchor."""
-        node = self._plan.nodes[anchor]
-        if _by_batch(node):
+    def begin(self, tail: str, frame: DataFrame, batch_id: int, *, readers: int) -> None:
+        """Take the batch's rows, which are those of a node."""
+        node = self._plan.nodes[tail]
+        if sequenced_by_batch(node.shape):
             frame = frame.withColumn(COMMIT_VERSION, F.lit(batch_id).cast("bigint"))
             frame = frame.withColumn(COMMIT_TIMESTAMP, F.lit(None).cast("timestamp"))
             if node.makes_id:
-                frame = frame.withColumn("_id", identifier(anchor, node.identity, frame))
-        self._made[anchor] = self._keep(frame) if readers > 1 else frame
+                frame = frame.withColumn("_id", identifier(tail, node.identity, frame))
+        self._made[tail] = self._keep(frame) if readers > 1 else frame
 
     def put(self, name: str, frame: DataFrame) -> None:
         """Take the rows of a node that were made elsewhere: what a sink refused."""

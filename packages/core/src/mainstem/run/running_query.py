@@ -79,7 +79,7 @@ class RunningQuery:
     def prepare(self) -> None:
         """Build all frames once, over no rows, so that every fault shows before any query starts."""
         frames = self._frames(checking=True)
-        streaming = frames.streaming(self._query.anchor)
+        streaming = frames.streaming(self._query.tail)
         try:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
@@ -116,7 +116,7 @@ class RunningQuery:
             self._tell("loading", self._phase)
         watermarks = self.watermarks(waiting)
         frames = self._frames(watermarks=watermarks, waiting=waiting)
-        streaming = frames.streaming(self._query.anchor)
+        streaming = frames.streaming(self._query.tail)
         self._batches = Batches(self._plan, self._query, frames, self._checkpoint)
         trigger = self._plan.document.trigger
         writer = (

@@ -36,6 +36,8 @@ def settings(plan: Plan) -> dict[str, str]:
         "spark.app.name": plan.pipeline,
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
+        # Where in Python a column was made: looked up at each call, of which a batch makes hundreds.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
         f"{_STREAMING}.join.stateFormatVersion": "4",
         f"{_STREAMING}.stopTimeout": "60s",
