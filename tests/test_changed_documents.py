@@ -71,7 +71,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_is_refused_names_the_change_and_the_ways_on(pipeline, case):
-    """Pass: the run ends before any query starts, and `fresh` then reads all from the start."""
+    """Pass: the run ends before any query starts, and `fresh` then reads all from the start, and has
+    nothing of what was noted down beside the state.
+    """
     write(pipeline, BASE)
     pipeline.feed("1.jsonl", minute(1, 2))
     pipeline.run()
@@ -85,7 +87,10 @@ def test_what_is_refused_names_the_change_and_the_ways_on(pipeline, case):
     assert "--fresh totals" in text
     assert "Traceback" not in text
     if case in ("its key", "its window"):
+        kept = pipeline.folder / "checkpoints/test/nodes/totals/state/totals"
+        kept.mkdir(parents=True)  # what an operator notes down of its state
         pipeline.run(fresh=["totals"])
+        assert not kept.exists()
         assert [row["n"] for row in pipeline.rows("out")] == [2]
         assert len(list((pipeline.folder / "checkpoints/test/set-aside").glob("totals-*"))) == 1
 

@@ -49,9 +49,6 @@ class TestComplete(JoinSuite):
     use = "stream_table_join"
     inputs = {"stream": STREAM, "table": TABLE}
     event_time = {"stream": "at", "table": "since"}
-    # FAILED when last run (2026-11-22): after the loading phase the watermark stood still until the
-    # table's side had a row again. Take this line away once it passes.
-    slow_tests = frozenset({"test_all_has_come_out_once_time_has_passed"})
 
     def options(self):
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from datetime import UTC, datetime
 
 import pytest
 from mainstem.errors import PipelineError
@@ -111,6 +112,24 @@ def test_an_empty_table_is_loaded_too(pipeline):
     assert record(pipeline)["table"]["batch"] == -1
     pipeline.run(reporter=(told := Told()))
     assert told.news == []
+
+
+def test_the_watermark_goes_on_from_what_was_loaded(pipeline):
+    """Pass: it is where the table is, which has no row after loading, and not at the beginning of time."""
+    timed = {"column": "at", "delay": "1 minute", "idle_after": "1 hour"}
+    sources = {
+        name: {**files(name, f"{schema}, at TIMESTAMP"), "watermark": timed}
+        for name, schema in (("stream", STREAM), ("table", TABLE))
+    }
+    document(pipeline, sources=sources)
+    feed(pipeline, "stream", "1", [{"n": 1, "k": "a", "at": "2026-01-01T12:10:00Z"}])
+    for number, minute in enumerate((3, 5, 4)):
+        at = f"2026-01-01T12:0{minute}:00Z"
+        feed(pipeline, "table", str(number), [{"k": "a", "t": "A", "at": at}])
+    pipeline.run()
+    assert found(pipeline) == [(1, "A")]
+    history = History(pipeline.folder / "checkpoints/test/queries/looked")
+    assert history.watermark() == datetime(2026, 1, 1, 12, 4, tzinfo=UTC)
 
 
 def whole_table_seen(pipeline):

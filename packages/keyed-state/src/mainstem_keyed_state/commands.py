@@ -87,7 +87,7 @@ def _found(plan: Plan, node: str) -> tuple[dict[str, Layout], str]:
         raise DocumentError(
             [Problem(f"there is no running node {node!r}", "operators", plan.file, hint=hint)]
         )
-    layouts = layouts_in(plan.checkpoint / "nodes" / node)
+    layouts = layouts_in(plan.checkpoint / "nodes" / node / "state" / queries[0])
     if not layouts:
         message = f"{node!r} keeps no state by key in {plan.checkpoint}, or has not run yet"
         raise DocumentError([Problem(message, f"operators.{node}", plan.file)])

@@ -75,7 +75,10 @@ class OperatorContext(Protocol):
     wanted: frozenset[str]
 
     def folder(self) -> Path:
-        """Return the node's durable folder, made when it is not there yet."""
+        """Return the durable folder of the node's state, made when it is not there yet.
+
+        A node that runs in two queries has one for each; it is set aside with the query's checkpoint.
+        """
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@
 - `lock`: held while a runner works; gone with its process, however that ended
 - `epoch`: how many runs there have been
 - `queries/<name>/`: Spark's own checkpoint of a query
-- `nodes/<name>/`: a durable folder for a node that asks for one
+- `nodes/<name>/`: a durable folder for a source that asks for one; `state/<query>/` in it for an
+  operator, and `control/<query>/` for the control stream
 - `swapping`: while what was rebuilt is put in place
 - `set-aside/`: what was there of queries that were begun anew; never read again
 """
@@ -19,6 +20,7 @@ import shutil
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -126,9 +128,11 @@ class Checkpoint:
             hint = nearest(name, known) or f"Queries: {', '.join(known)}."
             raise PipelineError(f"there is no query {name!r}. {hint}")
         aside = self.path / "set-aside" / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-        controls = sorted(self.path.glob(f"nodes/*/control/{name}"))
+        of_nodes = (
+            sorted(self.path.glob(f"nodes/*/{kind}/{name}")) for kind in ("control", "state")
+        )
         # The query last: until it is gone, a crash leaves the same to be done again.
-        for folder in (*controls, self.query(name)):
+        for folder in (*chain.from_iterable(of_nodes), self.query(name)):
             if folder.exists():
                 place = aside / folder.relative_to(self.path)
                 place.parent.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mainstem.plan.model import Plan, Query
@@ -57,6 +57,19 @@ def latest_event(progress: Any) -> datetime | None:
     """Return the latest event time that a batch saw, or None."""
     text = (progress.eventTime or {}).get("max")
     return datetime.fromisoformat(text) if text else None
+
+
+def timed(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, datetime | None]]:
+    """Yield what a batch had at watermarks: metric, node, and the latest event time of its rows.
+
+    Metrics without rows are left out; the time is None where no row had one.
+    """
+    for name, row in metrics.items():
+        node = timed_node(name)
+        if node and row["rows"]:
+            micros = row["latest"]
+            beginning = datetime.fromtimestamp(0, UTC)
+            yield name, node, None if micros is None else beginning + timedelta(microseconds=micros)
 
 
 class Totals:

@@ -59,6 +59,7 @@ class NodeContext:
         self.reading = f"{plan.pipeline}.{query}.{read_name}"
         self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
+        self._query = query
         self.progress: Progress = ReadProgress(checkpoint.query(query), read_name)
         self._read_name = read_name
         self.bounded = plan.document.trigger.every is None
@@ -77,10 +78,10 @@ class NodeContext:
         return self.reader().format(format).options(**options).load()
 
     def folder(self) -> Path:
-        if self._home is None:
-            return self._checkpoint.node(self.node)
-        self._home.mkdir(parents=True, exist_ok=True)
-        return self._home
+        # What an operator keeps belongs to its state in this query, and goes with it.
+        folder = self._home or self._checkpoint.node(self.node) / "state" / self._query
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
 
 class Frames:
@@ -172,7 +173,9 @@ class Frames:
 
     def apply(self, node: Node, inputs: Inputs[DataFrame]) -> DataFrame:
         """Return an operator's frame, with rows of named outputs still in it."""
-        context = NodeContext(self._plan, node, self._spark, self._checkpoint, node.name)
+        context = NodeContext(
+            self._plan, node, self._spark, self._checkpoint, node.name, self._query
+        )
         with self.blaming(node):
             frame = node.operator.apply(inputs, context)
         return self._finish(node, self._checked(node, frame))

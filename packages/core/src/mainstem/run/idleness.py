@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from mainstem.plan.model import Node, Plan, Query
-from mainstem.run.counting import timed_node
+from mainstem.run.facts import timed
 from mainstem.run.watermarks import Watermarks
 
 #: A node that stays idle is moved again after this share of what made it idle, and not before
@@ -50,13 +50,11 @@ class Idleness:
 
     def hear(self, metrics: Mapping[str, Any]) -> None:
         """Take what Spark has counted in a finished batch."""
-        for name, row in metrics.items():
-            node = timed_node(name)
-            if node not in self._timed or not row["rows"]:
+        for name, node, latest in timed(metrics):
+            if node not in self._timed:
                 continue
             self._heard[node] = self._clock()
-            if row["latest"] is not None:
-                latest = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row["latest"])
+            if latest is not None:
                 known = self._latest[node].get(name, latest)
                 self._latest[node][name] = max(latest, known)
 

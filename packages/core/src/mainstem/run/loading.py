@@ -53,6 +53,17 @@ class Phase:
     ends: Mapping[str, Mapping[str, str]]
 
 
+def loads(plan: Plan, query: Query, phase: Phase) -> list[str]:
+    """Return the nodes of a query of which nothing is read but what a phase reads."""
+
+    def reads(node: str) -> list[str]:
+        above = ancestors(node, plan.nodes) | {node}
+        sources = [each for each in above if plan.nodes[each].kind == "source"]
+        return [read for source in sources for read in reads_of(query, source)]
+
+    return [node for node in query.streaming if phase.reads.issuperset(reads(node))]
+
+
 class Loading:
     """What of a query is loaded, as its checkpoint has it."""
 
@@ -140,10 +151,8 @@ class Waiting:
 
         What says that no older row will come must not come before the rows.
         """
-        above = ancestors(node, self._plan.nodes) | {node}
-        sources = [each for each in above if self._plan.nodes[each].kind == "source"]
-        reads = [read for source in sources for read in reads_of(self._query, source)]
-        return frame if self._phase.reads.issuperset(reads) else self._instead([name], frame)
+        whole = node in loads(self._plan, self._query, self._phase)
+        return frame if whole else self._instead([name], frame)
 
     def _instead(self, streams: list[str], frame: DataFrame) -> DataFrame:
         begun = [name for name in streams if self._reached.get(name) is not None]

@@ -17,13 +17,13 @@ from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.checkpoint import Checkpoint
-from mainstem.run.facts import batch_facts, latest_event
+from mainstem.run.facts import batch_facts, latest_event, timed
 from mainstem.run.failures import explain
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
 from mainstem.run.lagging import query_lags, summed
-from mainstem.run.loading import Loading, Phase, Waiting
+from mainstem.run.loading import Loading, Phase, Waiting, loads
 from mainstem.run.showing import Reporter
 from mainstem.run.watermarks import Watermarks
 
@@ -69,6 +69,8 @@ class RunningQuery:
         self._measured = 0.0
         self._lags: Mapping[str, Mapping[str, Any]] = {}
         self._latest: datetime | None = None
+        #: By node, the latest event time that this run has loaded.
+        self._loaded: dict[str, datetime] = {}
         self._batches: Batches
 
     @property
@@ -198,6 +200,9 @@ class RunningQuery:
         if self._batches.stopping.is_set() or not (ended or finished):
             return False
         if ended is not None:
+            watermarks = self.watermarks()
+            for node in loads(self._plan, self._query, ended):
+                watermarks.repeat(node, self._loaded.get(node))
             self.loading.done(ended)
             self._tell("loaded", ended)
         self.start()
@@ -240,6 +245,10 @@ class RunningQuery:
             if self._idleness is not None:
                 self._idleness.hear(progress.observedMetrics or {})
                 idle = self._idleness.idle()
+            if self._phase is not None:
+                for _, node, at in timed(progress.observedMetrics or {}):
+                    if at is not None:
+                        self._loaded[node] = max(at, self._loaded.get(node, at))
             loading = sorted(self._phase.reads) if self._phase else []
             report({**facts, "loading": loading, "idle": idle, "lag": self._lag()})
 

@@ -9,6 +9,7 @@ the document, or by a test that scripts time.
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ _CONTROL = "_control"
 _NOTHING = "nothing"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
+_FORMAT = "%Y%m%dT%H%M%S.%f"
 
 
 class Watermarks:
@@ -64,7 +66,8 @@ class Watermarks:
         self._checkpoint = checkpoint
         self._reads: dict[str, int] = {}
         self.used = any(plan.nodes[name].state for name in query.streaming)
-        self._observed = any(plan.nodes[name].idle_after for name in query.streaming)
+        idle = any(plan.nodes[name].idle_after for name in query.streaming)
+        self._observed = idle or waiting is not None
 
     def put(self, node: Node, frame: DataFrame) -> DataFrame:
         """Return a node's streaming frame with its watermark, if a step below keeps state."""
@@ -131,7 +134,7 @@ class Watermarks:
             if node.watermark is None or not self.used:
                 continue
             folder, delay = self._folder(node), node.watermark.delay
-            before = max((file.stem for file in folder.glob("*.json")), default="")
+            before = _last(folder)
             # A watermark that a flush has made tells of no event since.
             made = watermark is not None and before == _stem(watermark + delay)
             seen = [watermark + delay] if watermark and not made else []
@@ -155,6 +158,21 @@ class Watermarks:
             for old in sorted(folder.glob("*.json"))[:-_KEPT]:
                 old.unlink(missing_ok=True)
 
+    def repeat(self, name: str, latest: datetime | None) -> None:
+        """Write once more how far a node is, which Spark forgets with the query that ends.
+
+        Args:
+            name: the node, all of whose rows have been read.
+            latest: the latest event time that is known of it, or None.
+        """
+        node = self._plan.nodes[name]
+        if node.watermark is None or not self.used or not self._plan.controlled(node):
+            return
+        folder = self._folder(node)
+        at = max(_last(folder), _stem(latest) if latest else "")
+        if at:
+            _write(folder, datetime.strptime(at, _FORMAT).replace(tzinfo=UTC), f"-{time.time_ns()}")
+
 
 def unknown_null(kind: DataType) -> Column:
     """Return a null of a type, over a frame that has the column `_NOTHING`, which holds nothing.
@@ -174,12 +192,17 @@ def unknown_null(kind: DataType) -> Column:
     return F.when(nothing.isNotNull(), value)
 
 
-def _write(folder: Path, at: datetime) -> None:
+def _write(folder: Path, at: datetime, more: str = "") -> None:
     hidden = folder / f".{_stem(at)}"
     hidden.write_text(json.dumps({"at": at.astimezone(UTC).isoformat()}) + "\n")
-    hidden.replace(folder / f"{_stem(at)}.json")
+    hidden.replace(folder / f"{_stem(at)}{more}.json")
 
 
 def _stem(at: datetime) -> str:
     """Return the name of the control file for a time; names order as times do."""
-    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}"
+    return at.astimezone(UTC).strftime(_FORMAT)
+
+
+def _last(folder: Path) -> str:
+    """Return the latest time that a folder has a control file for, as its name; empty if it has none."""
+    return max((file.stem.partition("-")[0] for file in folder.glob("*.json")), default="")
