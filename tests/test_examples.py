@@ -74,7 +74,9 @@ def test_the_demo_ends_by_itself_and_equals_pandas(tmp_path):
     """Pass: exit 0 with all flights, in less of the demo's own time."""
     env = {"MAINSTEM_DEMO_SECONDS": "6", "MAINSTEM_DEMO_FILES": "120"}
     shown = run(sys.executable, ROOT / "examples/flights/demo.py", cwd=tmp_path, **env)
-    assert "336,776 departures with the weather of their time, 56 refused lines" in " ".join(shown.split())
+    assert "336,776 departures with the weather of their time, 56 refused lines" in " ".join(
+        shown.split()
+    )
     assert "killed 2 times on the way" in " ".join(shown.split())
     assert "batches in 4 runs" in " ".join(shown.split())
 

@@ -8,8 +8,6 @@ import pytest
 from mainstem_testkit.pipelines import PipelineFolder
 from stream_stream_world import AFTER, BATCHES, BEFORE, DELAY, feed, ordered, random_rows
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 SCHEMA = "c INT, k STRING, n BIGINT, at TIMESTAMP"
 CLOSE = timedelta(minutes=2)
 WITHIN = {"before": "3 minutes", "after": "5 minutes"}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 
 class StreamStream(OperatorSuite):
     """Two streams of few keys, all within an hour: most rows find partners, some do not."""

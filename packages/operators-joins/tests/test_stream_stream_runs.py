@@ -20,8 +20,6 @@ from stream_stream_world import (
     told_rows,
 )
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 SCHEMA = "c INT, k STRING, n BIGINT, at TIMESTAMP, v STRING"
 WITHIN = {"before": "3 minutes", "after": "5 minutes"}
 JOINS = ("inner", "left", "right", "full", "left_semi")

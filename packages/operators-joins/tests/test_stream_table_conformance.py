@@ -6,8 +6,6 @@ import pytest
 from hypothesis import strategies as st
 from mainstem_testkit.conformance.operator import OperatorSuite
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 STREAM = "n BIGINT, k STRING, at TIMESTAMP"
 TABLE = {
     "columns": "k STRING, since TIMESTAMP, price BIGINT, seq INT, gone BOOLEAN",

@@ -10,8 +10,6 @@ import pytest
 from mainstem_testkit.pipelines import CONF
 from stream_table_model import brief, change, event, minute, whole
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 CASES = 10
 
 

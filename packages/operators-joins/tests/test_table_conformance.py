@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 
 class TestTable(OperatorSuite):
     use = "table"

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 
 class TestForeignKey(OperatorSuite):
     use = "table_table_join"

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 LEFT = (
     "`or der` INT, `a b` SMALLINT, part STRING, extra MAP<STRING, INT>, raw BINARY, "
     "price DECIMAL(9,2), n STRING, gone BOOLEAN"

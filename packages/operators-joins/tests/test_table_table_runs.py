@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from table_table_world import LEFT, RIGHT, Reader, compare_and_set, current, joined
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 SOURCES = {
     "orders": "id BIGINT, ref INT, v STRING, n BIGINT, gone BOOLEAN",
     "customers": "id BIGINT, name STRING, n BIGINT, gone BOOLEAN",

@@ -11,8 +11,6 @@ from mainstem import OptionError
 from mainstem_operators_joins.table_table_versions import check_sequence, known, version
 from table_table_world import version as modelled
 
-pytestmark = pytest.mark.slow  # until they have been timed on an idle machine
-
 #: Values in their order, by type; texts in the order of their bytes.
 VALUES: dict[str, list[Any]] = {
     "tinyint": [-128, -1, 0, 1, 127],
