@@ -6,7 +6,6 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from mainstem_testkit.pipelines import CONF
 from stream_table_model import brief, change, event, minute, whole
 
