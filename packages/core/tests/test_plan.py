@@ -42,7 +42,8 @@ class Counted(Operator):
         return Events("k STRING, n BIGINT", identity=["k"])
 
     def state(self, inputs):
-        return StateFacts(version=1, grows="by a key a day.", holds=timedelta(hours=1))
+        holds = timedelta(hours=1)
+        return StateFacts(version=1, grows="by a key a day.", holds=holds, keyed=True)
 
     def apply(self, inputs, ctx):
         raise NotImplementedError
@@ -184,6 +185,16 @@ def test_state_anchors_a_query_and_its_own_sink_waits_for_nobody():
         "own": ("lines", ("lines",), ("row",), ("own",)),
     }
     assert any("lines: read once for each of the queries" in text for text in made.warnings)
+
+
+def test_state_by_key_asks_for_a_store_that_can_hold_it():
+    """Pass: the error names the store and what wants it; without state by key any store will do."""
+    steps = {"row": row(), "counted": {"use": "counted", "from": "row"}}
+    with pytest.raises(DocumentError, match="'memory' can't hold the state of counted") as caught:
+        plan(state={"use": "memory"}, operators=steps, sinks={"a": console("counted")})
+    assert "Use `rocksdb`" in str(caught.value)
+    made = plan(state={"use": "memory"}, operators={"row": row()}, sinks={"a": console("row")})
+    assert made.state_word == "memory"
 
 
 def test_streams_of_different_anchors_meet_in_a_query_of_their_own():

@@ -160,6 +160,7 @@ class StreamTableJoin(Operator):
         wait = self._wait(inputs)
         return StateFacts(
             version=1,
+            keyed=True,
             shaped_by={
                 "on": pairs(options.on),
                 "as_of": options.as_of,

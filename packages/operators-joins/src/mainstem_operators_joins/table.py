@@ -126,6 +126,7 @@ class ToTable(Operator):
         options = self.options
         return StateFacts(
             version=1,
+            keyed=True,
             shaped_by={
                 "key": options.key,
                 "sequence": options.sequence,

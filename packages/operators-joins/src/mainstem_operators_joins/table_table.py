@@ -209,6 +209,7 @@ class TableTableJoin(Operator):
         left, right = self.sides(inputs)
         return StateFacts(
             version=1,
+            keyed=True,
             shaped_by={
                 "on": self.pairs or None,
                 "foreign_key": self.references or None,

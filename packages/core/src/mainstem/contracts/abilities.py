@@ -39,6 +39,8 @@ class StateFacts:
     holds: timedelta = timedelta(0)
     #: Spark's output mode for a query that ends in this operator: `append` or `update`.
     output_mode: str = "append"
+    #: It is kept by transformWithState, which not every state store can do; see `StateStoreCapabilities`.
+    keyed: bool = False
 
 
 @runtime_checkable

@@ -84,12 +84,24 @@ class _Maker:
         delivering.judge(nodes, document, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101
+        self._hold(store, document.state.use)
+        self._stop()
         plan = Plan(
             document.pipeline, self.written.file, document, nodes, cuts,
             document.state.use, store, (), self.registry, self.scrubber,
         )  # fmt: skip
         object.__setattr__(plan, "warnings", tuple(advice.warnings(plan)))
         return plan
+
+    def _hold(self, store: StateStore, word: str) -> None:
+        """Report a state store that can't hold what operators keep."""
+        keyed = [name for name, node in self.nodes.items() if node.state and node.state.keyed]
+        if keyed and not store.capabilities.keyed:
+            self._problem(
+                f"{word!r} can't hold the state of {', '.join(keyed)}, which is kept by key",
+                "state",
+                hint="Use `rocksdb`, which is also what is used when `state` is left out.",
+            )
 
     # -- problems ---------------------------------------------------------------------------
 
