@@ -123,8 +123,8 @@ class Query:
     streaming: tuple[str, ...]
     #: The stateless nodes between anchor and sinks, in order.
     per_batch: tuple[str, ...]
-    #: The last of the nodes, from the anchor down, that one node alone reads each: Spark is given these
-    #: once, and what is below anew with each batch. The anchor itself where streams part there.
+    #: The last of the row-wise nodes, from the anchor down, that one node alone reads each: Spark gets
+    #: these once, and what is below anew with each batch. The anchor itself where there are none.
     tail: str
     #: How often each source is read.
     reads: Mapping[str, int]

@@ -63,7 +63,10 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
 def _tail(
     anchor: str, per_batch: Collection[str], sinks: Collection[str], nodes: Mapping[str, Node]
 ) -> str:
-    """Return the last node from the anchor down to which nothing branches."""
+    """Return the last node from the anchor down to which nothing branches, and all is row by row.
+
+    What is not may work on batches alone: nobody asks a stateless step to work on streams.
+    """
     here = nodes[anchor]
     while here.kind != "sink":  # what a sink refused comes out of each batch
         readers = [
@@ -71,7 +74,7 @@ def _tail(
             for name in (*per_batch, *sinks)
             if any(stream.node == here.name for stream in nodes[name].streams)
         ]
-        if len(readers) != 1 or readers[0].kind == "sink" or len(readers[0].streams) != 1:
+        if len(readers) != 1 or not readers[0].row_wise or len(readers[0].streams) != 1:
             break
         # A watermark down there is none that state goes by.
         if readers[0].watermark or any(sequenced_by_batch(n.shape) for n in (here, readers[0])):
