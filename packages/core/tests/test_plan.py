@@ -193,8 +193,19 @@ def test_state_by_key_asks_for_a_store_that_can_hold_it():
     with pytest.raises(DocumentError, match="'memory' can't hold the state of counted") as caught:
         plan(state={"use": "memory"}, operators=steps, sinks={"a": console("counted")})
     assert "Use `rocksdb`" in str(caught.value)
+    with pytest.raises(DocumentError) as caught:
+        plan(state={"use": "memory"}, operators={**steps, "x": row("nobody")}, sinks={"a": console("counted")})  # fmt: skip
+    assert len(caught.value.problems) == 2
     made = plan(state={"use": "memory"}, operators={"row": row()}, sinks={"a": console("row")})
     assert made.state_word == "memory"
+
+
+def test_what_the_document_says_of_refused_rows_is_not_warned_of():
+    """Pass: a step that fails by default is warned of, and one that is to fail is not."""
+    step = {**DECODE, "from": "lines"}
+    for more, warned in (({}, True), ({"on_rejected": "fail"}, False)):
+        made = plan(operators={"row": {**step, **more}}, sinks={"a": console("row")})
+        assert any("nobody reads row.rejected" in text for text in made.warnings) == warned
 
 
 def test_streams_of_different_anchors_meet_in_a_query_of_their_own():
@@ -332,7 +343,7 @@ def test_what_will_hurt_later_is_warned_of():
     """Pass: unread rejected rows, growing state, a delay of 0, a node that nobody reads."""
     made = plan(
         operators={
-            "row": row(on_rejected="fail", watermark={"column": "at", "delay": "0 seconds"}),
+            "row": {**DECODE, "from": "lines", "watermark": {"column": "at", "delay": "0 seconds"}},
             "counted": {"use": "counted", "from": "row"},
             "idle": {"use": "union", "from": "row"},
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from ingress_far import (
@@ -96,6 +97,17 @@ def test_a_consumer_that_has_not_begun_is_held_for_and_one_that_has_keeps_its_pl
     log.consumers.put("waiting", {"0": 4})
     log.hold("waiting")
     assert tidy(store) == list(range(4, 10))
+
+
+def test_a_read_is_held_for_from_the_moment_its_frame_is_made(log: Log) -> None:
+    """Pass: before Spark asks where to begin, which is when the read's turn comes."""
+    store = filled(log)
+    log.consumers.put("quick", {"0": 10})
+    reader = MagicMock()
+    ctx = MagicMock(reading="test.joined.events", wanted=frozenset(), reader=lambda: reader)
+    FarQueue(FarOptions(folder=str(log.folder))).load(ctx)
+    assert reader.format().options.call_args.kwargs["consumer"] == "test.joined.events"
+    assert tidy(store) == list(range(10))
 
 
 def test_progress_that_cannot_be_read_removes_nothing(log: Log) -> None:

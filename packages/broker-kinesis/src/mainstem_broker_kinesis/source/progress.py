@@ -12,9 +12,9 @@ from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Cursor, Place, at_horizon, at_time, merged
 from mainstem_broker_kinesis.source.shards import owner
 
+#: Seconds by which a start may be ahead of the stream's clock, and counts as the present: clocks differ,
+#: and the stream's is known by whole seconds.
 _CLOCKS = 5.0
-"""Seconds by which a start may be ahead of the stream's clock, and counts as the present: clocks differ,
-and the stream's is known by whole seconds."""
 
 
 class Progress:
@@ -108,7 +108,7 @@ class Progress:
             now: the time by the stream's clock, in seconds since 1970.
 
         Raises:
-            Unmendable: the time to begin at is more than seconds ahead.
+            Unmendable: the time to begin at is more than `_CLOCKS` ahead of that clock.
         """
         start, minute = self._options.start, int(now // 60)
         if start == "trim_horizon":

@@ -16,12 +16,13 @@ def warnings(plan: Plan) -> Iterator[str]:
     for node in plan.nodes.values():
         if (
             plan.wants(node, "rejected")
+            and not node.says_rejected
             and not isinstance(node, SinkNode)
             and not plan.readers(node.name, "rejected")
         ):
             yield (
                 f"{node.name}: nobody reads {node.name}.rejected, so the first row it refuses ends "
-                "the run. Give it a sink, or write `on_rejected: drop`."
+                "the run. Give it a sink, or write `on_rejected: drop` (or `fail`, if that is meant)."
             )
         if node.state and node.state.grows:
             yield f"{node.name}: its state grows without bound: {node.state.grows}"

@@ -130,7 +130,7 @@ def shown(sink: SinkNode, nodes: Mapping[str, Node]) -> list[tuple[str, Shown]]:
     found = [(f"source {node.word}", node.source.capabilities.shown) for node in sources]
     by = sink.sink.capabilities.shown.get(sink.delivery_word.rpartition(":")[2])
     found.append((f"sink {sink.word} by {sink.delivery_word}", by))
-    return [(what, shown) for what, shown in found if shown is not None]
+    return [(what, shown) for what, shown in dict.fromkeys(found) if shown is not None]
 
 
 def _promise(node: Node, *, windowed: bool) -> Promise:
@@ -141,8 +141,8 @@ def _promise(node: Node, *, windowed: bool) -> Promise:
     if node.watermark and windowed:
         delay = write_duration(node.watermark.delay)
         assumptions.append(
-            f"no event of {node.name} is more than {delay} late: later ones are counted and dropped "
-            "by operators with windows"
+            f"no event of {node.name} is more than {delay} late: steps that go by time drop and count "
+            "later ones, or give them to their output `late`"
         )
     if not isinstance(node.component, Source):
         return Promise(assumptions=tuple(assumptions))

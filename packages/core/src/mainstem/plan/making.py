@@ -76,6 +76,8 @@ class _Maker:
         self._connect(document)
         order = self._order()
         self._shapes(order, document)
+        if isinstance(store, StateStore):
+            self._hold(store, document.state.use)
         self._stop()
         nodes = {name: self.nodes[name] for name in order}
         cuts = queries.cut(nodes, self._problem)
@@ -84,8 +86,6 @@ class _Maker:
         delivering.judge(nodes, document, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101
-        self._hold(store, document.state.use)
-        self._stop()
         plan = Plan(
             document.pipeline, self.written.file, document, nodes, cuts,
             document.state.use, store, (), self.registry, self.scrubber,
@@ -171,6 +171,7 @@ class _Maker:
         make = SinkNode if kind == "sink" else Node
         node = make(name, kind, word.name, word.distribution, component)
         node.drops_rejected = getattr(used, "on_rejected", "fail") == "drop"
+        node.says_rejected = "on_rejected" in used.model_fields_set
         if isinstance(node, SinkNode) and isinstance(used, WrittenSink):
             node.own_query = used.query == "own"
             node.shadow = used.query == "replay"

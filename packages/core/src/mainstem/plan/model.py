@@ -45,6 +45,8 @@ class Node:
     idle_after: timedelta | None = None
     state: StateFacts | None = None
     drops_rejected: bool = False
+    #: Whether the document says itself what becomes of refused rows that nobody reads.
+    says_rejected: bool = False
     #: Whether `_id` is made here: the identity begins in this node and somebody below uses it.
     makes_id: bool = False
 

@@ -53,8 +53,8 @@ class Phase:
     ends: Mapping[str, Mapping[str, str]]
 
 
-def loads(plan: Plan, query: Query, phase: Phase) -> list[str]:
-    """Return the nodes of a query of which nothing is read but what a phase reads."""
+def loaded_by(plan: Plan, query: Query, phase: Phase) -> list[str]:
+    """Return the nodes of a query all of whose rows come of what a phase reads."""
 
     def reads(node: str) -> list[str]:
         above = ancestors(node, plan.nodes) | {node}
@@ -151,7 +151,7 @@ class Waiting:
 
         What says that no older row will come must not come before the rows.
         """
-        whole = node in loads(self._plan, self._query, self._phase)
+        whole = node in loaded_by(self._plan, self._query, self._phase)
         return frame if whole else self._instead([name], frame)
 
     def _instead(self, streams: list[str], frame: DataFrame) -> DataFrame:

@@ -23,7 +23,7 @@ from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
 from mainstem.run.lagging import query_lags, summed
-from mainstem.run.loading import Loading, Phase, Waiting, loads
+from mainstem.run.loading import Loading, Phase, Waiting, loaded_by
 from mainstem.run.showing import Reporter
 from mainstem.run.watermarks import Watermarks
 
@@ -201,7 +201,7 @@ class RunningQuery:
             return False
         if ended is not None:
             watermarks = self.watermarks()
-            for node in loads(self._plan, self._query, ended):
+            for node in loaded_by(self._plan, self._query, ended):
                 watermarks.repeat(node, self._loaded.get(node))
             self.loading.done(ended)
             self._tell("loaded", ended)

@@ -41,7 +41,6 @@ _CONTROL = "_control"
 _NOTHING = "nothing"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
-_FORMAT = "%Y%m%dT%H%M%S.%f"
 
 
 class Watermarks:
@@ -134,7 +133,8 @@ class Watermarks:
             if node.watermark is None or not self.used:
                 continue
             folder, delay = self._folder(node), node.watermark.delay
-            before = _last(folder)
+            files = folder.glob("*.json")
+            before = max((file.stem.partition("-")[0] for file in files), default="")
             # A watermark that a flush has made tells of no event since.
             made = watermark is not None and before == _stem(watermark + delay)
             seen = [watermark + delay] if watermark and not made else []
@@ -169,9 +169,12 @@ class Watermarks:
         if node.watermark is None or not self.used or not self._plan.controlled(node):
             return
         folder = self._folder(node)
-        at = max(_last(folder), _stem(latest) if latest else "")
-        if at:
-            _write(folder, datetime.strptime(at, _FORMAT).replace(tzinfo=UTC), f"-{time.time_ns()}")
+        written = max(folder.glob("*.json"), default=None)
+        known = [latest] if latest else []
+        if written is not None:
+            known.append(datetime.fromisoformat(json.loads(written.read_text())["at"]))
+        if known:
+            _write(folder, max(known), f"-{time.time_ns()}")  # Spark reads a name once
 
 
 def unknown_null(kind: DataType) -> Column:
@@ -200,9 +203,4 @@ def _write(folder: Path, at: datetime, more: str = "") -> None:
 
 def _stem(at: datetime) -> str:
     """Return the name of the control file for a time; names order as times do."""
-    return at.astimezone(UTC).strftime(_FORMAT)
-
-
-def _last(folder: Path) -> str:
-    """Return the latest time that a folder has a control file for, as its name; empty if it has none."""
-    return max((file.stem.partition("-")[0] for file in folder.glob("*.json")), default="")
+    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}"
