@@ -12,6 +12,7 @@ from mainstem_testkit.pipelines import PipelineFolder, wait_for
 Oracle = Callable[[PipelineFolder], None]
 
 _GONE = 30.0
+_AGAIN = 3
 
 
 def crash_points(pipeline: PipelineFolder) -> list[str]:
@@ -33,7 +34,7 @@ def crash_at_every_point(
     oracle: Oracle,
     *,
     points: Callable[[list[str]], Sequence[str]] | None = None,
-    passes: Sequence[int] = (1,),
+    passes: tuple[int, ...] = (1,),
     action: str = "kill",
     before: Callable[[PipelineFolder], None] | None = None,
     meanwhile: Oracle | None = None,
@@ -47,7 +48,9 @@ def crash_at_every_point(
     Args:
         oracle: looks at what came out of a whole run, and of each pair of runs.
         points: chooses among those that a whole run passes; all when left out.
-        passes: at which passes of each point; those that do not come are left out, but one must.
+        passes: at which passes of each point; those that do not come are left out, but one must: where
+            processes work side by side, whether they come to it may be a matter of time, so the first
+            is tried again, a few times.
         action: what happens there, as in `MAINSTEM_FAILPOINT`: `kill`, `raise`, `drop`.
         before: brings in place what the pipeline reads, or empties what it writes outside its folder.
         meanwhile: looks at what readers see between the two runs.
@@ -74,9 +77,11 @@ def crash_at_every_point(
         assert chosen, "the pipeline passes no crash point"
         for point in chosen:
             broken = 0
-            for number in passes:
+            for attempt, number in enumerate((*passes, *passes[:1] * _AGAIN)):
+                if attempt >= len(passes) and broken:
+                    break
                 where = f"{point}:{number}:{action}"
-                copy = trial(where.replace(":", "-"))
+                copy = trial(f"{where.replace(':', '-')}-{attempt}")
                 try:
                     if not _break(copy, where):
                         continue
