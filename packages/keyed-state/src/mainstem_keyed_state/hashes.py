@@ -6,12 +6,13 @@ only if their values are. CRC-32 is the same in Spark and Python, today and in l
 
 from __future__ import annotations
 
-from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mainstem_keyed_state.columns import Array
 
@@ -24,18 +25,14 @@ def hashes_of(keys: pl.Series) -> Hashes:
     return prefix.fill_null(0).to_numpy()
 
 
-def hashes_in(keys: Array) -> Hashes:
-    """Return the hashes of keys in an Arrow array of binaries; 0 for a row without one."""
-    if not len(keys):
-        return np.empty(0, np.uint32)
-    if keys.null_count:
-        keys = keys.fill_null(b"\0\0\0\0")
-    buffers: Any = keys.buffers()
-    _, offsets, data = buffers
-    width = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
-    starts = np.frombuffer(offsets, width)[keys.offset : keys.offset + len(keys)]
-    values = np.frombuffer(data, np.uint8)
-    found = np.zeros(len(keys), np.uint32)
-    for place in range(4):
-        found = (found << np.uint32(8)) | values[starts + place]
-    return found
+def keyed_by(values: Array) -> tuple[Array, Hashes]:
+    """Return the keys (`KEY`) whose values are in an Arrow array of binaries, and their hashes.
+
+    A row whose value is null has no key; its hash is 0.
+    """
+    plain = values.fill_null(b"") if values.null_count else values
+    hashes = np.fromiter(map(crc32, plain.to_pylist()), np.uint32, len(values))
+    prefix = pa.py_buffer(hashes.astype(">u4").tobytes())
+    prefixes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(4), len(values), [None, prefix])
+    nothing = pa.scalar(b"", values.type)
+    return pc.binary_join_element_wise(prefixes.cast(values.type), values, nothing), hashes

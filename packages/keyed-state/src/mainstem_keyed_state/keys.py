@@ -1,8 +1,8 @@
-"""The key of a row, as one column of bytes, made in Spark.
+"""The values of a row's key, as one column of bytes, made in Spark.
 
-It is the CRC-32 of the values' bytes, 4 bytes big endian, then those bytes: exact, and the same for
-values that SQL holds equal (1 and 1.0, -0.0 and 0.0), whichever port they come from. State is kept under
-it, so the same values must give the same bytes in every later version, too.
+They are exact, and the same for values that SQL holds equal (1 and 1.0, -0.0 and 0.0), whichever port
+they come from. State is kept under them (`hashes` puts their hash before them), so the same values must
+give the same bytes in every later version, too.
 """
 
 from __future__ import annotations
@@ -79,14 +79,13 @@ class KeyKind:
         )
 
     def sql(self, key: Sequence[str]) -> str:
-        """Return the SQL that makes a key of the values of some expressions."""
+        """Return the SQL that makes one value of the values of some expressions; null for no key."""
         parts = [_bytes(value, kind) for value, kind in zip(key, self.types, strict=True)]
         if self.nulls_equal:
             parts = [f"coalesce(concat(X'01', {part}), X'00')" for part in parts]
         if len(parts) > 1:
             parts = [f"{_four_bytes(f'octet_length({part})')}, {part}" for part in parts]
-        value = f"concat({', '.join(parts)})" if len(parts) > 1 else parts[0]
-        return f"concat({_four_bytes(f'crc32({value})')}, {value})"
+        return f"concat({', '.join(parts)})" if len(parts) > 1 else parts[0]
 
     def texts(self, key: bytes | None) -> list[str | None]:
         """Return the values of a key as they can be read; BINARY as hexadecimal digits."""
@@ -113,7 +112,7 @@ class KeyKind:
 def key_expressions(
     ports: Mapping[str, tuple[DataFrame, Sequence[str]]], *, nulls_equal: bool = False
 ) -> dict[str, str]:
-    """Return the SQL of a row's key at each port; arguments and errors as those of `KeyKind.of`."""
+    """Return the SQL of a key's values at each port; arguments and errors as those of `KeyKind.of`."""
     kind = KeyKind.of(ports, nulls_equal=nulls_equal)
     return {port: kind.sql(key) for port, (_, key) in ports.items()}
 

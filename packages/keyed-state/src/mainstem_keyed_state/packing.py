@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from mainstem_keyed_state.columns import to_plain
-from mainstem_keyed_state.hashes import hashes_in
+from mainstem_keyed_state.hashes import keyed_by
 from mainstem_keyed_state.logic import KEY
 
 #: The columns of packed rows; PySpark loses names that begin with an underscore.
@@ -26,7 +26,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def packer(port: int, labels: tuple[int, ...]) -> Callable[[Batches], Batches]:
-    """Return the function for `mapInArrow` that packs rows, with `KEY` among them.
+    """Return the function for `mapInArrow` that packs rows, whose `KEY` has the key's values.
 
     Args:
         port: its number.
@@ -53,12 +53,13 @@ def packer(port: int, labels: tuple[int, ...]) -> Callable[[Batches], Batches]:
 def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Return a packed row for each bucket that has rows. Rows without a key go to all in turn."""
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    plain = pa.RecordBatch.from_arrays(
-        [to_plain(column) for column in whole.columns], names=whole.schema.names
-    )
-    keys = plain.column(KEY)
+    keys, hashes = keyed_by(whole.column(KEY))
+    columns = {
+        n: to_plain(column) for n, column in zip(whole.schema.names, whole.columns, strict=True)
+    }
+    plain = pa.RecordBatch.from_pydict({**columns, KEY: keys})
     buckets = np.uint32(len(labels))
-    bucket = hashes_in(keys) % buckets
+    bucket = hashes % buckets
     if keys.null_count:
         none = np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))
         bucket[none] = np.arange(len(none), dtype=np.uint32) % buckets

@@ -13,6 +13,7 @@ from mainstem import PipelineError
 from mainstem_keyed_state.columns import spark_type
 from mainstem_keyed_state.directory import Directory
 from mainstem_keyed_state.frames import state_name
+from mainstem_keyed_state.hashes import keyed_by
 from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.layout import Layout
 from mainstem_keyed_state.logic import KEY
@@ -115,7 +116,8 @@ def _key_bytes(spark: SparkSession, kind: KeyKind, key: Sequence[str]) -> bytes:
     names = [f"unhex(c{n})" if t == "binary" else f"c{n}" for n, t in enumerate(kind.types)]
     row = frame.selectExpr(f"{kind.sql(names)} AS k").first()
     assert row is not None  # noqa: S101
-    return bytes(row["k"])
+    keys, _ = keyed_by(pa.array([row["k"]], pa.binary()))
+    return bytes(keys[0].as_py())
 
 
 def _tables(directories: dict[Any, Directory]) -> list[str]:
