@@ -59,5 +59,4 @@ class TestSource(CoreMixin, SourceSuite):
     def options(self):
         return {"servers": self.server.url, "subjects": [f"{self.subject}.>"], "keep": "1 day"}
 
-    def limited(self, rows):
-        return {"max_rows": rows, "segment_rows": 1}
+    # No `limited`: nothing bounds how many messages come at once, and those are one segment.

@@ -90,6 +90,9 @@ class TestInMemory(LogSuite):
 
     stream_config = {"storage": "memory"}
     more = {"partitions": 2, "rows_per_task": 1}
+    expected_failures = {
+        "test_the_server_may_go_and_come_back": "the stream is in memory, and gone with the server"
+    }
 
     def test_batches_are_read_by_several_tasks(self):
         """Pass: a batch as the other tests read them has two ranges, and the stream is in memory."""

@@ -1,0 +1,94 @@
+"""Plays rounds and prints what came of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from campaign.paths import PATHS
+from campaign.places import Places
+from campaign.report import as_text, into_docs, read
+from campaign.rounds import Outcome, play
+from mainstem_testkit.java import start_java_quickly
+
+
+def repeat(outcome: Outcome, together: Sequence[str]) -> str:
+    """Return the command that repeats a round."""
+    chosen = " ".join(f"--path '{name}'" for name in together)
+    return f"PYTHONPATH=tests python -m campaign --rounds 1 --seed {outcome.seed} {chosen}"
+
+
+@click.command(help=__doc__)
+@click.option("--rounds", default=1, help="Rounds to play.")
+@click.option("--seed", default=0, help="The first round's seed; by the clock when 0.")
+@click.option("--together", default=3, help="Paths of one round, in one document.")
+@click.option("--path", "paths", multiple=True, help="Paths by name; random ones when left out.")
+@click.option("--seconds", default=10.0, help="How long things break in a round.")
+@click.option("--load", default=1500, help="The most events of a path.")
+@click.option("--json", "file", type=Path, help="A file to which outcomes are added, one a line.")
+@click.option("--docs", type=Path, help="Only write the table of --json into this page.")
+def main(
+    rounds: int,
+    seed: int,
+    together: int,
+    paths: Sequence[str],
+    seconds: float,
+    load: int,
+    file: Path | None,
+    docs: Path | None,
+) -> None:
+    """Play rounds; ends with 1 if a claim was broken."""
+    if docs is not None:
+        assert file is not None, "--docs needs --json"
+        into_docs(docs, read(file))
+        return
+    seed = seed or int(time.time())
+    outcomes: list[Outcome] = []
+    failed = 0
+    start_java_quickly()
+    with (
+        tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as name,
+        Places(Path(name) / "servers") as places,
+    ):
+        # Each path comes before one comes again.
+        order: list[int] = []
+        chance = random.Random(seed)
+        for number in range(rounds):
+            ways = [way for way in PATHS if way.name in paths]
+            while not paths and len(ways) < together:
+                order = order or chance.sample(range(len(PATHS)), len(PATHS))
+                ways.append(PATHS[order.pop()])
+            these = [way.name for way in ways]
+            try:
+                came = play(
+                    ways, seed + number, places, Path(name) / f"r{number}", seconds=seconds, load=load
+                )
+            except Exception as error:
+                failed += 1
+                print(f"round {number}, seed {seed + number}: {error}\n  {these}", flush=True)
+                continue
+            outcomes += came
+            for each in came:
+                verdict = "BROKEN: " + ", ".join(each.broken) if each.broken else "held"
+                told = f"{each.path}: {each.claimed}, seen {each.verdict.seen}, {verdict}"
+                print(f"round {number}: {told} ({each.verdict.expected} rows)", flush=True)
+                if each.broken:
+                    failed += 1
+                    print(f"  faults: {', '.join(each.faults)}\n  {repeat(each, these)}", flush=True)
+            if came[0].own_ends:
+                print(f"  ended by itself: {len(came[0].own_ends)} times", flush=True)
+            if file is not None:
+                with file.open("a") as out:
+                    out.writelines(json.dumps(each.as_json()) + "\n" for each in came)
+        print(as_text([json.loads(json.dumps(each.as_json())) for each in outcomes]))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

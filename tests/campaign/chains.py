@@ -1,0 +1,237 @@
+"""What happens to events between source and sink, and what must come of it, computed in plain Python."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from campaign.events import KEYS, START, Event, iso
+
+Row = tuple[Any, ...]
+Rows = Sequence[Mapping[str, Any]]
+
+WINDOW = 600
+
+
+class Chain(ABC):
+    """Steps from events to a result.
+
+    Attributes:
+        columns: the columns that are compared.
+        row_by_row: whether each row comes of the event that it names, whatever else was lost.
+        table: whether the result is a changelog, of which the last table is compared; keyed by `k`.
+    """
+
+    name: ClassVar[str]
+    columns: ClassVar[Sequence[str]]
+    row_by_row: ClassVar[bool] = True
+    table: ClassVar[bool] = False
+    #: The columns and watermark of the second side, read from files; none if there is none.
+    side: ClassVar[tuple[str, Mapping[str, Any] | None] | None] = None
+
+    @abstractmethod
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        """Return the operators; the one called `name` is the last."""
+
+    def second(self, events: Sequence[Event], chance: random.Random) -> Rows:
+        """Return the rows of the second side."""
+        return []
+
+    @abstractmethod
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        """Return what must come out."""
+
+
+class Stateless(Chain):
+    name = "stateless"
+    columns = ("n", "k", "w")
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        columns = {"n": "n", "k": "k", "w": "v * 2"}
+        return {
+            name: {"use": "select", "from": event, "with": {"columns": columns, "where": "v >= 10"}}
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        return Counter((e.n, e.k, e.v * 2) for e in events if e.v >= 10)
+
+
+class Aggregate(Chain):
+    name = "aggregate"
+    columns = ("k", "since", "n", "total")
+    row_by_row = False
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        totals = {
+            "by": ["k"],
+            "window": {"on": "at", "tumbling": f"{WINDOW} seconds"},
+            "columns": {"n": "count(*)", "total": "sum(v)"},
+        }
+        columns = {"k": "k", "since": "unix_seconds(window_start)", "n": "n", "total": "total"}
+        return {
+            f"{name}_totals": {"use": "aggregate", "from": event, "with": totals},
+            name: {"use": "select", "from": f"{name}_totals", "with": {"columns": columns}},
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        found: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for e in events:
+            found[e.k, e.at - e.at % WINDOW].append(e.v)
+        return Counter((k, since, len(vs), sum(vs)) for (k, since), vs in found.items())
+
+
+class Enrich(Chain):
+    """Each event with the version of its key's row that held at its time."""
+
+    name = "stream_table"
+    columns = ("n", "k", "level")
+    side = (
+        "k STRING, since TIMESTAMP, level INT",
+        {"column": "since", "delay": "1 second", "idle_after": "1 second"},
+    )
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        table = {"key": ["k"], "sequence": "since"}
+        join = {"on": ["k"], "join": "left", "take": ["level"]}
+        ports = {"stream": event, "table": f"{name}_table"}
+        columns = {"n": "n", "k": "k", "level": "level"}
+        return {
+            f"{name}_table": {
+                "use": "changelog",
+                "from": side,
+                "with": table,
+                "on_rejected": "fail",
+            },
+            f"{name}_joined": {
+                "use": "stream_table_join",
+                "from": ports,
+                "with": join,
+                "on_rejected": "fail",
+            },
+            name: {"use": "select", "from": f"{name}_joined", "with": {"columns": columns}},
+        }
+
+    def second(self, events: Sequence[Event], chance: random.Random) -> Rows:
+        last = max(e.at for e in events)
+        rows = [
+            {"k": f"k{chance.randrange(KEYS)}", "since": at, "level": number}
+            for number, at in enumerate(range(START - 3600, last, 300))
+        ]
+        return [{**row, "since": iso(row["since"])} for row in rows]
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        def level(e: Event) -> int | None:
+            at = iso(e.at)
+            held = [row for row in second if row["k"] == e.k and row["since"] <= at]
+            return held[-1]["level"] if held else None  # rows stand in the order of their times
+
+        return Counter((e.n, e.k, level(e)) for e in events)
+
+
+class Match(Chain):
+    """Each event with the hits on it within ten minutes."""
+
+    name = "stream_stream"
+    columns = ("n", "k", "late_by")
+    side = ("ref BIGINT, hit TIMESTAMP", {"column": "hit", "delay": "1 hour"})
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        join = {
+            "on": {"n": "ref"},
+            "within": {"before": "0 seconds", "after": f"{WINDOW} seconds"},
+            "take": ["hit"],
+        }
+        columns = {"n": "n", "k": "k", "late_by": "unix_seconds(hit) - unix_seconds(at)"}
+        return {
+            f"{name}_joined": {
+                "use": "stream_stream_join",
+                "from": {"left": event, "right": side},
+                "with": join,
+            },
+            name: {"use": "select", "from": f"{name}_joined", "with": {"columns": columns}},
+        }
+
+    def second(self, events: Sequence[Event], chance: random.Random) -> Rows:
+        hits = [(e.n, e.at + chance.randrange(2 * WINDOW)) for e in events if chance.random() < 0.5]
+        return [{"ref": n, "hit": iso(at)} for n, at in sorted(hits, key=lambda hit: hit[1])]
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        hits = {row["ref"]: datetime.fromisoformat(row["hit"]).timestamp() for row in second}
+        late = ((e, int(hits[e.n]) - e.at) for e in events if e.n in hits)
+        return Counter((e.n, e.k, by) for e, by in late if by <= WINDOW)
+
+
+class Newest(Chain):
+    """The newest event of each key, as a table."""
+
+    name = "table"
+    columns = ("k", "n", "v")
+    row_by_row, table = False, True
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        made = {"key": ["k"], "sequence": "n"}
+        return {
+            f"{name}_rows": {
+                "use": "select",
+                "from": event,
+                "with": {"columns": {"k": "k", "n": "n", "v": "v"}},
+            },
+            name: {
+                "use": "table",
+                "from": f"{name}_rows",
+                "with": made,
+                "on_rejected": "fail",
+            },
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        return Counter({e.k: (e.k, e.n, e.v) for e in events}.values())
+
+
+class View(Chain):
+    """The newest event of each key beside the newest row of a second table."""
+
+    name = "table_table"
+    columns = ("k", "n", "v", "level")
+    row_by_row, table = False, True
+    side = ("k STRING, m BIGINT, level INT", None)
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        def changelog(of: str, sequence: str) -> dict[str, Any]:
+            told = {"key": ["k"], "sequence": sequence}
+            return {"use": "changelog", "from": of, "with": told, "on_rejected": "fail"}
+
+        join = {"on": ["k"], "join": "left", "take": ["level"]}
+        ports = {"left": f"{name}_left", "right": f"{name}_right"}
+        columns = {"columns": {"k": "k", "n": "n", "v": "v"}}
+        return {
+            f"{name}_rows": {"use": "select", "from": event, "with": columns},
+            f"{name}_left": changelog(f"{name}_rows", "n"),
+            f"{name}_right": changelog(side, "m"),
+            name: {
+                "use": "table_table_join",
+                "from": ports,
+                "with": join,
+                "on_rejected": "fail",
+            },
+        }
+
+    def second(self, events: Sequence[Event], chance: random.Random) -> Rows:
+        return [
+            {"k": f"k{chance.randrange(KEYS // 2)}", "m": m, "level": chance.randrange(100)}
+            for m in range(200)
+        ]
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        level = {row["k"]: row["level"] for row in second}
+        newest = {e.k: e for e in events}
+        return Counter((k, e.n, e.v, level.get(k)) for k, e in newest.items())
+
+
+CHAINS = {
+    each.name: each for each in (Stateless(), Aggregate(), Enrich(), Match(), Newest(), View())
+}

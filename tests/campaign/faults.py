@@ -1,0 +1,194 @@
+"""What is broken while a pipeline runs. Each does its harm, and leaves all healed when it returns."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaign.places import Place
+from mainstem_testkit.pipelines import PipelineFolder, Process
+
+#: How large the file system is on which a round works, in MiB: so that it can be filled.
+DISK = 256
+
+
+@dataclass
+class Job:
+    """The pipeline of a round: its process, which is started again whenever it ends.
+
+    Attributes:
+        own_ends: the codes with which it ended by itself, and the last thing that it said.
+    """
+
+    pipeline: PipelineFolder
+    env: dict[str, str] = field(default_factory=dict)
+    own_ends: list[str] = field(default_factory=list)
+    process: Process | None = None
+
+    def keep_running(self) -> None:
+        if self.process is not None and not self.process.running:
+            ended = self.process.wait()
+            self.own_ends.append(f"{ended.returncode}: {ended.stderr[-600:]}")
+            self.end()
+        if self.process is None:
+            self.process = self.pipeline.start(**self.env)
+
+    def end(self) -> None:
+        """Kill it and all that it started."""
+        if self.process is not None:
+            self.process.end()
+            self.process = None
+
+    def pids(self, *words: str) -> list[int]:
+        """Return the processes below it whose command line has all of the words."""
+        found = []
+        for pid in self.process.living() if self.process else ():
+            with suppress(OSError):
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+                if all(word in line for word in words):
+                    found.append(pid)
+        return found
+
+
+#: Does one kind of harm.
+Fault = Callable[[Job, random.Random], None]
+
+
+def driver(job: Job, chance: random.Random) -> None:
+    if job.process is not None:
+        job.process.kill()
+        job.end()
+
+
+def receiver(job: Job, chance: random.Random) -> None:
+    _kill(job.pids("mainstem_ingress.process"), chance)
+
+
+def worker(job: Job, chance: random.Random) -> None:
+    """Kill a Python worker of the executor: Spark tries the task again."""
+    _kill([pid for pid in job.pids("pyspark.daemon") if _parent(pid) in job.pids("pyspark.daemon")], chance)
+
+
+def helper(job: Job, chance: random.Random) -> None:
+    """Kill a process that a source has started, and that is no receiver: such as one that serves HTTP."""
+    _kill(job.pids("mainstem_direct_webhook"), chance)
+
+
+def stopped(job: Job, chance: random.Random) -> None:
+    """Let the whole pipeline stand still: for others it is there, and does nothing."""
+    pids = job.process.living() if job.process else []
+    _signal(pids, signal.SIGSTOP)
+    time.sleep(chance.uniform(0.2, 3))
+    _signal(pids, signal.SIGCONT)
+
+
+def full_disk(job: Job, chance: random.Random) -> None:
+    ballast = job.pipeline.folder / ".ballast"
+    with suppress(OSError), ballast.open("wb") as file:
+        while True:
+            file.write(bytes(1 << 16))
+            file.flush()
+    time.sleep(chance.uniform(0.2, 2))
+    ballast.unlink(missing_ok=True)
+
+
+def _server(place: Place, what: str) -> Fault:
+    def kill(job: Job, chance: random.Random) -> None:
+        place.server.kill()
+        time.sleep(chance.uniform(0, 1))
+        place.server.start()
+
+    def still(job: Job, chance: random.Random) -> None:
+        place.server.pause()
+        time.sleep(chance.uniform(0.1, 3))
+        place.server.resume()
+
+    def cut(job: Job, chance: random.Random) -> None:
+        place.proxy.cut()
+
+    def refuse(job: Job, chance: random.Random) -> None:
+        place.proxy.refuse()
+        place.proxy.cut()
+        time.sleep(chance.uniform(0.1, 2))
+        place.proxy.heal()
+
+    def silent(job: Job, chance: random.Random) -> None:
+        """Swallow what is on its way, then break what has lost it: TCP would never lose the middle."""
+        place.proxy.blackhole()
+        time.sleep(chance.uniform(0.1, 2))
+        place.proxy.cut()
+        place.proxy.heal()
+
+    def answer(job: Job, chance: random.Random) -> None:
+        place.proxy.drop_answer(chance.randrange(1, 20))
+        time.sleep(1)
+        place.proxy.heal()
+
+    def slow(job: Job, chance: random.Random) -> None:
+        place.proxy.delay(chance.uniform(0.01, 0.2))
+        time.sleep(chance.uniform(0.5, 3))
+        place.proxy.heal()
+
+    return {"kill": kill, "still": still, "cut": cut, "refuse": refuse, "silent": silent, "answer": answer, "slow": slow}[what]  # fmt: skip
+
+
+def faults(used: Mapping[str, tuple[Place, bool]], sources: Sequence[Any], disk: bool) -> dict[str, Fault]:
+    """Return the harm that fits a round, by name.
+
+    Args:
+        used: the servers that its pipelines speak to, and whether they may be killed.
+        sources: of its paths.
+        disk: whether it has a file system of its own.
+    """
+    made: dict[str, Fault] = {
+        "driver killed": driver,
+        "worker killed": worker,
+        "process stopped": stopped,
+    }
+    if any(hasattr(s, "place") and s.more for s in sources):
+        made["receiver killed"] = receiver
+    if any(s.name == "webhook" for s in sources):
+        made["helper killed"] = helper
+    if disk:
+        made["disk full"] = full_disk
+    for name, (place, killable) in used.items():
+        for what in ("kill", "still", "cut", "refuse", "silent", "answer", "slow"):
+            if what == "kill" and not killable:
+                continue
+            made[f"{name}: {what}"] = _server(place, what)
+    return made
+
+
+def mounted(folder: Path) -> bool:
+    """Give a folder a file system of its own; whether that is allowed here."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}m", "tmpfs", str(folder)]
+    return subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+
+def unmount(folder: Path) -> None:
+    subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+
+
+def _kill(pids: Sequence[int], chance: random.Random) -> None:
+    if pids:
+        _signal([chance.choice(pids)], signal.SIGKILL)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0

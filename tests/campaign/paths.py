@@ -1,0 +1,40 @@
+"""The list of paths: every source with every chain; the sinks take turns, so that each meets each chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from campaign.chains import CHAINS, Chain
+from campaign.sinks import SINKS, Sink
+from campaign.sources import SOURCES, Source
+
+
+@dataclass(frozen=True)
+class Path:
+    """What a path is made of, by name."""
+
+    source: str
+    chain: str
+    sink: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.source} -> {self.chain} -> {self.sink}"
+
+    @property
+    def parts(self) -> tuple[type[Source], Chain, type[Sink]]:
+        return SOURCES[self.source], CHAINS[self.chain], SINKS[self.sink]
+
+
+def _paths() -> list[Path]:
+    made = []
+    for row, (source, kind) in enumerate(SOURCES.items()):
+        for column, (name, chain) in enumerate(CHAINS.items()):
+            if kind.lossy and not chain.row_by_row:
+                continue
+            fitting = [s for s, sink in SINKS.items() if sink.tables or not chain.table]
+            made.append(Path(source, name, fitting[(row + 5 * column) % len(fitting)]))
+    return made
+
+
+PATHS = _paths()

@@ -1,0 +1,120 @@
+"""The servers of a campaign: started when a path first needs them, with a proxy before each."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mainstem_testkit.proxy import FaultProxy
+from mainstem_testkit.servers.kafka import Kafka
+from mainstem_testkit.servers.kinesis import Kinesalite
+from mainstem_testkit.servers.nats import NATS
+from mainstem_testkit.servers.postgres import Postgres
+from mainstem_testkit.servers.rabbitmq import RabbitMQ
+from mainstem_testkit.servers.server import Server, free_port
+
+ROOT = Path(__file__).parents[2]
+#: Spark's connector for Kafka.
+JARS = ROOT / ".tools/kafka/connector"
+
+
+class Place:
+    """A server, and the proxy by which pipelines reach it; campaigns reach it directly."""
+
+    def __init__(self, server: Server) -> None:
+        self.server: Any = server
+        server.start()
+        self.proxy = FaultProxy(server.port)
+
+    @property
+    def url(self) -> str:
+        """Where a pipeline goes: through the proxy."""
+        return str(self.server.url).replace(f":{self.server.port}", f":{self.proxy.port}")
+
+    def close(self) -> None:
+        self.proxy.close()
+        self.server.stop()
+
+
+class KafkaPlace(Place):
+    """A node that tells who comes through the proxy to go on through the proxy."""
+
+    def __init__(self, folder: Path) -> None:
+        inner = free_port()
+        self.proxy = FaultProxy(inner)
+        self.server = Kafka(folder)
+        plain = f"PLAINTEXT://{self.server.url},OUTER://{self.url}"
+        kinds = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTER:PLAINTEXT"
+        self.server._properties |= {
+            "listeners": f"{{plain}},OUTER://127.0.0.1:{inner}",
+            "advertised.listeners": plain,
+            "listener.security.protocol.map": kinds,
+        }
+        self.server.start()
+
+    @property
+    def url(self) -> str:
+        return f"127.0.0.1:{self.proxy.port}"
+
+
+class Places:
+    """All of them; those that were used are in `used`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self.used: dict[str, Place] = {}
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @cached_property
+    def rabbitmq(self) -> Place:
+        return self._made("rabbitmq", Place(RabbitMQ(self._new("rabbitmq"))))
+
+    @cached_property
+    def kafka(self) -> Place:
+        return self._made("kafka", KafkaPlace(self._new("kafka")))
+
+    @cached_property
+    def nats(self) -> Place:
+        return self._made("nats", Place(NATS(self._new("nats"))))
+
+    @cached_property
+    def kinesis(self) -> Place:
+        """An emulator, which forgets all that it holds when it ends: never killed."""
+        return self._made("kinesis", Place(Kinesalite(self._new("kinesis"))))
+
+    @cached_property
+    def postgres(self) -> Place:
+        return self._made("postgres", Place(Postgres(self._new("postgres"))))
+
+    @cached_property
+    def endpoint(self) -> Place:
+        """An HTTP endpoint that notes what comes; it keeps nothing that it has not noted."""
+        sys.path.insert(0, str(ROOT / "packages/direct-webhook/tests"))
+        from webhook_far import FarEndpoint
+
+        return self._made("endpoint", Place(FarEndpoint(self._new("endpoint"))))
+
+    def _new(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        return folder
+
+    def _made(self, name: str, place: Place) -> Place:
+        self.used[name] = place
+        self._stack.callback(place.close)
+        return place

@@ -1,0 +1,257 @@
+"""One round: some paths as one document, random load, random faults, a drained end, and the verdicts."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from campaign.chains import CHAINS
+from campaign.events import Event, events
+from campaign.faults import DISK, Job, faults, mounted, unmount
+from campaign.judging import Verdict, judge
+from campaign.paths import Path as Way
+from campaign.places import Places
+from campaign.sinks import Sink
+from campaign.sources import DECODED, Source
+from mainstem_testkit.pipelines import PipelineFolder
+
+#: How long sending may go on after the last thing broke, in seconds.
+PATIENCE = 120.0
+#: How much later than others an event may be: nearly all of a round's time where its source keeps no order.
+ORDERED, UNORDERED = timedelta(hours=1), timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one path of a round came to."""
+
+    path: str
+    seed: int
+    claimed: str
+    faults: Sequence[str]
+    verdict: Verdict
+    sent: int
+    own_ends: Sequence[str]
+    seconds: float
+
+    @property
+    def broken(self) -> list[str]:
+        return self.verdict.broken(self.claimed)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "broken": self.broken}
+
+
+@dataclass
+class _Path:
+    """A path at work."""
+
+    way: Way
+    prefix: str
+    source: Source
+    sink: Sink
+    events: Sequence[Event]
+    second: Sequence[Mapping[str, Any]]
+    sent: int = 0
+    trouble: str = ""
+
+    def feed(self, chance: random.Random, seconds: float) -> None:
+        """Send all events in about so many seconds, in pieces; what fails is sent again."""
+        until = time.monotonic() + PATIENCE
+        while self.sent < len(self.events):
+            size = chance.choice([1, 7, 50, 200])
+            piece = self.events[self.sent : self.sent + size]
+            try:
+                self.source.send(piece)
+            except Exception as error:
+                self.trouble = repr(error)[:500]
+                if time.monotonic() > until:
+                    return
+                time.sleep(0.2)
+                continue
+            self.sent += len(piece)
+            time.sleep(seconds * len(piece) / len(self.events) * chance.uniform(0.5, 1.2))
+
+
+def play(
+    ways: Sequence[Way], seed: int, places: Places, folder: Path, *, seconds: float = 10, load: int = 1500,
+    env: Mapping[str, str] | None = None, only: Sequence[str] = (),
+) -> list[Outcome]:  # fmt: skip
+    """Play a round.
+
+    Args:
+        seconds: about how long events come in and things break.
+        load: the most events of a path.
+        env: of the pipeline's processes, for builds that are broken on purpose.
+        only: faults to choose among; all that fit when left out.
+    """
+    began = time.monotonic()
+    chance = random.Random(seed)
+    with ExitStack() as stack:
+        folder.mkdir(parents=True)
+        disk = mounted(folder)
+        if disk:
+            stack.callback(unmount, folder)
+        pipeline = PipelineFolder(folder)
+        made = [_made(way, n, places, folder, chance, load) for n, way in enumerate(ways)]
+        for path in made:
+            stack.callback(path.source.close)
+            stack.callback(path.sink.close)
+        parts = _document(made, chance)
+        pipeline.document(**parts, trigger={"every": f"{chance.choice([100, 500, 1500])} ms"})
+        claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
+        job = Job(pipeline, dict(env or {}))
+        stack.callback(job.end)
+        told = _run(job, made, chance, seconds, faults(_used(made), [p.source for p in made], disk), only)
+        job.end()
+        if unsent := [f"{p.way.name}: {p.trouble}" for p in made if p.sent < len(p.events)]:
+            raise AssertionError(f"not all could be sent: {unsent}, {job.own_ends[-1:]}")
+        pipeline.document(**parts, trigger={"available_now": True, "flush": True})
+        for last in (False, True):  # the first may stop where the last run was cut
+            ended = pipeline.command(**dict(env or {}))
+            if ended.returncode and last:
+                raise AssertionError(f"seed {seed}: does not drain:\n{ended.stderr[-4000:]}")
+            if not ended.returncode:
+                break
+        return [
+            Outcome(
+                path.way.name,
+                seed,
+                claims[f"{path.prefix}_out"],
+                told,
+                _verdict(path),
+                path.sent,
+                job.own_ends,
+                round(time.monotonic() - began, 1),
+            )
+            for path in made
+        ]
+
+
+def _made(
+    way: Way, number: int, places: Places, folder: Path, chance: random.Random, load: int
+) -> _Path:
+    source, chain, sink = way.parts
+    prefix = f"p{number}"
+    some = events(chance, chance.randrange(load // 3, load))
+    second = chain.second(some, chance)
+    return _Path(
+        way,
+        prefix,
+        source(places, folder, f"{prefix}_in"),
+        sink(places, folder, f"{prefix}_out"),
+        some,
+        second,
+    )
+
+
+def _document(made: Sequence[_Path], chance: random.Random) -> dict[str, Any]:
+    """Return the document's parts; the second sides are there as files."""
+    sources: dict[str, Any] = {}
+    operators: dict[str, Any] = {}
+    sinks: dict[str, Any] = {}
+    for path in made:
+        prefix, chain = path.prefix, CHAINS[path.way.chain]
+        delay = ORDERED if path.source.ordered else UNORDERED
+        watermark = {"column": "at", "delay": f"{int(delay.total_seconds())} seconds"}
+        event, result = f"{prefix}_event", f"{prefix}_result"
+        part = {**path.source.part(), **path.source.more}
+        if path.source.name == "sql-poll":
+            sources[event] = {**part, "watermark": watermark}
+        else:
+            sources[f"{prefix}_raw"] = part
+            decode = {"format": "json", "schema": DECODED}
+            operators[event] = {
+                "use": "decode",
+                "from": f"{prefix}_raw",
+                "with": decode,
+                "watermark": watermark,
+                "on_rejected": "fail",
+            }
+        if chain.side:
+            side = sources[f"{prefix}_side"] = _side(path, chance)
+            if chain.side[1]:
+                side["watermark"] = chain.side[1]
+        operators |= chain.steps(event, f"{prefix}_side", result)
+        last = result
+        if path.sink.messages:
+            last = f"{prefix}_message"
+            encode = {"format": "json", "columns": list(chain.columns), "key": "k"}
+            operators[last] = {"use": "encode", "from": result, "with": encode}
+        sinks[f"{prefix}_out"] = {**path.sink.part(), "from": last, "on_rejected": "fail"}
+        if not path.sink.messages and path.sink.name == "files":
+            del sinks[f"{prefix}_out"]["on_rejected"]
+    return {"sources": sources, "operators": operators, "sinks": sinks}
+
+
+def _side(path: _Path, chance: random.Random) -> dict[str, Any]:
+    import json
+
+    assert CHAINS[path.way.chain].side is not None
+    schema, _ = CHAINS[path.way.chain].side  # type: ignore[misc]
+    folder = path.source.folder / f"{path.prefix}_side"
+    folder.mkdir()
+    (folder / "all.json").write_text("".join(json.dumps(row) + "\n" for row in path.second))
+    given = {"path": f"./{folder.name}", "format": "jsonlines", "schema": schema}
+    return {"use": "files", "with": given}
+
+
+def _used(made: Sequence[_Path]) -> dict[str, tuple[Any, bool]]:
+    """Return the servers that the paths speak to, and whether they may be killed."""
+    used: dict[str, tuple[Any, bool]] = {}
+    for path in made:
+        for end in (path.source, path.sink):
+            if end.needs:
+                may = used.get(end.needs, (end.place, True))[1] and end.killable
+                used[end.needs] = (end.place, may)
+    return used
+
+
+def _run(
+    job: Job,
+    made: Sequence[_Path],
+    chance: random.Random,
+    seconds: float,
+    there: Mapping[str, Any],
+    only: Sequence[str],
+) -> list[str]:
+    """Run while events come in and things break; return what broke, in its order."""
+    threads = [
+        threading.Thread(target=p.feed, args=(random.Random(chance.random()), seconds), daemon=True)
+        for p in made
+    ]
+    job.keep_running()
+    for thread in threads:
+        thread.start()
+    told = []
+    until = time.monotonic() + seconds
+    names = [name for name in there if not only or name in only]
+    time.sleep(chance.uniform(2, 6))
+    while time.monotonic() < until or any(t.is_alive() for t in threads):
+        if time.monotonic() < until and names:
+            name = chance.choice(names)
+            there[name](job, chance)
+            told.append(name)
+        job.keep_running()
+        time.sleep(chance.uniform(0.2, 4))
+        if time.monotonic() > until + PATIENCE:
+            raise AssertionError(f"events are not taken: {[p.trouble for p in made]}, {job.own_ends}")
+    return told
+
+
+def _verdict(path: _Path) -> Verdict:
+    chain = CHAINS[path.way.chain]
+    expected = chain.expected(path.events, path.second)
+    ordered = path.source.ordered and path.sink.ordered and chain.name == "stateless"
+    kept = path.sink.use == "sql"
+    return judge(chain, expected, path.sink.rows(), table=kept, ordered=ordered)
+
+
+__all__ = ["DISK", "Outcome", "play"]

@@ -1,0 +1,272 @@
+"""Where results go: what a document says of each sink, and how what is there is read by others."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from campaign.places import JARS, Places
+from campaign.sources import at, kinesis, postgres
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Sink(ABC):
+    """One sink of one path.
+
+    Attributes:
+        deliver: the strategy; none where the sink takes the strongest.
+        tables: whether it takes changelogs.
+        messages: whether it takes messages, so that rows are encoded before.
+        ordered: whether a key's messages stay in order, copies aside.
+    """
+
+    name: ClassVar[str]
+    use: ClassVar[str]
+    deliver: ClassVar[str | None] = None
+    tables: ClassVar[bool] = False
+    messages: ClassVar[bool] = True
+    ordered: ClassVar[bool] = False
+    needs: ClassVar[str | None] = None
+    killable: ClassVar[bool] = True
+
+    def __init__(self, places: Places, folder: Path, path: str) -> None:
+        self.places, self.folder, self.path = places, folder, path
+        self.id = f"c{uuid.uuid4().hex[:12]}"
+        self.place: Any = getattr(places, self.needs) if self.needs else None
+
+    def part(self) -> dict[str, Any]:
+        """Return `use`, `deliver` and `with`."""
+        told = {"use": self.use, "with": self.options()}
+        return told | ({"deliver": self.deliver} if self.deliver else {})
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """Make what the sink writes to; return its options."""
+
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Return what is there, in its order."""
+
+    def close(self) -> None:
+        """Let go what a reader holds."""
+
+
+class Files(Sink):
+    name, use, tables, messages = "files", "files", True, False
+
+    def options(self) -> dict[str, Any]:
+        return {"path": f"./{self.path}", "format": "jsonlines"}
+
+    def rows(self) -> Rows:
+        found = []
+        for file in sorted((self.folder / self.path).glob("*/**/*.json")):
+            found += [json.loads(line) for line in file.read_text().splitlines()]
+        return found
+
+
+class Sql(Sink):
+    use, tables, messages, needs = "sql", True, False, "postgres"
+
+    def options(self) -> dict[str, Any]:
+        return {"url": self.place.url, "table": self.id, "patience": "10 s"}
+
+    def rows(self) -> Rows:
+        known = postgres(self.place, f"SELECT to_regclass('{self.id}') IS NOT NULL")
+        if not known[0][0]:
+            return []
+        return [row for (row,) in postgres(self.place, f"SELECT to_jsonb(t) FROM {self.id} t")]
+
+
+class SqlTransactional(Sql):
+    name, deliver = "sql, transactional", "transactional"
+
+
+class SqlStaged(Sql):
+    name, deliver = "sql, staged", "staged"
+
+
+class SqlIdempotent(Sql):
+    name, deliver = "sql, idempotent", "idempotent"
+
+
+class SqlPlain(Sql):
+    name, deliver = "sql, microbatch", "microbatch"
+
+
+class Topic(Sink):
+    use, needs = "kafka", "kafka"
+
+    def options(self) -> dict[str, Any]:
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        admin = AdminClient({"bootstrap.servers": self.place.server.url})
+        admin.create_topics([NewTopic(self.id, 2, 1)])[self.id].result(30)
+        return {"servers": self.place.url, "topic": self.id, "jars": str(JARS)}
+
+    def rows(self) -> Rows:
+        from confluent_kafka import Consumer, TopicPartition
+
+        found: list[Any] = []
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.place.server.url,
+                "group.id": self.id,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self.id, p, 0) for p in (0, 1)])
+            ended: set[int] = set()
+            while len(ended) < 2:
+                message = consumer.poll(30)
+                if message is None:
+                    raise AssertionError(f"{self.id}: transactions are open, readers wait")
+                if message.error():
+                    ended.add(message.partition())
+                else:
+                    ended.discard(message.partition())
+                    found.append(json.loads(message.value()))
+        finally:
+            consumer.close()
+        return found
+
+
+class TopicTransactional(Topic):
+    name, deliver, ordered = "kafka, transactional", "transactional", True
+
+
+class TopicPlain(Topic):
+    name, deliver = "kafka, microbatch", "microbatch"
+
+
+class Subject(Sink):
+    use, needs = "jetstream", "nats"
+
+    def options(self) -> dict[str, Any]:
+        from nats.js.api import StreamConfig
+
+        async def make(_: Any, js: Any) -> None:
+            config = StreamConfig(self.id, subjects=[f"{self.id}.>"], duplicate_window=3600)
+            await js.add_stream(config)
+
+        at(self.place.server.url, make)
+        told = {"servers": self.place.url, "stream": self.id, "subject": f"{self.id}.rows"}
+        return {**told, "duplicates_within": "1 hour"}
+
+    def rows(self) -> Rows:
+        from nats.js.api import ConsumerConfig
+
+        async def read(_: Any, js: Any) -> list[Any]:
+            count = (await js.stream_info(self.id)).state.messages
+            config = ConsumerConfig(ack_policy="none")
+            reading = await js.pull_subscribe("", stream=self.id, config=config)
+            found: list[Any] = []
+            while len(found) < count:
+                found += await reading.fetch(min(500, count - len(found)), timeout=10)
+            return [json.loads(message.data) for message in found]
+
+        return at(self.place.server.url, read)  # type: ignore[no-any-return]
+
+
+class SubjectIdempotent(Subject):
+    name, deliver = "jetstream, idempotent", "idempotent"
+
+
+class SubjectPlain(Subject):
+    name, deliver = "jetstream, microbatch", "microbatch"
+
+
+class Queue(Sink):
+    name, use, needs = "amqp", "amqp", "rabbitmq"
+
+    def options(self) -> dict[str, Any]:
+        import pika
+
+        connection = pika.BlockingConnection(pika.URLParameters(self.place.server.url))
+        connection.channel().queue_declare(self.id, durable=True)
+        connection.close()
+        told = {"url": self.place.url, "routing_key": self.id}
+        return {**told, "connect_timeout": "2 s", "heartbeat": "5 s"}
+
+    def rows(self) -> Rows:
+        import pika
+
+        found = []
+        connection = pika.BlockingConnection(pika.URLParameters(self.place.server.url))
+        channel = connection.channel()
+        while (got := channel.basic_get(self.id, auto_ack=True))[0] is not None:
+            found.append(json.loads(got[2]))
+        connection.close()
+        return found
+
+
+class Shards(Sink):
+    name, use, needs, killable = "kinesis", "kinesis", "kinesis", False
+
+    def options(self) -> dict[str, Any]:
+        self.place.server.create(self.id, 2)
+        return {"stream": self.id, "format": "raw", **kinesis(self.place)}
+
+    def rows(self) -> Rows:
+        found = self.place.server.records(self.id).values()
+        return [json.loads(record["Data"]) for records in found for record in records]
+
+
+class Hook(Sink):
+    name, use, needs = "webhook", "webhook", "endpoint"
+
+    def options(self) -> dict[str, Any]:
+        self._seen = self.place.server.place(self.id)
+        url = self._seen.url.replace(f":{self.place.server.port}", f":{self.place.proxy.port}")
+        return {"url": url, "allow_private": True, "timeout": "5 s"}
+
+    def rows(self) -> Rows:
+        return [json.loads(row["body"]) for row in self._seen.came() if row["status"] < 300]
+
+
+class Push(Sink):
+    """A socket that reads as long as the path lasts."""
+
+    name, use = "zeromq", "zeromq"
+
+    def options(self) -> dict[str, Any]:
+        import zmq
+
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.PULL)
+        port = self._socket.bind_to_random_port("tcp://127.0.0.1")
+        self._found: list[Any] = []
+        self._enough = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return {"socket": "push", "connect": f"tcp://127.0.0.1:{port}"}
+
+    def _read(self) -> None:
+        while not self._enough.is_set():
+            if self._socket.poll(100):
+                self._found.append(json.loads(self._socket.recv()))
+
+    def rows(self) -> Rows:
+        return list(self._found)
+
+    def close(self) -> None:
+        self._enough.set()
+        self._thread.join(10)
+        self._context.destroy(linger=0)
+
+
+SINKS = {
+    each.name: each
+    for each in (
+        Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
+        SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push,
+    )
+}  # fmt: skip

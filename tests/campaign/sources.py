@@ -1,0 +1,322 @@
+"""Where events come from: what a document says of each source, and how events are sent to it.
+
+`send` returns when the far side has taken the events for good, and is called again with the same ones
+when it fails: so a sender doubles only where its protocol leaves no other way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from campaign.events import Event
+from campaign.places import JARS, Places
+from mainstem_testkit.servers.server import free_port
+
+DECODED = {"n": "BIGINT NOT NULL", "k": "STRING NOT NULL", "at": "TIMESTAMP NOT NULL", "v": "INT NOT NULL"}
+
+
+class Source(ABC):
+    """One source of one path.
+
+    Attributes:
+        ordered: whether events come in the order in which they were sent.
+        lossy: whether events may be lost, so that nothing can be said of totals and tables.
+        needs: the server that it speaks to.
+        killable: whether that may be killed: not if a sender could not tell then what was taken.
+    """
+
+    name: ClassVar[str]
+    ordered: ClassVar[bool] = False
+    lossy: ClassVar[bool] = False
+    needs: ClassVar[str | None] = None
+    killable: ClassVar[bool] = True
+    #: Options of the document beside `use` and `with`.
+    more: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, places: Places, folder: Path, path: str) -> None:
+        self.places, self.folder, self.path = places, folder, path
+        self.id = f"c{uuid.uuid4().hex[:12]}"
+        self.place: Any = getattr(places, self.needs) if self.needs else None
+
+    @abstractmethod
+    def part(self) -> dict[str, Any]:
+        """Return `use` and `with`."""
+
+    @abstractmethod
+    def send(self, events: Sequence[Event]) -> None:
+        """Send events; raises if it is not known that all were taken."""
+
+    def close(self) -> None:
+        """Let go what a sender holds."""
+
+
+class Files(Source):
+    name = "files"
+    ordered = True
+
+    def part(self) -> dict[str, Any]:
+        (self.folder / self.path).mkdir(exist_ok=True)
+        return {"use": "files", "with": {"path": f"./{self.path}", "format": "message"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        name = f"{events[0].n:08}.json"
+        hidden = self.folder / self.path / f".{name}"
+        hidden.write_text("".join(e.as_json() + "\n" for e in events))
+        os.utime(hidden, (events[0].at, events[0].at))
+        hidden.rename(self.folder / self.path / name)
+
+
+class Queue(Source):
+    needs = "rabbitmq"
+    kind = "classic"
+    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+
+    def part(self) -> dict[str, Any]:
+        with self._channel() as channel:
+            arguments = {"x-queue-type": self.kind}
+            channel.queue_declare(self.id, durable=True, arguments=arguments)
+        given = {"url": self.place.url, "queue": self.id, "type": self.kind}
+        given |= {"connect_timeout": "2 s", "heartbeat": "5 s"}
+        if self.kind != "stream":
+            given["ids"] = "always"
+        return {"use": "amqp", "with": given}
+
+    def send(self, events: Sequence[Event]) -> None:
+        import pika
+
+        with self._channel() as channel:
+            channel.confirm_delivery()
+            for e in events:
+                told = pika.BasicProperties(delivery_mode=2, message_id=str(e.n))
+                channel.basic_publish("", self.id, e.as_json().encode(), told, mandatory=True)
+
+    def _channel(self) -> Any:
+        from contextlib import contextmanager
+
+        import pika
+
+        @contextmanager
+        def opened() -> Any:
+            connection = pika.BlockingConnection(pika.URLParameters(self.place.server.url))
+            try:
+                yield connection.channel()
+            finally:
+                if connection.is_open:
+                    connection.close()
+
+        return opened()
+
+
+class Classic(Queue):
+    name = "amqp-classic"
+
+
+class Quorum(Queue):
+    name, kind = "amqp-quorum", "quorum"
+
+
+class Stream(Queue):
+    name, kind, ordered, killable = "amqp-stream", "stream", True, False
+
+
+class KafkaTopic(Source):
+    name, needs, ordered = "kafka", "kafka", True
+
+    def part(self) -> dict[str, Any]:
+        from confluent_kafka import Producer
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        server = self.place.server.url
+        admin = AdminClient({"bootstrap.servers": server})
+        admin.create_topics([NewTopic(self.id, 1, 1)])[self.id].result(30)
+        self._producer = Producer({"bootstrap.servers": server, "enable.idempotence": True})
+        given = {"servers": self.place.url, "topics": [self.id], "jars": str(JARS)}
+        return {"use": "kafka", "with": {**given, "max_rows": 2000}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        # The producer itself tries again, and doubles nothing: never given the same event twice.
+        for e in events:
+            self._producer.produce(self.id, e.as_json().encode(), e.k.encode())
+        while self._producer.flush(10):
+            pass
+
+
+class Jetstream(Source):
+    name, needs, ordered = "jetstream", "nats", True
+    work = False
+
+    def part(self) -> dict[str, Any]:
+        from nats.js.api import RetentionPolicy, StreamConfig
+
+        kept = RetentionPolicy.WORK_QUEUE if self.work else RetentionPolicy.LIMITS
+
+        async def make(_: Any, js: Any) -> None:
+            subjects = [f"{self.id}.>"]
+            config = StreamConfig(self.id, subjects=subjects, duplicate_window=600, retention=kept)
+            await js.add_stream(config)
+
+        at(self.place.server.url, make)
+        given = {"servers": self.place.url, "stream": self.id}
+        if self.work:
+            given |= {"mode": "queue", "consumer": "campaign"}
+        return {"use": "jetstream", "with": given}
+
+    def send(self, events: Sequence[Event]) -> None:
+        async def put(_: Any, js: Any) -> None:
+            for e in events:
+                told = {"Nats-Msg-Id": str(e.n)}
+                await js.publish(f"{self.id}.{e.k}", e.as_json().encode(), headers=told)
+
+        at(self.place.server.url, put)
+
+
+class WorkQueue(Jetstream):
+    name, ordered, work = "jetstream-queue", False, True
+    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+
+
+class Core(Source):
+    name, needs, lossy = "nats", "nats", True
+    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+
+    def part(self) -> dict[str, Any]:
+        return {"use": "nats", "with": {"servers": self.place.url, "subjects": [f"{self.id}.>"]}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        async def put(client: Any, _: Any) -> None:
+            for e in events:
+                await client.publish(f"{self.id}.{e.k}", e.as_json().encode())
+            await client.flush(10)
+
+        at(self.place.server.url, put)
+
+
+class Shards(Source):
+    name, needs, killable = "kinesis", "kinesis", False
+    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+
+    def part(self) -> dict[str, Any]:
+        self.place.server.create(self.id, 2)
+        return {"use": "kinesis", "with": {"stream": self.id, **kinesis(self.place)}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        for e in events:
+            self.place.server.put(self.id, e.k, e.as_json().encode())
+
+
+class Hook(Source):
+    name = "webhook"
+    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+
+    def part(self) -> dict[str, Any]:
+        import httpx
+
+        self._port = free_port()
+        self._client = httpx.Client(timeout=10, headers={"authorization": "Bearer open-sesame"})
+        verify = {"use": "bearer", "token": "open-sesame"}
+        given = {"port": self._port, "ids": "always", "paths": {"/in": {"verify": verify}}}
+        return {"use": "webhook", "with": given}
+
+    def send(self, events: Sequence[Event]) -> None:
+        for e in events:
+            told = {"idempotency-key": str(e.n), "content-type": "application/json"}
+            where = f"http://127.0.0.1:{self._port}/in"
+            self._client.post(where, content=e.as_json(), headers=told).raise_for_status()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Pull(Source):
+    name, lossy = "zeromq", True
+    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+
+    def part(self) -> dict[str, Any]:
+        import zmq
+
+        where = f"tcp://127.0.0.1:{free_port()}"
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.PUSH)
+        self._socket.sndtimeo, self._socket.linger = 10_000, 0
+        self._socket.connect(where)
+        return {"use": "zeromq", "with": {"socket": "pull", "bind": where}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        # What was handed over is not taken back: an event is sent once.
+        for e in events:
+            self._socket.send(e.as_json().encode())
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+
+class Poll(Source):
+    """A table that grows; typed, so that nothing is decoded."""
+
+    name, needs, ordered = "sql-poll", "postgres", True
+
+    def part(self) -> dict[str, Any]:
+        self._run(f"CREATE TABLE {self.id} (n BIGINT PRIMARY KEY, k TEXT, at TIMESTAMPTZ, v INT)")
+        columns = "n BIGINT, k STRING, at TIMESTAMP, v INT"
+        given = {"url": self.place.url, "table": self.id, "columns": columns, "key": ["n"]}
+        given |= {"mode": "poll", "column": "n", "settle": "1 second", "every": "500 ms"}
+        return {"use": "sql", "with": {**given, "patience": "10 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        rows = ", ".join(f"({e.n}, '{e.k}', to_timestamp({e.at}), {e.v})" for e in events)
+        self._run(f"INSERT INTO {self.id} VALUES {rows} ON CONFLICT DO NOTHING")
+
+    def _run(self, text: str) -> None:
+        postgres(self.place, text)
+
+
+SOURCES = {
+    each.name: each
+    for each in (
+        Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, Core, Shards, Hook, Pull,
+        Poll,
+    )
+}  # fmt: skip
+
+
+def at(url: str, work: Any) -> Any:
+    """Run `work(client, jetstream)` on a connection to NATS of its own."""
+    import nats
+
+    async def run() -> Any:
+        client = await nats.connect(url, connect_timeout=5, allow_reconnect=False)
+        try:
+            return await work(client, client.jetstream())
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def postgres(place: Any, text: str) -> list[Any]:
+    """Run a statement and return its rows."""
+    import psycopg
+
+    with psycopg.connect(place.server.url, connect_timeout=5) as connection:
+        done = connection.execute(text)
+        return done.fetchall() if done.description else []
+
+
+def kinesis(place: Any) -> dict[str, str]:
+    """Return the options of a connection to the emulator, which takes any credentials."""
+    from mainstem_testkit.servers.kinesis import CREDENTIALS, REGION
+
+    return {
+        "endpoint": place.url,
+        "region": REGION,
+        "access_key": CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        "secret_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    }
+
+
