@@ -7,15 +7,16 @@ ifeq ($(JAVA_HOME),)
 unexport JAVA_HOME
 endif
 
-.PHONY: help install demo services test tox crash fuzz cluster bench wheels lock clean
+.PHONY: help install demo services test tox crash slow fuzz cluster bench wheels lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
 	@echo "make test     install, servers too, and run all tests"
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
-	@echo "make crash    the slow tests: variants of suites, kills at every pass of every crash point,"
-	@echo "              random kills (ROUNDS=n of them)"
-	@echo "make fuzz     the joins against plain computations, a hundred times as many cases"
+	@echo "make crash    ROUNDS=n: paths from every source to every sink, broken at random, and counted"
+	@echo "make slow     the slow tests: variants of suites, kills at every pass of every crash point"
+	@echo "make fuzz     bad payloads and documents; the joins against plain computations, a hundred times"
+	@echo "              as many cases"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
 	@echo "make wheels   build every distribution into dist/"
@@ -42,7 +43,7 @@ test: install services
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal --durations 40
 
 tox: install
 	$(BIN)/tox run
@@ -52,10 +53,15 @@ tox: install
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
-	MAINSTEM_CRASH_ROUNDS=$(ROUNDS) $(BIN)/pytest -m slow packages/*/tests
+	PYTHONPATH=tests $(BIN)/python -m campaign --rounds $(or $(ROUNDS),10)
+	PYTHONPATH=tests $(BIN)/python -m campaign.controls
+
+slow: install services
+	$(BIN)/pytest -m slow packages/*/tests
 	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
 
 fuzz: install
+	PYTHONPATH=tests $(BIN)/python -m fuzz
 	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 packages/operators-joins/tests packages/keyed-state/tests -k 'properties or fuzz'
 
 cluster: install

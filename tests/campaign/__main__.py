@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from mainstem_testkit.java import start_java_quickly
+
 from campaign.paths import PATHS
 from campaign.places import Places
 from campaign.report import as_text, into_docs, read
 from campaign.rounds import Outcome, play
-from mainstem_testkit.java import start_java_quickly
 
 
 def repeat(outcome: Outcome, together: Sequence[str]) -> str:
@@ -67,7 +68,12 @@ def main(
             these = [way.name for way in ways]
             try:
                 came = play(
-                    ways, seed + number, places, Path(name) / f"r{number}", seconds=seconds, load=load
+                    ways,
+                    seed + number,
+                    places,
+                    Path(name) / f"r{number}",
+                    seconds=seconds,
+                    load=load,
                 )
             except Exception as error:
                 failed += 1
@@ -80,7 +86,9 @@ def main(
                 print(f"round {number}: {told} ({each.verdict.expected} rows)", flush=True)
                 if each.broken:
                     failed += 1
-                    print(f"  faults: {', '.join(each.faults)}\n  {repeat(each, these)}", flush=True)
+                    print(
+                        f"  faults: {', '.join(each.faults)}\n  {repeat(each, these)}", flush=True
+                    )
             if came[0].own_ends:
                 print(f"  ended by itself: {len(came[0].own_ends)} times", flush=True)
             if file is not None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaign.places import Place
 from mainstem_testkit.pipelines import PipelineFolder, Process
+
+from campaign.places import Place
 
 #: How large the file system is on which a round works, in MiB: so that it can be filled.
 DISK = 256
@@ -74,7 +75,10 @@ def receiver(job: Job, chance: random.Random) -> None:
 
 def worker(job: Job, chance: random.Random) -> None:
     """Kill a Python worker of the executor: Spark tries the task again."""
-    _kill([pid for pid in job.pids("pyspark.daemon") if _parent(pid) in job.pids("pyspark.daemon")], chance)
+    _kill(
+        [pid for pid in job.pids("pyspark.daemon") if _parent(pid) in job.pids("pyspark.daemon")],
+        chance,
+    )
 
 
 def helper(job: Job, chance: random.Random) -> None:
@@ -140,7 +144,9 @@ def _server(place: Place, what: str) -> Fault:
     return {"kill": kill, "still": still, "cut": cut, "refuse": refuse, "silent": silent, "answer": answer, "slow": slow}[what]  # fmt: skip
 
 
-def faults(used: Mapping[str, tuple[Place, bool]], sources: Sequence[Any], disk: bool) -> dict[str, Fault]:
+def faults(
+    used: Mapping[str, tuple[Place, bool]], sources: Sequence[Any], disk: bool
+) -> dict[str, Fault]:
     """Return the harm that fits a round, by name.
 
     Args:

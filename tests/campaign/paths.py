@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from campaign.chains import CHAINS, Chain
-from campaign.sinks import SINKS, Sink
+from campaign.sinks import SINKS, Sink, SqlPlain
 from campaign.sources import SOURCES, Source
 
 
@@ -27,12 +27,13 @@ class Path:
 
 
 def _paths() -> list[Path]:
-    made = []
+    made = [Path("files", "stateless", SqlPlain.name)]
+    turns = {name: sink for name, sink in SINKS.items() if sink is not SqlPlain}
     for row, (source, kind) in enumerate(SOURCES.items()):
         for column, (name, chain) in enumerate(CHAINS.items()):
             if kind.lossy and not chain.row_by_row:
                 continue
-            fitting = [s for s, sink in SINKS.items() if sink.tables or not chain.table]
+            fitting = [s for s, sink in turns.items() if sink.tables or not chain.table]
             made.append(Path(source, name, fitting[(row + 5 * column) % len(fitting)]))
     return made
 

@@ -53,7 +53,7 @@ class Sink(ABC):
     def rows(self) -> Rows:
         """Return what is there, in its order."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let go what a reader holds."""
 
 
@@ -267,6 +267,6 @@ SINKS = {
     each.name: each
     for each in (
         Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
-        SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push,
+        SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push, SqlPlain,
     )
 }  # fmt: skip

@@ -14,11 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from campaign.events import Event
-from campaign.places import JARS, Places
 from mainstem_testkit.servers.server import free_port
 
-DECODED = {"n": "BIGINT NOT NULL", "k": "STRING NOT NULL", "at": "TIMESTAMP NOT NULL", "v": "INT NOT NULL"}
+from campaign.events import Event
+from campaign.places import JARS, Places
+
+DECODED = {
+    "n": "BIGINT NOT NULL",
+    "k": "STRING NOT NULL",
+    "at": "TIMESTAMP NOT NULL",
+    "v": "INT NOT NULL",
+}
 
 
 class Source(ABC):
@@ -52,7 +58,7 @@ class Source(ABC):
     def send(self, events: Sequence[Event]) -> None:
         """Send events; raises if it is not known that all were taken."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let go what a sender holds."""
 
 
@@ -135,7 +141,8 @@ class KafkaTopic(Source):
         server = self.place.server.url
         admin = AdminClient({"bootstrap.servers": server})
         admin.create_topics([NewTopic(self.id, 1, 1)])[self.id].result(30)
-        self._producer = Producer({"bootstrap.servers": server, "enable.idempotence": True})
+        told = {"bootstrap.servers": server, "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer(told)
         given = {"servers": self.place.url, "topics": [self.id], "jars": str(JARS)}
         return {"use": "kafka", "with": {**given, "max_rows": 2000}}
 
@@ -318,5 +325,3 @@ def kinesis(place: Any) -> dict[str, str]:
         "access_key": CREDENTIALS["AWS_ACCESS_KEY_ID"],
         "secret_key": CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
     }
-
-
