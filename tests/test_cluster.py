@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,43 +52,90 @@ def test_a_document_runs_on_executors_of_their_own(pipeline):
     assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
 
 
+#: What the workers have.
+WHEELS = (
+    "mainstem",
+    "mainstem-broker-amqp",
+    "mainstem-database-sql",
+    "mainstem-fault-tolerance",
+    "mainstem-ingress",
+    "mainstem-keyed-state",
+    "mainstem-operators-joins",
+    "mainstem-operators-windows",
+)
+
+
+class Cluster:
+    """A standalone master and two workers.
+
+    Attributes:
+        url: the master's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._master = _spark_class(folder, "one", "master.Master", "--port", "0")
+        self._workers: dict[str, subprocess.Popen[str]] = {}
+        self.url = ""
+
+    def begin(self, hidden: str) -> None:
+        self.url = _line(self._master, r"Starting Spark master at (\S+)")
+        for name in ("one", "two"):
+            self.work(name, self._folder / hidden if hidden and name == "two" else None)
+
+    def work(self, name: str, hidden: Path | None = None) -> None:
+        """Start a worker and wait until the master knows it."""
+        folder = str(self._folder / f"{name}-work")
+        more = ["--cores", "1", "--memory", "1g", "--work-dir", folder, self.url]
+        worker = _spark_class(self._folder, name, "worker.Worker", *more, hidden=hidden)
+        self._workers[name] = worker
+        _line(worker, r"Successfully registered with master")
+
+    def kill(self, name: str) -> None:
+        """Kill a worker as `kill -9` does; its executors end when they see that it is gone."""
+        self._workers[name].kill()
+        self._workers.pop(name).communicate()
+
+    def executors(self) -> list[int]:
+        """Return the processes of the executors."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                line = file.read_bytes().decode(errors="replace")
+                if "CoarseGrainedExecutorBackend" in line and str(self._folder) in line:
+                    found.append(int(file.parent.name))
+        return found
+
+    def end(self) -> None:
+        for process in (*self._workers.values(), self._master):
+            process.terminate()
+            process.communicate()
+
+
 @pytest.fixture
-def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A standalone master and two workers, each with a Python environment made from the wheels.
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster, each of whose workers has a Python environment made from the wheels.
 
     A parameter is the name of a folder below `tmp_path` that the second worker does not see.
     """
     hidden = getattr(request, "param", "")
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert uv, "uv is needed to make the workers' environments"
-    for package in ("mainstem", "mainstem-operators-windows"):
+    for package in WHEELS:
         command = [uv, "build", "-q", "--wheel", "--package", package, "--out-dir", tmp_path, ROOT]
         subprocess.run(command, check=True)
     wheels = sorted(tmp_path.glob("*.whl"))
-    processes = []
+    for name in ("one", "two"):
+        at = tmp_path / name
+        subprocess.run([uv, "venv", "-q", "--python", sys.executable, at], check=True)
+        install = [uv, "pip", "install", "-q", "--link-mode", "symlink", "--python"]
+        subprocess.run([*install, at / "bin/python", *wheels], check=True)
+    made = Cluster(tmp_path)
     try:
-        for name in ("one", "two"):
-            at = tmp_path / name
-            subprocess.run([uv, "venv", "-q", "--python", sys.executable, at], check=True)
-            install = [uv, "pip", "install", "-q", "--link-mode", "symlink", "--python"]
-            subprocess.run([*install, at / "bin/python", *wheels], check=True)
-        master = _spark_class(tmp_path, "one", "master.Master", "--port", "0")
-        processes.append(master)
-        url = _line(master, r"Starting Spark master at (\S+)")
-        for name in ("one", "two"):
-            folder = str(tmp_path / f"{name}-work")
-            worker = _spark_class(
-                tmp_path, name, "worker.Worker",
-                "--cores", "1", "--memory", "1g", "--work-dir", folder, url,
-                hidden=tmp_path / hidden if hidden and name == "two" else None,
-            )  # fmt: skip
-            processes.append(worker)
-            _line(worker, r"Successfully registered with master")
-        yield url
+        made.begin(hidden)
+        yield made
     finally:
-        for process in processes:
-            process.terminate()
-            process.communicate()
+        made.end()
 
 
 def _spark_class(
@@ -130,7 +179,7 @@ def test_a_document_runs_on_a_standalone_master_with_two_workers(pipeline, clust
     (pipeline.folder / "where.py").write_text(WHERE)
     fed(
         pipeline,
-        cluster,
+        cluster.url,
         operators__where={
             "use": "python",
             "from": "row",
@@ -154,7 +203,7 @@ def test_a_document_runs_on_a_standalone_master_with_two_workers(pipeline, clust
 @pytest.mark.parametrize("cluster", ["own"], indirect=True)
 def test_a_checkpoint_that_a_worker_does_not_see_is_refused(pipeline, cluster):
     """Pass: exit 4 with its name before any query starts; nothing of the probe is left."""
-    fed(pipeline, cluster, checkpoint=str(pipeline.folder / "own"))
+    fed(pipeline, cluster.url, checkpoint=str(pipeline.folder / "own"))
     result = pipeline.command(PYSPARK_PYTHON="python3")
     assert result.returncode == 4, result.stderr
     assert "checkpoint: " in result.stderr
@@ -162,3 +211,42 @@ def test_a_checkpoint_that_a_worker_does_not_see_is_refused(pipeline, cluster):
     assert not list((pipeline.folder / "out").glob("*"))
     assert not (pipeline.folder / "own/test/queries").exists()
     assert not list(pipeline.folder.rglob(".probe-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_queue_a_join_and_a_database_stay_exact(cluster, tmp_path, rabbitmq, postgres):
+    """Pass: while a queue is read, joined with a table and written into PostgreSQL, executors are killed, a
+    worker (and started again), and the driver: each event is there once, with its version."""
+    from campaign.paths import Path as Way
+    from campaign.places import Places
+    from campaign.rounds import play
+
+    def executor(job, chance):
+        for pid in cluster.executors()[:1]:
+            os.kill(pid, signal.SIGKILL)
+
+    def worker(job, chance):
+        name = chance.choice(["one", "two"])
+        cluster.kill(name)
+        cluster.work(name)
+
+    beside = {"executor killed": executor, "worker lost": worker}
+    way = Way("amqp-classic", "stream_table", "sql, transactional")
+    # The driver plans sources in a Python of its own, found by the same name.
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with Places(tmp_path / "servers") as places:
+        (came,) = play(
+            [way],
+            5,
+            places,
+            tmp_path / "round",
+            seconds=60,
+            env={"PYSPARK_PYTHON": "python3", "PATH": found},
+            only=["driver killed", *beside],
+            spark={"master": cluster.url, "conf": CONF},
+            beside=beside,
+        )
+    assert came.claimed == "exactly-once"
+    assert came.broken == [], came
+    assert set(beside) <= set(came.faults), "not all of it happened: choose another seed"

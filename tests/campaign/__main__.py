@@ -30,7 +30,7 @@ def repeat(outcome: Outcome, together: Sequence[str]) -> str:
 @click.option("--seed", default=0, help="The first round's seed; by the clock when 0.")
 @click.option("--together", default=3, help="Paths of one round, in one document.")
 @click.option("--path", "paths", multiple=True, help="Paths by name; random ones when left out.")
-@click.option("--seconds", default=10.0, help="How long things break in a round.")
+@click.option("--seconds", default=20.0, help="About how long events come in.")
 @click.option("--load", default=1500, help="The most events of a path.")
 @click.option("--json", "file", type=Path, help="A file to which outcomes are added, one a line.")
 @click.option("--docs", type=Path, help="Only write the table of --json into this page.")

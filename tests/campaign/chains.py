@@ -22,12 +22,14 @@ class Chain(ABC):
 
     Attributes:
         columns: the columns that are compared.
+        keyed: whether a step keeps state by key.
         row_by_row: whether each row comes of the event that it names, whatever else was lost.
         table: whether the result is a changelog, of which the last table is compared; keyed by `k`.
     """
 
     name: ClassVar[str]
     columns: ClassVar[Sequence[str]]
+    keyed: ClassVar[bool] = False
     row_by_row: ClassVar[bool] = True
     table: ClassVar[bool] = False
     #: The columns and watermark of the second side, read from files; none if there is none.
@@ -89,6 +91,7 @@ class Enrich(Chain):
 
     name = "stream_table"
     columns = ("n", "k", "level")
+    keyed = True
     side = (
         "k STRING, since TIMESTAMP, level INT",
         {"column": "since", "delay": "1 second", "idle_after": "1 second"},
@@ -170,7 +173,7 @@ class Newest(Chain):
 
     name = "table"
     columns = ("k", "n", "v")
-    row_by_row, table = False, True
+    keyed, row_by_row, table = True, False, True
 
     def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
         made = {"key": ["k"], "sequence": "n"}
@@ -197,7 +200,7 @@ class View(Chain):
 
     name = "table_table"
     columns = ("k", "n", "v", "level")
-    row_by_row, table = False, True
+    keyed, row_by_row, table = True, False, True
     side = ("k STRING, m BIGINT, level INT", None)
 
     def steps(self, event: str, side: str, name: str) -> dict[str, Any]:

@@ -49,7 +49,7 @@ CONTROLS = (
         "`microbatch` into a table that is only appended to",
         Way("files", "stateless", "sql, microbatch"),
         "",
-        ["driver killed"],
+        ["driver killed", "killed at a step"],
         _doubled,
     ),
     Control(
@@ -63,7 +63,7 @@ CONTROLS = (
         "a sink that forgets its ledger",
         Way("files", "stateless", "sql, transactional"),
         "forgets-its-ledger",
-        ["driver killed"],
+        ["driver killed", "killed at a step"],
         _doubled,
     ),
     Control(
@@ -103,7 +103,7 @@ def main(seed: int, most: int, only: str) -> None:
                     seed + attempt,
                     places,
                     folder,
-                    seconds=15,
+                    seconds=20,
                     env=env,
                     only=control.faults,
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from mainstem_testkit.pipelines import PipelineFolder, Process
 
-from campaign.places import Place
+from campaign.places import ROOT, Place
 
 #: How large the file system is on which a round works, in MiB: so that it can be filled.
 DISK = 256
@@ -26,18 +27,21 @@ class Job:
     """The pipeline of a round: its process, which is started again whenever it ends.
 
     Attributes:
+        points: the crash points that it may pass.
         own_ends: the codes with which it ended by itself, and the last thing that it said.
     """
 
     pipeline: PipelineFolder
     env: dict[str, str] = field(default_factory=dict)
+    points: Sequence[str] = ()
     own_ends: list[str] = field(default_factory=list)
     process: Process | None = None
 
     def keep_running(self) -> None:
         if self.process is not None and not self.process.running:
             ended = self.process.wait()
-            self.own_ends.append(f"{ended.returncode}: {ended.stderr[-600:]}")
+            if ended.returncode != -signal.SIGKILL:  # that was a crash point
+                self.own_ends.append(f"{ended.returncode}: {ended.stderr[-600:]}")
             self.end()
         if self.process is None:
             self.process = self.pipeline.start(**self.env)
@@ -59,14 +63,24 @@ class Job:
         return found
 
 
-#: Does one kind of harm.
-Fault = Callable[[Job, random.Random], None]
+#: Does one kind of harm; may say more of it.
+Fault = Callable[[Job, random.Random], str | None]
 
 
 def driver(job: Job, chance: random.Random) -> None:
     if job.process is not None:
         job.process.kill()
         job.end()
+
+
+def step(job: Job, chance: random.Random) -> str:
+    """Begin anew, and be killed when a step of a protocol is come to, once."""
+    armed = f"{chance.choice(job.points)}:{chance.choice([1, 1, 2, 5])}:kill"
+    trace = job.pipeline.folder / f".passed-{len(list(job.pipeline.folder.glob('.passed-*')))}"
+    trace.touch()
+    job.env |= {"MAINSTEM_FAILPOINT": armed, "MAINSTEM_FAILPOINT_TRACE": str(trace)}
+    driver(job, chance)
+    return armed
 
 
 def receiver(job: Job, chance: random.Random) -> None:
@@ -156,6 +170,7 @@ def faults(
     """
     made: dict[str, Fault] = {
         "driver killed": driver,
+        "killed at a step": step,
         "worker killed": worker,
         "process stopped": stopped,
     }
@@ -171,6 +186,14 @@ def faults(
                 continue
             made[f"{name}: {what}"] = _server(place, what)
     return made
+
+
+def points(*prefixes: str) -> list[str]:
+    """Return the crash points of Mainstem whose names begin with one of some words."""
+    found: set[str] = set()
+    for file in ROOT.glob("packages/*/src/**/*.py"):
+        found.update(re.findall(r'failpoint\("([^"]+)"\)', file.read_text()))
+    return sorted(name for name in found if name.partition(".")[0] in prefixes)
 
 
 def mounted(folder: Path) -> bool:

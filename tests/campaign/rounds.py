@@ -16,7 +16,7 @@ from mainstem_testkit.pipelines import PipelineFolder
 
 from campaign.chains import CHAINS
 from campaign.events import Event, events
-from campaign.faults import Job, faults, mounted, unmount
+from campaign.faults import Fault, Job, faults, mounted, points, unmount
 from campaign.judging import Verdict, judge
 from campaign.paths import Path as Way
 from campaign.places import Places
@@ -25,6 +25,8 @@ from campaign.sources import DECODED, Source
 
 #: How long sending may go on after the last thing broke, in seconds.
 PATIENCE = 120.0
+#: How long a pipeline may take to start and do a batch, before things break all the same.
+_STARTS = 25.0
 #: How much later than others an event may be: nearly all of a round's time where its source keeps no order.
 ORDERED, UNORDERED = timedelta(hours=1), timedelta(days=30)
 
@@ -82,16 +84,27 @@ class _Path:
 
 
 def play(
-    ways: Sequence[Way], seed: int, places: Places, folder: Path, *, seconds: float = 10, load: int = 1500,
-    env: Mapping[str, str] | None = None, only: Sequence[str] = (),
-) -> list[Outcome]:  # fmt: skip
+    ways: Sequence[Way],
+    seed: int,
+    places: Places,
+    folder: Path,
+    *,
+    seconds: float = 20,
+    load: int = 1500,
+    env: Mapping[str, str] | None = None,
+    only: Sequence[str] = (),
+    spark: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Fault] | None = None,
+) -> list[Outcome]:
     """Play a round.
 
     Args:
-        seconds: about how long events come in and things break.
+        seconds: about how long events come in.
         load: the most events of a path.
         env: of the pipeline's processes, for builds that are broken on purpose.
         only: faults to choose among; all that fit when left out.
+        spark: the document's part of that name.
+        beside: further faults.
     """
     began = time.monotonic()
     chance = random.Random(seed)
@@ -105,14 +118,14 @@ def play(
         for path in made:
             stack.callback(path.source.close)
             stack.callback(path.sink.close)
-        parts = _document(made, chance)
+        parts = _document(made, chance) | ({"spark": spark} if spark else {})
         pipeline.document(**parts, trigger={"every": f"{chance.choice([100, 500, 1500])} ms"})
         claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
-        job = Job(pipeline, dict(env or {}))
+        job = Job(pipeline, dict(env or {}), _points(made))
         stack.callback(job.end)
-        told = _run(
-            job, made, chance, seconds, faults(_used(made), [p.source for p in made], disk), only
-        )
+        there = faults(_used(made), [p.source for p in made], disk) | (beside or {})
+        chosen = {name: fault for name, fault in there.items() if not only or name in only}
+        told = _run(job, made, chance, seconds, chosen)
         job.end()
         if unsent := [f"{p.way.name}: {p.trouble}" for p in made if p.sent < len(p.events)]:
             raise AssertionError(f"not all could be sent: {unsent}, {job.own_ends[-1:]}")
@@ -214,13 +227,33 @@ def _used(made: Sequence[_Path]) -> dict[str, tuple[Any, bool]]:
     return used
 
 
+def _points(made: Sequence[_Path]) -> list[str]:
+    words = {"run"}
+    for path in made:
+        words |= {path.sink.use, path.source.name.partition("-")[0]}
+        words |= {"ingress"} if path.source.more else set()
+        words |= {"keyed-state"} if CHAINS[path.way.chain].keyed else set()
+    return points(*words)
+
+
+def _work_on(job: Job) -> None:
+    """Wait until the pipeline has done a batch, for a while."""
+
+    def done() -> int:
+        return len(list(job.pipeline.folder.glob("checkpoints/**/commits/[0-9]*")))
+
+    before, until = done(), time.monotonic() + _STARTS
+    while done() <= before and time.monotonic() < until:
+        job.keep_running()
+        time.sleep(0.1)
+
+
 def _run(
     job: Job,
     made: Sequence[_Path],
     chance: random.Random,
     seconds: float,
-    there: Mapping[str, Any],
-    only: Sequence[str],
+    there: Mapping[str, Fault],
 ) -> list[str]:
     """Run while events come in and things break; return what broke, in its order."""
     threads = [
@@ -231,20 +264,23 @@ def _run(
     for thread in threads:
         thread.start()
     told = []
-    until = time.monotonic() + seconds
-    names = [name for name in there if not only or name in only]
-    time.sleep(chance.uniform(2, 6))
-    while time.monotonic() < until or any(t.is_alive() for t in threads):
-        if time.monotonic() < until and names:
-            name = chance.choice(names)
-            there[name](job, chance)
-            told.append(name)
+    for _ in range(chance.randrange(2, 6) if there else 0):
+        if chance.random() < 0.7:
+            _work_on(job)
+        time.sleep(chance.uniform(0, 2))
+        # As often a process of ours as all that is around it.
+        ours = [each for each in there if ":" not in each]
+        name = chance.choice(ours if chance.random() < 0.5 else list(there))
+        more = there[name](job, chance)
+        told.append(f"{name}: {more}" if more else name)
         job.keep_running()
-        time.sleep(chance.uniform(0.2, 4))
-        if time.monotonic() > until + PATIENCE:
-            raise AssertionError(
-                f"events are not taken: {[p.trouble for p in made]}, {job.own_ends}"
-            )
+    until = time.monotonic() + PATIENCE
+    while any(thread.is_alive() for thread in threads):
+        job.keep_running()
+        time.sleep(0.5)
+        if time.monotonic() > until:
+            said = [p.trouble for p in made]
+            raise AssertionError(f"events are not taken: {said}, {job.own_ends[-1:]}")
     return told
 
 
