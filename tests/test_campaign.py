@@ -88,7 +88,10 @@ def test_the_table_of_a_campaign_stands_between_its_marks(tmp_path):
     assert "| a -> b -> c | 1 | 1 | 5 | 0 | 1 | 0 |" in text
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures(
+    "kafka", "kinesalite", "nats", "postgres", "rabbitmq"
+)  # skips without them
 def test_a_few_rounds_of_fixed_seeds_hold_what_is_claimed(tmp_path):
     """Pass: ten rounds, each of one path, over servers of five kinds: no claim was broken."""
     file = tmp_path / "outcomes.jsonl"

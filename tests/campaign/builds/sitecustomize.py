@@ -37,7 +37,7 @@ def acknowledges_first(module: Any) -> None:
 
 
 def stale_positions(module: Any) -> None:
-    """Store with each group the position before it, as a receiver would that notes it too early."""
+    """Store with each group the position before it, and none alone: that of an earlier moment."""
     whole = module.Store.store
 
     def store(self: Any, messages: Any, cursor: Any = None) -> None:
@@ -45,6 +45,7 @@ def stale_positions(module: Any) -> None:
         whole(self, messages, before)
 
     module.Store.store = store
+    module.Store.keep = lambda self, cursor: None
 
 
 def forgets_its_ledger(module: Any) -> None:
