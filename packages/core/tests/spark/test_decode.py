@@ -188,3 +188,59 @@ def test_a_schema_can_be_a_map_or_a_file(pipeline):
     pipeline.run()
     assert pipeline.rows("out") == [{"a": 1, "b": "x"}] * 2
     assert sorted(row["node"] for row in pipeline.rows("bad")) == ["one", "two"]
+
+
+NUMBERS = {
+    "json": {
+        b'{"n":1,"p":1.50,"s":"1e99999"}': None,
+        b'{"n":2,"p":1e3,"s":"\\u0065"}': None,
+        b'{"n":3,"p":1e99999999}': "a number",
+        b'{"n":4,"p":-1E+99999999}': "a number",
+        b'{"n":5,"p":"1e99999999"}': "a number",
+        rb'{"n":6,"p":"1\u006599999999"}': "a number",
+        f'{{"n":7,"p":"1e{chr(0xFF19) * 8}"}}'.encode(): "a number",
+        b'{"n":8,"deep":[{"x":1e99999999}]}': "a number",
+        b'{"n":9,"p":1e99999999,"p":1}': "not JSON",
+        b'{"n":10,"p":1e99999999': "not JSON",
+        b'{"n":11,"p":"' + b"9" * 3_000_000 + b'"}': "a number",
+        b'{"n":12,"other":1e-99999999}': "a number",
+    },
+    "csv": {
+        b"1,1.50,1e99999": None,
+        b"2,1e99999999,a": "a number",
+        b'3,"-1e-99999999",a': "a number",
+        b"4," + b"9" * 3_000_000 + b",a": "a number",
+    },
+}
+
+
+def test_a_number_that_would_take_hours_to_reckon_out_is_refused(pipeline):
+    """Pass: exponents of millions where a DECIMAL belongs are refused at once, however they are
+    written; in other strings they are what they were."""
+    schema = {"n": "BIGINT", "p": "DECIMAL(12,2)", "s": "STRING"}
+    deep = {**schema, "deep": "ARRAY<STRUCT<x: DECIMAL(10,1)>>"}
+    sources, operators, sinks = {}, {}, {}
+    for kind, rows in NUMBERS.items():
+        (pipeline.folder / kind).mkdir()
+        (pipeline.folder / kind / "1").write_bytes(b"\n".join(rows) + b"\n")
+        sources[f"{kind}_lines"] = {
+            "use": "files",
+            "with": {"path": f"./{kind}", "format": "message"},
+        }
+        given = {"format": kind, "schema": deep if kind == "json" else schema}
+        operators[kind] = {"use": "decode", "from": f"{kind}_lines", "with": given}
+        sinks[f"{kind}_out"] = pipeline.sink(f"{kind}_out", kind)
+        sinks[f"{kind}_bad"] = pipeline.sink(f"{kind}_bad", f"{kind}.rejected")
+    pipeline.document(sources=sources, operators=operators, sinks=sinks)
+    pipeline.run()
+    for kind, rows in NUMBERS.items():
+        bad = {
+            base64.b64decode(row["payload"]): row["reason"] for row in pipeline.rows(f"{kind}_bad")
+        }
+        assert bad.keys() == {text for text, reason in rows.items() if reason}
+        for text, reason in bad.items():
+            assert reason.startswith(rows[text] or ""), (text[:60], reason)
+        good = {row["n"]: row for row in pipeline.rows(f"{kind}_out")}
+        assert len(good) == sum(reason is None for reason in rows.values())
+        assert good[1]["p"] == 1.5
+        assert good[1]["s"] == "1e99999"

@@ -24,6 +24,7 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin.huge_numbers import WORDS, beside_strings, huge_number
 from mainstem.builtin.json_text import (
     EMPTY,
     MORE_TEXT,
@@ -178,7 +179,7 @@ class Decode(Operator):
         names = [column.name for column in schema or ()]
         if schema is None:
             columns, names = [f"__parsed AS {quoted(self.options.into)}"], [self.options.into]
-        told = "rejected" in ctx.wanted
+        told, huge = "rejected" in ctx.wanted, self._huge(schema)
         # Spark counts the rows of this frame before anything is filtered, so no filter moves below
         # the projection and has the value parsed once more.
         frame = frame.select(
@@ -186,6 +187,7 @@ class Decode(Operator):
             *kept,
             F.col("value").alias("__raw"),
             F.expr("CAST(value AS STRING)").alias("__text"),
+            *([F.expr(huge).alias("__huge")] if huge else []),
             self._parsed(schema).alias("__parsed"),
         ).selectExpr(
             *reserved,
@@ -217,10 +219,25 @@ class Decode(Operator):
         )
         return envelopes.changes(frame, told=told)
 
+    def _huge(self, schema: tuple[Column, ...] | None) -> str | None:
+        """Return SQL over `value`: whether it is not to be parsed; None if the schema has no DECIMAL."""
+        text, beside = "CAST(value AS STRING)", "false"
+        if self.options.format == "json":  # of text that is broken, Spark parses the first part
+            beside = f"try_parse_json({text}) IS NULL OR {beside_strings(text)}"
+        return huge_number(text, schema or (), self._parsed_as_text, beside)
+
+    def _parsed_as_text(self, text: str, ddl: str) -> str:
+        """Return SQL that parses a text by a DDL without DECIMAL; what is broken gives nulls."""
+        if self.options.format == "json":
+            return f"from_json({text}, {literal(ddl)}, map('allowSingleQuotes', 'false'))"
+        return f"from_csv({text}, {literal(ddl)}, map('sep', {literal(self.options.separator)}))"
+
     def _parsed(self, schema: tuple[Column, ...] | None) -> SparkColumn:
         from pyspark.sql import functions as F  # noqa: N812
 
         text = F.expr("CAST(value AS STRING)")
+        if huge := self._huge(schema):
+            text = F.expr(f"IF({huge}, NULL, CAST(value AS STRING))")
         if schema is None:
             return F.try_parse_json(text)
         # Columns come back nullable whatever is declared: NOT NULL is checked by the reason.
@@ -243,6 +260,10 @@ class Decode(Operator):
         json = options.format == "json"
         full = [column for column in schema or () if not column.nullable]
         cases: list[tuple[str, str]] = []
+        if self._huge(schema):
+            if json:
+                cases.append((f"__huge AND {NOT_JSON[0]}", NOT_JSON[1]))
+            cases.append(("__huge", WORDS))
         if json and "reject" not in (options.missing, options.extra):
             good = [PLAIN, f"{_CORRUPT} IS NULL" if schema else "__parsed IS NOT NULL"]
             good += [f"{_field(column)} IS NOT NULL" for column in full]
