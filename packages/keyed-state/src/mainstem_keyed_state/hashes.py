@@ -1,7 +1,7 @@
 """The hash that a key carries: it says in which bucket and page the key's rows are.
 
 A key is the CRC-32 of its values' bytes, 4 bytes big endian, and those bytes after it: two keys are equal
-only if their values are. CRC-32 is the same in Spark and Python, today and in later versions.
+only if their values are. CRC-32 stays what it is, today and in later versions.
 """
 
 from __future__ import annotations

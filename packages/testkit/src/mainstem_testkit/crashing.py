@@ -12,6 +12,7 @@ from mainstem_testkit.pipelines import PipelineFolder, wait_for
 Oracle = Callable[[PipelineFolder], None]
 
 _GONE = 30.0
+#: How often a pass that did not come is tried again.
 _AGAIN = 3
 
 

@@ -188,13 +188,13 @@ class Decode(Operator):
             F.col("value").alias("__raw"),
             F.expr("CAST(value AS STRING)").alias("__text"),
             *([F.expr(huge).alias("__huge")] if huge else []),
-            self._parsed(schema).alias("__parsed"),
+            self._parsed(schema, huge).alias("__parsed"),
         ).selectExpr(
             *reserved,
             *columns,
             *map(quoted, self.options.keep),
             "__raw",
-            f"{self._reason(schema, told=told)} AS __reason",
+            f"{self._reason(schema, told=told, huge=huge is not None)} AS __reason",
         )
         rejected = "IF(__reason IS NOT NULL, struct(__reason AS reason, __raw AS payload), NULL)"
         return frame.selectExpr(
@@ -232,12 +232,11 @@ class Decode(Operator):
             return f"from_json({text}, {literal(ddl)}, map('allowSingleQuotes', 'false'))"
         return f"from_csv({text}, {literal(ddl)}, map('sep', {literal(self.options.separator)}))"
 
-    def _parsed(self, schema: tuple[Column, ...] | None) -> SparkColumn:
+    def _parsed(self, schema: tuple[Column, ...] | None, huge: str | None) -> SparkColumn:
         from pyspark.sql import functions as F  # noqa: N812
 
-        text = F.expr("CAST(value AS STRING)")
-        if huge := self._huge(schema):
-            text = F.expr(f"IF({huge}, NULL, CAST(value AS STRING))")
+        plain = "CAST(value AS STRING)"
+        text = F.expr(f"IF({huge}, NULL, {plain})" if huge else plain)
         if schema is None:
             return F.try_parse_json(text)
         # Columns come back nullable whatever is declared: NOT NULL is checked by the reason.
@@ -250,17 +249,18 @@ class Decode(Operator):
             return F.from_json(text, ddl, {**settings, "allowSingleQuotes": "false"})
         return F.from_csv(text, ddl, {**settings, "sep": self.options.separator})
 
-    def _reason(self, schema: tuple[Column, ...] | None, *, told: bool) -> str:
+    def _reason(self, schema: tuple[Column, ...] | None, *, told: bool, huge: bool) -> str:
         """Return SQL over the parsed row that says why it is refused, or null.
 
         Args:
             told: whether anybody reads the reason; if not, any text will do.
+            huge: whether there is a column `__huge`.
         """
         options = self.options
         json = options.format == "json"
         full = [column for column in schema or () if not column.nullable]
         cases: list[tuple[str, str]] = []
-        if self._huge(schema):
+        if huge:
             if json:
                 cases.append((f"__huge AND {NOT_JSON[0]}", NOT_JSON[1]))
             cases.append(("__huge", WORDS))

@@ -43,7 +43,7 @@ def samples(kind: str | None) -> list[Any]:
 
 _TIMES = [f"{START + timedelta(minutes=m):%Y-%m-%dT%H:%M:%S}" for m in (0, 1, 9, 10, 31, 59)]
 _SAMPLES: Mapping[str, Sequence[Any]] = {
-    "boolean": (False, True),
+    "boolean": (False, True),  # the simplest row is no deletion
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint", "decimal"), (0, 1, 2)),
     **dict.fromkeys(("float", "double"), (0.0, 0.5, -1.0)),
     **dict.fromkeys(("string", "char", "varchar", "binary"), ("a", "b", "")),
