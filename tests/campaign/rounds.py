@@ -81,11 +81,14 @@ class _Path:
         own = (self.source.needs, self.sink.needs)
         return server in own or not what or server == "killed at a step"
 
-    def feed(self, chance: random.Random, seconds: float) -> None:
-        """Send all events in about so many seconds, in pieces; what fails is sent again."""
+    def feed(self, chance: random.Random, seconds: float, begun: threading.Event) -> None:
+        """Send an event, and the others in about so many seconds when the pipeline has begun.
+
+        They go in pieces; one that fails is sent again.
+        """
         until = time.monotonic() + PATIENCE
         while self.sent < len(self.events):
-            size = chance.choice([1, 7, 50, 200])
+            size = chance.choice([1, 7, 50, 200]) if self.sent else 1
             piece = self.events[self.sent : self.sent + size]
             try:
                 self.source.send(piece)
@@ -96,6 +99,7 @@ class _Path:
                 time.sleep(0.2)
                 continue
             self.sent += len(piece)
+            begun.wait(PATIENCE)
             time.sleep(seconds * len(piece) / len(self.events) * chance.uniform(0.5, 1.2))
 
 
@@ -268,13 +272,15 @@ def _run(
     there: Mapping[str, Fault],
 ) -> list[str]:
     """Run while events come in and things break; return what broke, in its order."""
-    threads = [
-        threading.Thread(target=p.feed, args=(random.Random(chance.random()), seconds), daemon=True)
-        for p in made
-    ]
+    begun, threads = threading.Event(), []
+    for path in made:
+        given = (random.Random(chance.random()), seconds, begun)
+        threads.append(threading.Thread(target=path.feed, args=given, daemon=True))
     job.keep_running()
     for thread in threads:
         thread.start()
+    _work_on(job)
+    begun.set()
     told = []
     for _ in range(chance.randrange(2, 6) if there else 0):
         if chance.random() < 0.7:
