@@ -286,9 +286,22 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.user_properties.append((UNSHOWN, (unshown.outcome, unshown.what)))
     if call.excinfo is None or call.excinfo.errisinstance(pytest.skip.Exception):
         return
+    if call.excinfo.errisinstance(pytest.fail.Exception):
+        _leave_call()
     for name, value in getattr(item, "funcargs", {}).items():
         if isinstance(value, Server):
             item.add_report_section(call.when, f"log of {name}", value.log())
+
+
+def _leave_call() -> None:
+    """End this thread's connection to Spark's Java process.
+
+    The call that a time limit broke off is answered all the same, and the next would take it for its own.
+    """
+    pyspark = sys.modules.get("pyspark")
+    gateway = pyspark and pyspark.SparkContext._gateway
+    if gateway and (connection := gateway._gateway_client.get_thread_connection()):
+        connection.close()
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -226,7 +226,9 @@ class ReceiverSuite(ReceivingSuite):
             taker.close()
             taker.close()
             taker.connect()
-            self.check(taker.take_some(1), [0])
+            if self.claims.lossy:  # the first connection may have had it, and let it go
+                self.put([0])
+            self.check(taker.take_some(1)[:1], [0])
         for changes in self.unmendable().values():
             with self.taker(**changes) as taker:
                 self._fails(taker)
