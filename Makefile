@@ -15,8 +15,8 @@ help:
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
 	@echo "make crash    ROUNDS=n: paths from every source to every sink, broken at random, and counted"
 	@echo "make slow     the slow tests: variants of suites, kills at every pass of every crash point"
-	@echo "make fuzz     bad payloads and documents; the joins against plain computations, a hundred times"
-	@echo "              as many cases"
+	@echo "make fuzz     bad payloads, documents and messages; the joins against plain computations, a"
+	@echo "              hundred times as many cases"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
 	@echo "make wheels   build every distribution into dist/"
@@ -60,7 +60,7 @@ slow: install services
 	$(BIN)/pytest -m slow packages/*/tests
 	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
 
-fuzz: install
+fuzz: install services
 	PYTHONPATH=tests $(BIN)/python -m fuzz
 	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 packages/operators-joins/tests packages/keyed-state/tests -k 'properties or fuzz'
 
