@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -127,10 +128,13 @@ class Enrich(Chain):
         return [{**row, "since": iso(row["since"])} for row in rows]
 
     def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        held: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        for row in second:  # in the order of their times
+            held[row["k"]].append((row["since"], row["level"]))
+
         def level(e: Event) -> int | None:
-            at = iso(e.at)
-            held = [row for row in second if row["k"] == e.k and row["since"] <= at]
-            return held[-1]["level"] if held else None  # rows stand in the order of their times
+            at = bisect_right(held[e.k], iso(e.at), key=lambda version: version[0])
+            return held[e.k][at - 1][1] if at else None
 
         return Counter((e.n, e.k, level(e)) for e in events)
 

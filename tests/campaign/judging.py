@@ -87,9 +87,7 @@ def last_table(changes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _disordered(rows: Sequence[Mapping[str, Any]]) -> int:
-    numbers: dict[Any, list[int]] = defaultdict(list)
+    numbers: dict[Any, dict[int, None]] = defaultdict(dict)  # in the order in which each first came
     for row in rows:
-        mine = numbers[row["k"]]
-        if row["n"] not in mine:
-            mine.append(row["n"])
-    return sum(mine != sorted(mine) for mine in numbers.values())
+        numbers[row["k"]].setdefault(row["n"])
+    return sum(list(mine) != sorted(mine) for mine in numbers.values())

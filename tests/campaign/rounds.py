@@ -63,8 +63,8 @@ class Outcome:
 
 
 @dataclass
-class _Path:
-    """A path at work."""
+class Played:
+    """A path of a round, at work."""
 
     way: Way
     prefix: str
@@ -134,11 +134,14 @@ def play(
         if disk:
             stack.callback(unmount, folder)
         pipeline = PipelineFolder(folder)
-        made = [_made(way, n, places, folder, chance, load) for n, way in enumerate(ways)]
+        made = [
+            make(way, n, places, folder, chance, chance.randrange(load // 3, load))
+            for n, way in enumerate(ways)
+        ]
         for path in made:
             stack.callback(path.source.close)
             stack.callback(path.sink.close)
-        parts = _document(made) | ({"spark": spark} if spark else {})
+        parts = document(made) | ({"spark": spark} if spark else {})
         pipeline.document(**parts, trigger={"every": f"{chance.choice([100, 500, 1500])} ms"})
         claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
         job = Job(pipeline, dict(env or {}), _points(made))
@@ -160,7 +163,7 @@ def play(
                 seed,
                 claims[f"{path.prefix}_out"],
                 [each for each in told if path.touched_by(each)],
-                _verdict(path),
+                verdict(path),
                 path.sent,
                 job.own_ends,
                 round(time.monotonic() - began, 1),
@@ -169,14 +172,15 @@ def play(
         ]
 
 
-def _made(
-    way: Way, number: int, places: Places, folder: Path, chance: random.Random, load: int
-) -> _Path:
+def make(
+    way: Way, number: int, places: Places, folder: Path, chance: random.Random, count: int
+) -> Played:
+    """Return a path with its events, and its places on the servers."""
     source, chain, sink = way.parts
     prefix = f"p{number}"
-    some = events(chance, chance.randrange(load // 3, load))
+    some = events(chance, count)
     second = chain.second(some, chance)
-    return _Path(
+    return Played(
         way,
         prefix,
         source(places, folder, f"{prefix}_in"),
@@ -186,7 +190,7 @@ def _made(
     )
 
 
-def _document(made: Sequence[_Path]) -> dict[str, Any]:
+def document(made: Sequence[Played]) -> dict[str, Any]:
     """Return the document's parts; the second sides are there as files."""
     sources: dict[str, Any] = {}
     operators: dict[str, Any] = {}
@@ -223,7 +227,7 @@ def _document(made: Sequence[_Path]) -> dict[str, Any]:
     return {"sources": sources, "operators": operators, "sinks": sinks}
 
 
-def _side(path: _Path, schema: str) -> dict[str, Any]:
+def _side(path: Played, schema: str) -> dict[str, Any]:
     """Return the source of a second side, whose rows are there."""
     folder = path.source.folder / f"{path.prefix}_side"
     folder.mkdir()
@@ -232,7 +236,7 @@ def _side(path: _Path, schema: str) -> dict[str, Any]:
     return {"use": "files", "with": given}
 
 
-def _used(made: Sequence[_Path]) -> dict[str, tuple[Any, bool]]:
+def _used(made: Sequence[Played]) -> dict[str, tuple[Any, bool]]:
     """Return the servers that the paths speak to, and whether they may be killed."""
     used: dict[str, tuple[Any, bool]] = {}
     for path in made:
@@ -243,7 +247,7 @@ def _used(made: Sequence[_Path]) -> dict[str, tuple[Any, bool]]:
     return used
 
 
-def _points(made: Sequence[_Path]) -> list[str]:
+def _points(made: Sequence[Played]) -> list[str]:
     words = {"run"}
     for path in made:
         words |= {path.sink.use, path.source.name.partition("-")[0]}
@@ -252,7 +256,7 @@ def _points(made: Sequence[_Path]) -> list[str]:
     return points(*words)
 
 
-def _work_on(job: Job) -> None:
+def work_on(job: Job) -> None:
     """Wait until the pipeline has done a batch, for a while."""
 
     def done() -> int:
@@ -266,7 +270,7 @@ def _work_on(job: Job) -> None:
 
 def _run(
     job: Job,
-    made: Sequence[_Path],
+    made: Sequence[Played],
     chance: random.Random,
     seconds: float,
     there: Mapping[str, Fault],
@@ -279,12 +283,12 @@ def _run(
     job.keep_running()
     for thread in threads:
         thread.start()
-    _work_on(job)
+    work_on(job)
     begun.set()
     told = []
     for _ in range(chance.randrange(2, 6) if there else 0):
         if chance.random() < 0.7:
-            _work_on(job)
+            work_on(job)
         time.sleep(chance.uniform(0, 2))
         # As often a process of ours as all that is around it.
         ours = [each for each in there if ":" not in each]
@@ -302,7 +306,8 @@ def _run(
     return told
 
 
-def _verdict(path: _Path) -> Verdict:
+def verdict(path: Played) -> Verdict:
+    """Judge what the path's sink has, when all has been sent and drained."""
     chain = CHAINS[path.way.chain]
     expected = chain.expected(path.events, path.second)
     ordered = path.source.ordered and path.sink.ordered and chain.name == "stateless"

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _CHUNK = 64 * 1024
+#: How finely a throttled connection is held back, in seconds.
+_SLICE = 0.01
 
 
 class FaultProxy:
@@ -125,8 +127,10 @@ class FaultProxy:
                     return
             if self._delay:
                 await asyncio.sleep(self._delay)
-            if self._rate:
-                await asyncio.sleep(len(data) / self._rate)
+            passed = 0.0
+            while (rate := self._rate) and passed < len(data):  # asked often: it may be healed
+                await asyncio.sleep(_SLICE)
+                passed += rate * _SLICE
             if not self._silent:
                 writer.write(data)
                 await writer.drain()
