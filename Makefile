@@ -11,7 +11,7 @@ endif
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
-	@echo "make test     install, servers too, and run all tests"
+	@echo "make test     install, servers too, and run all tests but the slow ones"
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
 	@echo "make crash    ROUNDS=n: paths from every source to every sink, broken at random, and counted"
 	@echo "make slow     the slow tests: variants of suites, kills at every pass of every crash point"
@@ -36,7 +36,7 @@ install: $(UV)
 demo: install
 	$(BIN)/python examples/flights/demo.py
 
-services:
+services: install
 	@services/install.sh
 
 test: install services
@@ -45,7 +45,7 @@ test: install services
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist worksteal --durations 40
 
-tox: install
+tox: install services
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
@@ -57,17 +57,17 @@ crash: install services
 	PYTHONPATH=tests $(BIN)/python -m campaign.controls
 
 slow: install services
-	$(BIN)/pytest -m slow packages/*/tests
+	$(BIN)/pytest -m slow packages/*/tests tests/test_writing_a_receiver_page.py
 	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
 
 fuzz: install services
 	PYTHONPATH=tests $(BIN)/python -m fuzz
 	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 packages/operators-joins/tests packages/keyed-state/tests -k 'properties or fuzz'
 
-cluster: install
+cluster: install services
 	$(BIN)/pytest -m slow tests/test_cluster.py
 
-bench: install
+bench: install services
 	$(BIN)/python benchmarks/failpoint.py
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py

@@ -12,7 +12,7 @@ HEAD = """\
 # Components
 
 Every word of this repository's packages, as `mainstem plugins show WORD` prints it.
-`python docs/make_components.py` writes this page.
+`.venv/bin/python docs/make_components.py` writes this page.
 
 """
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from datetime import timedelta
+from typing import Any, get_args
 
-from pydantic_core import PydanticUndefined
+from pydantic import BaseModel
 
 from mainstem.contracts.abilities import abilities
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Operator, Sink
+from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Accepts
 from mainstem.discovery import GROUPS
 from mainstem.errors import PluginError, nearest
@@ -59,17 +61,30 @@ def _component(component: type[Component]) -> list[str]:
         lines.append(f"capabilities: {', '.join(told)}")
         lines += [f"shown: {text}" for text in _shown(facts)]
     lines.append("options:")
-    options = component.options_model()
-    schema = options.model_json_schema(by_alias=True)
-    for field_name, field in options.model_fields.items():
+    return lines + (_options(component.options_model(), "  ") or ["  none"])
+
+
+def _options(model: type[BaseModel], margin: str) -> list[str]:
+    """Return each option with what it takes and what it is when left out; options of options below it."""
+    lines = []
+    schema = model.model_json_schema(by_alias=True)
+    for field_name, field in model.model_fields.items():
         key = field.alias or field_name
         default = "required" if field.is_required() else f"default {_default(field)}"
         kind = _type(schema["properties"].get(key, {}), schema.get("$defs", {}))
-        lines.append(f"  {key}: {kind}, {default}")
-        lines.append(f"    {field.description}")
-    if not options.model_fields:
-        lines.append("  none")
+        lines.append(f"{margin}{key}: {kind}, {default}")
+        if field.description:
+            lines.append(f"{margin}  {field.description}")
+        for inner in _models(field.annotation):
+            lines += _options(inner, margin + "    ")
     return lines
+
+
+def _models(kind: Any) -> list[type[BaseModel]]:
+    """Return the models that a type speaks of, each once."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return list(dict.fromkeys(model for part in get_args(kind) for model in _models(part)))
 
 
 def _shown(facts: Any) -> list[str]:
@@ -88,9 +103,15 @@ def _accepts(accepts: Accepts) -> str:
 
 
 def _default(field: Any) -> str:
-    if field.default is not PydanticUndefined:
-        return "none" if field.default is None else repr(field.default)
-    return repr(field.get_default(call_default_factory=True))
+    """Return what an option is when it is left out, as a document has it."""
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, timedelta):
+        return write_duration(value)
+    if isinstance(value, BaseModel):
+        return "{}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else repr(value)
 
 
 def _type(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
@@ -111,5 +132,6 @@ def _type(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     if kind == "array":
         return f"list of {_type(schema.get('items', {}), definitions)}"
     if kind == "object":
-        return f"map to {_type(schema.get('additionalProperties') or {}, definitions)}"
+        more = schema.get("additionalProperties")
+        return f"map to {_type(more if isinstance(more, dict) else {}, definitions)}"
     return str(kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from mainstem.catalogue import CATALOGUE
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Delivery, Sink, Source
 from mainstem.contracts.guarantee import Level, Promise
@@ -81,7 +82,12 @@ def strongest(
     return best[1], best[2]
 
 
-def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., None]) -> None:
+def judge(
+    nodes: Mapping[str, Node],
+    document: Document,
+    registry: Registry,
+    problem: Callable[..., None],
+) -> None:
     """Set each sink's promise, and hold it against what the document requires."""
     for sink in nodes.values():
         if not isinstance(sink, SinkNode) or sink.delivery is None:
@@ -103,8 +109,18 @@ def judge(nodes: Mapping[str, Node], document: Document, problem: Callable[..., 
             if required and not sink.promise.meets(required):
                 reasons = "; ".join(sink.promise.reasons)
                 message = f"sink {sink.name!r} is {sink.promise.level}, not {required}: {reasons}"
-                problem(message, *path)
+                named = document.sinks[sink.name].deliver is not None
+                problem(message, *path, hint="" if named else _more(registry))
                 break
+
+
+def _more(registry: Registry) -> str:
+    """Return what brings strategies that are not installed; nothing if all are."""
+    known = registry.named("delivery")
+    brings = {d for (kind, w), d in CATALOGUE.items() if kind == "delivery" and w not in known}
+    return (
+        f"With another strategy it may be: pip install {' '.join(sorted(brings))}" if brings else ""
+    )
 
 
 def promised(word: str, delivery: Delivery, sink: Sink, shape: Shape) -> Promise:

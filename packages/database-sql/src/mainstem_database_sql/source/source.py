@@ -14,12 +14,14 @@ from mainstem import (
     Column,
     Events,
     Lag,
+    Level,
     Needs,
     OptionError,
     PositiveDuration,
     Reached,
     Schema,
     Shape,
+    Shown,
     Source,
     SourceCapabilities,
     SourceContext,
@@ -42,6 +44,7 @@ _DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 #: Types of a column that can be polled.
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamp_ntz")
+_SHOWN = "packages/database-sql/tests/test_sql_source_crashes.py"
 
 
 class SQLSourceOptions(DatabaseOptions):
@@ -117,7 +120,9 @@ class SQLSource(Source):
                 f"{o.table} as it is when the checkpoint begins is enough: it is read once, and no "
                 "later change of it comes"
             )
-            return SourceCapabilities(assumptions=(once, *unique))
+            return SourceCapabilities(
+                assumptions=(once, *unique), shown=Shown(Level.EXACTLY_ONCE, _SHOWN)
+            )
         assert o.settle is not None  # noqa: S101
         settle = write_duration(o.settle)
         if o.polled.type in _TIMES:
@@ -134,6 +139,7 @@ class SQLSource(Source):
                 "of several updates of a row between two polls the last is enough",
                 *unique,
             ),
+            shown=Shown(Level.AT_LEAST_ONCE, _SHOWN),
         )
 
     def shape(self) -> Shape:
