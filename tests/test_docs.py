@@ -143,3 +143,10 @@ def test_links_lead_somewhere():
     for page in [*PAGES, *(page for pattern in more for page in ROOT.glob(pattern))]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_package_carries_the_licence():
+    """Pass: each distribution's folder has it, word for word."""
+    text = (ROOT / "LICENSE").read_text()
+    for project in (ROOT / "packages").glob("*/pyproject.toml"):
+        assert (project.parent / "LICENSE").read_text() == text, project.parent.name
