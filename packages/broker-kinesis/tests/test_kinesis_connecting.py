@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, SSLError
 from mainstem_broker_kinesis.client import (
     Calls,
     connect,
@@ -152,6 +152,12 @@ def test_requests_are_counted_with_their_retries(kinesalite):
         (failure("KMSNotFoundException"), "KMS key is not there"),
         (failure("InvalidSignatureException", "does not match"), "the signature is wrong"),
         (NoCredentialsError(), "no credentials were found"),
+        (
+            SSLError(
+                endpoint_url="x", error="CERTIFICATE_VERIFY_FAILED: certificate verify failed"
+            ),
+            "is not trusted",
+        ),
     ],
 )
 def test_what_no_retry_mends(error, word):
@@ -168,11 +174,12 @@ def test_what_no_retry_mends(error, word):
         failure("KMSThrottlingException"),
         failure("InvalidSignatureException", "Signature expired: 2026... is now earlier"),
         EndpointConnectionError(endpoint_url="http://x"),
+        SSLError(endpoint_url="https://x", error="UNEXPECTED_EOF_WHILE_READING"),
         OSError("away"),
     ],
 )
 def test_what_may_pass(error):
-    """Pass: credentials that ran out, a wrong clock, failures at AWS, the network."""
+    """Pass: credentials that ran out, a wrong clock, failures at AWS, the network, a cut handshake."""
     assert permanent(error) is None
 
 

@@ -114,6 +114,10 @@ def test_lag_tells_how_far_the_log_is_behind_each_shard(stream, tmp_path):
     found = {lag.partition: lag for lag in made.lag(reached) if lag.partition.startswith("shard")}
     assert set(found) == set(stream.open())
     assert all((lag.rows, lag.seconds) == (None, 0.0) for lag in found.values())
+    stream.put(4)
+    time.sleep(1.5)
+    ages = {lag.partition: lag.seconds for lag in made.lag(reached) if lag.partition in found}
+    assert max(ages.values()) >= 1
 
 
 @pytest.mark.slow

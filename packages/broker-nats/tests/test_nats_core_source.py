@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from mainstem import OptionError
@@ -114,6 +115,29 @@ def test_what_there_is_no_room_for_is_counted(nats, receivers):
     assert receiver.facts()["dropped"] == 40
     say(nats, subject, range(50, 55))
     assert [int(message.value) for message in take(receiver, 5)] == list(range(50, 55))
+
+
+def test_drops_before_a_broken_connection_are_counted(nats, receivers):
+    """Ten are dropped and told, at once twenty more, then the connection breaks. Pass: thirty are told."""
+    subject = unique("d")
+    receiver = receivers(subject, pending_messages=10)
+    counted = 0
+    for dropped, count in ((10, 20), (30, 30)):
+        receiver.pause()
+        say(nats, subject, range(count))
+        until = time.monotonic() + 10
+        while receiver._inboxes[0].dropped < dropped:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        receiver.resume()
+        if not counted:
+            counted += sum(gap(m)["count"] for m in take(receiver, 11) if gap(m))
+    receiver._connection.run(receiver._connection.client.close())
+    found = []
+    with suppress(Unreachable):
+        for _ in range(100):
+            found += receiver.take(0.05)
+    assert counted + sum(gap(m)["count"] for m in found if gap(m)) == 30
 
 
 def test_a_broken_connection_is_told(tmp_path, receivers):

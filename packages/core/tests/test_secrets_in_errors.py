@@ -6,6 +6,7 @@ import pytest
 from mainstem import Options, Secret, option
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
+from pydantic import ValidationError, model_validator
 
 
 class Inner(Options):
@@ -46,3 +47,21 @@ def test_a_wrong_plain_value_is_shown():
     written = from_values(values)
     assert check(Outer, values, written, (), set()) is None
     assert "'many'" in "\n".join(map(str, written.problems))
+
+
+class Together(Options):
+    user: str | None = option(None, description="The user.")
+    password: Secret | None = option(None, description="The user's password.")
+
+    @model_validator(mode="after")
+    def _both(self) -> Together:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password go together")
+        return self
+
+
+def test_options_made_in_python_that_do_not_go_together_show_no_secret():
+    """Pass: pydantic's own text, which a program may print, says what is wrong and nothing of the values."""
+    with pytest.raises(ValidationError, match="go together") as failure:
+        Together.model_validate({"password": "hunter2"})
+    assert "hunter2" not in str(failure.value)

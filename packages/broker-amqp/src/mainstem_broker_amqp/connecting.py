@@ -208,7 +208,8 @@ def parameters(options: ConnectionOptions, name: str) -> list[pika.ConnectionPar
             context = context or (options.tls or BrokerTLSOptions()).context()
             named = options.tls.server_name if options.tls else None
             secured = pika.SSLOptions(context, named or parts.hostname)
-        user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+        user = unquote(parts.username or "guest")
+        password = unquote(parts.password or ("" if parts.username else "guest"))
         made.append(
             pika.ConnectionParameters(
                 host=parts.hostname or "",  # never empty: `_split` has seen to that

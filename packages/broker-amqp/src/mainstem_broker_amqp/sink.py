@@ -16,6 +16,7 @@ from mainstem import (
     Options,
     PipelineError,
     PositiveDuration,
+    Shape,
     Shown,
     Sink,
     SinkCapabilities,
@@ -133,10 +134,6 @@ class AMQPSink(Sink):
     options: AMQPSinkOptions
     accepts = MESSAGES
 
-    def __init__(self, options: AMQPSinkOptions) -> None:
-        super().__init__(options)
-        self._checked = False
-
     @property
     def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
         """The facts, of which some depend on the options."""
@@ -180,25 +177,25 @@ class AMQPSink(Sink):
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Publish a batch; return the rows that were refused for good."""
         name = f"mainstem {batch.pipeline} {batch.sink}"
-        if not self._checked:
-            self._check(name, batch.sink)
-            self._checked = True
-        frame = self._arranged(frame)
         task = partial(publish, options=self.options, name=name)
-        return write_by_tasks(frame, task)
+        return write_by_tasks(self._arranged(frame), task)
 
-    def _check(self, name: str, sink: str) -> None:
-        """Reach the exchange from here, so that what can't be mended is said once and plainly."""
+    def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Reach the exchange from here, so that what can't be mended is said once and plainly.
+
+        Raises:
+            PipelineError: it can't be reached, or is not there.
+        """
         from mainstem_broker_amqp.publisher import PublishError
 
         try:
-            publisher = make_publisher(self.options, name, lambda *_: None)
+            publisher = make_publisher(self.options, "mainstem", lambda *_: None)
             try:
                 publisher.connect()
             finally:
                 publisher.close()
         except (PublishError, OSError) as error:
-            raise PipelineError(f"{sink}: {error}", node=sink) from None
+            raise PipelineError(str(error)) from None
 
     def _arranged(self, frame: DataFrame) -> DataFrame:
         options = self.options

@@ -18,7 +18,7 @@ from mainstem import (
     Secret,
     option,
 )
-from pydantic import BeforeValidator, ConfigDict, WithJsonSchema, field_validator, model_validator
+from pydantic import BeforeValidator, WithJsonSchema, field_validator, model_validator
 
 from mainstem_broker_kafka.certificates import KafkaTLSOptions
 
@@ -57,8 +57,6 @@ class Properties(dict[str, str]):
 
 class SASLOptions(Options):
     """Options of `sasl`."""
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = option(
         description="How to log in. `OAUTHBEARER` gets its tokens from `token_endpoint`."
@@ -145,8 +143,6 @@ Paths = Annotated[
 
 class ConnectionOptions(Options):
     """Options of a connection to Kafka, and of the jars that Spark speaks to it with."""
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     #: Settings that `kafka` can't give: by their names in Kafka, the option to use or the reason.
     owned: ClassVar[Mapping[str, str]] = {

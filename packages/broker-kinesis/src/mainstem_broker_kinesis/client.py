@@ -182,11 +182,13 @@ def permanent(error: BaseException) -> str | None:
         (exceptions.ConfigParseError, "a file of ~/.aws can't be read"),
         (exceptions.InvalidRegionError, "it is no region"),
         (exceptions.ParamValidationError, "a call can't be made so"),
-        (exceptions.SSLError, "the endpoint's certificate is not trusted"),
     )
     for kind, text in meant:
         if isinstance(error, kind):
             return text
+    # A connection that broke in the handshake is the same kind of error.
+    if isinstance(error, exceptions.SSLError) and "certificate verify failed" in str(error).lower():
+        return "the endpoint's certificate is not trusted"
     return None
 
 

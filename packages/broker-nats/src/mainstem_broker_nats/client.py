@@ -225,10 +225,11 @@ class Connection:
         asking = self.client.request(
             subject, payload, patience, headers=dict(headers or {}) or None
         )
+        known = len(self.complaints)
         try:
             found = self.run(asking, patience + 1.0)
         except NATSError:
-            if self.complaints:
+            if len(self.complaints) > known:
                 raise NATSError(self._told(self.complaints[-1]), lasting=True) from None
             raise
         return Answer(found.data, found.headers or {})

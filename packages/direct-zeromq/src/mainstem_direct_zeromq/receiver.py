@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable, Values
+from mainstem_ingress import Message, Receiver, Unmendable, Unreachable, Values, lost_header
 
 from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, misfit, refused
 from mainstem_direct_zeromq.link import Link, LinkError
@@ -200,6 +200,7 @@ class ZeroMQReceiver(Receiver):
         if message is None:
             message = self._layout.message(frames, self._origin)
         if gap is not None:
-            headers = [(LOST, gap.encoded().encode())]
+            first, last = str(gap.first), str(gap.last)
+            headers = [lost_header(LOST, gap.reason, count=gap.missing, first=first, last=last)]
             messages.append(Message(None, headers=headers, origin=message.origin))
         messages.append(message)

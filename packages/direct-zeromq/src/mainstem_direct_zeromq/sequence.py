@@ -87,13 +87,11 @@ class Gap(NamedTuple):
         """How many are missing; no more than a BIGINT holds."""
         return min(self.last - self.first + 1, 2**63 - 1)
 
-    def encoded(self) -> str:
-        """Return it as the log keeps it."""
+    @property
+    def reason(self) -> str:
+        """What is wrong, in words."""
         whose = f" of {self.publisher}" if self.publisher else ""
-        reason = f"the numbers{whose} go from {self.first - 1} to {self.last + 1}"
-        return json.dumps(
-            {"from": str(self.first), "to": str(self.last), "count": self.missing, "reason": reason}
-        )
+        return f"the numbers{whose} go from {self.first - 1} to {self.last + 1}"
 
 
 class Counts:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
-    LOST,
-    Events,
     Inputs,
     Level,
     OptionError,
@@ -17,21 +15,21 @@ from mainstem import (
     SourceCapabilities,
     SourceContext,
     option,
-    read_columns,
 )
-from mainstem_ingress import IngressOptions, IngressSource, Receiver
+from mainstem_ingress import (
+    LOST_MESSAGES,
+    IngressOptions,
+    IngressSource,
+    Receiver,
+    split_lost,
+)
 
 from mainstem_direct_zeromq.connecting import LinkOptions
-from mainstem_direct_zeromq.frames import LOST as LOST_HEADER
+from mainstem_direct_zeromq.frames import LOST
 from mainstem_direct_zeromq.sequence import SequenceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: What is missing, and of which origin and when that was seen.
-LOST_MESSAGES = Events([*LOST.columns, *read_columns("origin STRING, at TIMESTAMP")])
-_GAP = f"headers['{LOST_HEADER}']"
-_GAP_FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
 
 
 class ZeroMQSourceOptions(LinkOptions, IngressOptions):
@@ -155,16 +153,4 @@ class ZeroMQSource(IngressSource):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         frame = super().load(ctx)
-        if "lost" not in ctx.wanted:
-            return frame.where(f"{_GAP} IS NULL")
-        output = "_output" if "_output" in frame.columns else "NULL"
-        gap = f"from_json(CAST({_GAP} AS STRING), '{_GAP_FIELDS}')"
-        fields = ", ".join(
-            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
-        )
-        lost = f"named_struct('node', '{ctx.node}', {fields}, 'origin', origin, 'at', timestamp)"
-        return frame.selectExpr(
-            *(name for name in frame.columns if name != "_output"),
-            f"CASE WHEN {_GAP} IS NOT NULL THEN 'lost' ELSE {output} END AS _output",
-            f"CASE WHEN {_GAP} IS NOT NULL THEN {lost} END AS _lost",
-        )
+        return frame if self.options.counted() is None else split_lost(frame, ctx, LOST)

@@ -6,12 +6,14 @@ An author writes a `Receiver` (connect, take, acknowledge) and an `IngressSource
 from __future__ import annotations
 
 from mainstem_ingress.errors import LogError, Unmendable, Unreachable
+from mainstem_ingress.losses import LOST_MESSAGES, lost_header, split_lost
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.source import IngressSource
 
 __all__ = [
+    "LOST_MESSAGES",
     "IngressOptions",
     "IngressSource",
     "LogError",
@@ -20,4 +22,6 @@ __all__ = [
     "Unmendable",
     "Unreachable",
     "Values",
+    "lost_header",
+    "split_lost",
 ]

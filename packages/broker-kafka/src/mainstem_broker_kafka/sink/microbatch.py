@@ -36,7 +36,7 @@ def write(
         columns.append("_topic AS topic")
     if options.partition_from is not None:
         columns.append("_partition AS partition")
-    largest = max(topic.max_bytes for topic in topics.values())
+    largest = max((topic.max_bytes for topic in topics.values()), default=0)
     settings = {
         # The checks above are stricter than the client's, which is to refuse nothing that they let pass.
         "kafka.max.request.size": str(max(largest + 1024, 1_048_576)),

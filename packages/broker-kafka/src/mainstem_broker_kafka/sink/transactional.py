@@ -123,6 +123,7 @@ class Transactions:
         if whole:  # the number of writers may have been another then
             every = {token: reason for notes in known.values() for token, reason in notes.items()}
             known = dict.fromkeys(range(MAX_WRITERS), every)
+        sizes = [topic.max_bytes for topic in topics.values()]  # of none, where none may be written
         return Job(
             settings=self._topics.settings,
             place=ledger.place,
@@ -134,8 +135,8 @@ class Transactions:
             run=batch.run,
             sink=batch.sink,
             topic=options.topic if options.topic_from is None else None,
-            largest=max(topic.max_bytes for topic in topics.values()),
-            smallest=min(topic.max_bytes for topic in topics.values()),
+            largest=max(sizes, default=0),
+            smallest=min(sizes, default=0),
             compression=options.compression,
             patience=options.patience,
             transaction_timeout=options.transaction_timeout.total_seconds(),

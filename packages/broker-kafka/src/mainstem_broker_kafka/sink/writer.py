@@ -117,7 +117,11 @@ class Share:
         self._ledger: Ledger | None = None
         self._transaction: Transaction | None = None
         if self._then is None:
-            self._begin()
+            try:
+                self._begin()
+            except BaseException:
+                self._end()
+                raise
 
     # -- the protocol -----------------------------------------------------------------------
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 
-from mainstem_ingress import Message, Unmendable
+from mainstem_ingress import Message, Unmendable, lost_header
 
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Place
 from mainstem_broker_kinesis.source.records import LOST, position
 
-#: The fields of the header `LOST`, as DDL.
-FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
 #: In place of a sub-record's number: behind all of them, before the next record; plus the minute, for
 #: more can be lost at one place at different times.
 _AFTER, _MINUTES = 9_000_000, 1_000_000
@@ -74,10 +71,9 @@ def _lost(
             f"{options.place()}: {reason}. To go on with what is there, give the source `on_loss: "
             "report` and read its output `lost`; to keep records longer, raise the stream's retention"
         )
-    told = {"from": place.sequence or "", "to": to, "count": None, "reason": reason}
     return Message(
         None,
-        headers=[(LOST, json.dumps(told).encode())],
+        headers=[lost_header(LOST, reason, first=place.sequence or "", last=to)],
         origin=options.name,
         extra=(shard, position(place.sequence or "0", _AFTER + int(at // 60) % _MINUTES)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,5 +53,8 @@ def behind(options: KinesisSourceOptions, log: Log) -> Sequence[Lag]:
         if answer.error is not None:
             text = words(answer.error, options)
             raise PipelineError(f"{options.place()}: {text}") from answer.error
-        found.append(Lag(shard.id, None, answer.behind if answer.records or answer.behind else 0.0))
+        oldest = answer.records[0]["ApproximateArrivalTimestamp"] if answer.records else None
+        # What the shard itself tells is how old the next one is.
+        age = answer.behind if oldest is None else time.time() + facts.ahead - oldest.timestamp()
+        found.append(Lag(shard.id, None, max(0.0, age)))
     return found

@@ -94,6 +94,8 @@ def messages(
                 seen.outside += 1
                 continue
             identity, headers = from_tags(each.tags)
+            refused = f"it has the header {LOST}, which is ours" if LOST in headers else None
+            headers = {name: value for name, value in headers.items() if name != LOST}
             if each.hash_key is not None:
                 headers = {**headers, HASH_KEY: each.hash_key.encode()}
             made.append(
@@ -104,6 +106,7 @@ def messages(
                     at,
                     stream,
                     identity if ids else None,
+                    refused=refused,
                     extra=(name, position(sequence, sub)),
                 )
             )

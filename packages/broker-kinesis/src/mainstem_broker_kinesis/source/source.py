@@ -20,9 +20,8 @@ from mainstem import (
     read_columns,
     write_duration,
 )
-from mainstem_ingress import IngressSource, Receiver
+from mainstem_ingress import IngressSource, Receiver, split_lost
 
-from mainstem_broker_kinesis.source.losses import FIELDS
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.records import LOST as HEADER
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 LOST_RECORDS = Events(
     [*LOST.columns, *read_columns("origin STRING, partition STRING, at TIMESTAMP")]
 )
-_GAP = f"headers['{HEADER}']"
 
 
 class KinesisSource(IngressSource):
@@ -46,6 +44,9 @@ class KinesisSource(IngressSource):
         super().__init__(options)
         if options.ids != "never" and not options.duplicates_within:
             raise OptionError("is 0, so `ids` would not help", option="duplicates_within")
+        if options.ids != "never" and not options.aggregated:
+            message = "identities are in aggregates, which `aggregated: false` leaves as they are"
+            raise OptionError(message, option="ids")
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
@@ -89,22 +90,10 @@ class KinesisSource(IngressSource):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         frame = super().load(ctx)
-        if "lost" not in ctx.wanted:
-            return frame.where(f"{_GAP} IS NULL")
-        output = "_output" if "_output" in frame.columns else "NULL"
-        gap = f"from_json(CAST({_GAP} AS STRING), '{FIELDS}')"
-        fields = ", ".join(
-            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
-        )
-        lost = (
-            f"named_struct('node', '{ctx.node}', {fields}, 'origin', origin, 'partition', partition, "
-            "'at', timestamp)"
-        )
-        return frame.selectExpr(
-            *(name for name in frame.columns if name != "_output"),
-            f"CASE WHEN {_GAP} IS NOT NULL THEN 'lost' ELSE {output} END AS _output",
-            f"CASE WHEN {_GAP} IS NOT NULL THEN {lost} END AS _lost",
-        )
+        if self.options.on_loss == "error":
+            return frame
+        columns = {"origin": "origin", "partition": "partition", "at": "timestamp"}
+        return split_lost(frame, ctx, HEADER, columns)
 
     # -- measuring ------------------------------------------------------------------------------
 

@@ -136,7 +136,8 @@ class Ledger:
         if error and error.get("err_code") in _WRONG_SEQUENCE:
             return False
         if error:
-            raise NATSError(f"bucket {self._bucket}: {error.get('description')}", lasting=True)
+            text = f"bucket {self._bucket}: {error.get('description')}"
+            raise APIError(text, error.get("code", 0), error.get("err_code", 0))
         return True
 
     def _subject(self, key: str) -> str:

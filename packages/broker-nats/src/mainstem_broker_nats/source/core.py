@@ -16,10 +16,16 @@ from mainstem import (
     SourceContext,
     option,
 )
-from mainstem_ingress import IngressOptions, IngressSource, Receiver
+from mainstem_ingress import (
+    LOST_MESSAGES,
+    IngressOptions,
+    IngressSource,
+    Receiver,
+    split_lost,
+)
 
 from mainstem_broker_nats.connecting import ConnectionOptions
-from mainstem_broker_nats.source.lost import LOST_MESSAGES, split
+from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import Name, Subject, check_apart
 
 if TYPE_CHECKING:
@@ -93,4 +99,4 @@ class NATSSource(IngressSource):
         return {**super().outputs(inputs), "lost": LOST_MESSAGES}
 
     def load(self, ctx: SourceContext) -> DataFrame:
-        return split(super().load(ctx), ctx)
+        return split_lost(super().load(ctx), ctx, HEADER)

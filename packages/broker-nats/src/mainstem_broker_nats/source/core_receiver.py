@@ -86,14 +86,20 @@ class CoreReceiver(Receiver):
                 break
             time.sleep(0.01)
         if not found and connection.lost:
+            if found := self._missed(at_once=True):
+                return found  # before the count of this connection is gone
             self._away = self._broke or time.time()
             raise Unreachable(f"{connection.server}: {connection.lost}")
         if found:
             failpoint("nats.after-take")
         return found
 
-    def _missed(self) -> list[Message]:
-        """Return what stands for messages that were dropped, and for those nobody listened to."""
+    def _missed(self, *, at_once: bool = False) -> list[Message]:
+        """Return what stands for messages that were dropped, and for those nobody listened to.
+
+        Args:
+            at_once: whether drops are told however short ago others were.
+        """
         found = []
         subjects = ", ".join(self.options.subjects)
         if self._away is not None:
@@ -106,7 +112,7 @@ class CoreReceiver(Receiver):
             found.append(lost(subjects, None, reason))
         dropped = sum(inbox.dropped for inbox in self._inboxes)
         now = time.monotonic()
-        if dropped > self._told and now - self._told_at >= _TELL:
+        if dropped > self._told and (at_once or now - self._told_at >= _TELL):
             count = dropped - self._told
             self._told, self._told_at = dropped, now
             self._lost += count

@@ -17,10 +17,10 @@ from mainstem import (
     SourceContext,
     write_duration,
 )
-from mainstem_ingress import IngressSource, Receiver
+from mainstem_ingress import LOST_MESSAGES, IngressSource, Receiver, split_lost
 
 from mainstem_broker_nats.source.jetstream import JetStreamSource
-from mainstem_broker_nats.source.lost import LOST_MESSAGES, split
+from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 
 if TYPE_CHECKING:
@@ -92,4 +92,4 @@ class JetStreamQueue(IngressSource, JetStreamSource):
         return {**super().outputs(inputs), "lost": LOST_MESSAGES}
 
     def load(self, ctx: SourceContext) -> DataFrame:
-        return split(super().load(ctx), ctx)
+        return split_lost(super().load(ctx), ctx, HEADER)

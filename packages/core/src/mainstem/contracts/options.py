@@ -30,7 +30,10 @@ from mainstem.contracts.ddl import Column, quoted, read_columns
 class Options(BaseModel):
     """Base of every component's options: frozen, no unknown keys, a description on every field."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    # Input is hidden, for a model's own check is handed all of its options, secrets too.
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+    )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

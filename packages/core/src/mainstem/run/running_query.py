@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LAG_EVERY = 5.0
+#: How long a batch waits to be told with the newest one, in seconds.
+_LAG_WAITS = 1.0
 #: How long Spark may take to let go of a query that has ended, in seconds.
 _LETTING_GO = 10
 
@@ -68,6 +70,7 @@ class RunningQuery:
         self._reported = -1
         self._measured = 0.0
         self._lags: Mapping[str, Mapping[str, Any]] = {}
+        self._measurer = threading.Thread()
         self._latest: datetime | None = None
         #: By node, the latest event time that this run has loaded.
         self._loaded: dict[str, datetime] = {}
@@ -253,13 +256,23 @@ class RunningQuery:
             report({**facts, "loading": loading, "idle": idle, "lag": self._lag()})
 
     def _lag(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the lag by source, measured anew every few seconds at most."""
-        if time.monotonic() - self._measured > _LAG_EVERY:
+        """Return the lag by source, measured anew every few seconds at most.
+
+        It is measured beside, and the last one stands as long as a broker takes its time.
+        """
+        if time.monotonic() - self._measured > _LAG_EVERY and not self._measurer.is_alive():
             self._measured = time.monotonic()
-            self._lags = {}
-            with suppress(Exception):  # a broker that can't be asked is no reason to end a run
-                self._lags = summed(query_lags(self._plan, self._query, self.history.folder))
+            self._measurer = threading.Thread(target=self._measure, name="lag", daemon=True)
+            self._measurer.start()
+        if self._measurer.is_alive():
+            self._measurer.join(_LAG_WAITS)
         return self._lags
+
+    def _measure(self) -> None:
+        found: Mapping[str, Mapping[str, Any]] = {}
+        with suppress(Exception):  # a broker that can't be asked is no reason to end a run
+            found = summed(query_lags(self._plan, self._query, self.history.folder))
+        self._lags = found
 
     def _finished(self) -> list[StreamingQueryProgress]:
         """Return the progress of the batches not yet reported, in order.
