@@ -57,7 +57,7 @@ crash: install services
 	PYTHONPATH=tests $(BIN)/python -m campaign.controls
 
 slow: install services
-	$(BIN)/pytest -m slow packages/*/tests tests/test_writing_a_receiver_page.py
+	$(BIN)/pytest -m slow --deselect tests/test_cluster.py
 	MAINSTEM_CRASH=all $(BIN)/pytest -m 'slow or not slow' -k 'crash_point' packages/*/tests
 
 fuzz: install services

@@ -32,6 +32,7 @@ def run(*command: str | Path, cwd: Path, **env: str) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_plugin_outside_the_workspace_proves_itself_beside_the_wheels_of_core_and_kit(tmp_path):
     """Pass: `tox` in its folder runs the standard tests, and its document's word finds the plugin."""
@@ -187,6 +188,7 @@ def test_deliveries_of_github_are_kept_byte_for_byte_over_a_kill(tmp_path):
     assert not list(folder.glob("refused/*/*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_readings_over_zeromq_are_meant_and_what_did_not_come_is_told(tmp_path):
     """Pass: while the run is up four sensors push a day: means by hour are those of the readings that were sent,
@@ -262,6 +264,7 @@ def test_readings_over_zeromq_are_meant_and_what_did_not_come_is_told(tmp_path):
     assert len(warned) == frost > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_departures_from_kafka_are_in_kafka_once_each_over_a_kill(tmp_path, kafka):
     """Pass: killed when the first are through and run again, each departure is there once, with its

@@ -82,7 +82,9 @@ def filled(pipeline):
 POINTS = ["rebuild.before-swap", "rebuild.after-swap", "rebuild.forgetting:2"]
 
 
-@pytest.mark.parametrize("point", [*POINTS[:2], ""])
+@pytest.mark.parametrize(
+    "point", [POINTS[0], *(pytest.param(p, marks=pytest.mark.slow) for p in (POINTS[1], ""))]
+)
 def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline, quick_java, point):
     """Pass: readers see the old table or the new one; the next command makes it good; so does the next
     run, which deletes and older changes do not confuse."""
@@ -100,7 +102,7 @@ def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline,
     assert board(pipeline) == {"a": 2, "c": 3}, "an older change came through"
 
 
-@pytest.mark.parametrize("point", [POINTS[0], POINTS[2]])
+@pytest.mark.parametrize("point", [POINTS[0], pytest.param(POINTS[2], marks=pytest.mark.slow)])
 def test_a_run_after_a_kill_finishes_the_swap_first(pipeline, quick_java, point):
     """Pass: what the run writes is there afterwards, also when the command is given again."""
     filled(pipeline)

@@ -59,11 +59,11 @@ class KafkaSuite(SinkSuite):
 
 class TestTransactional(KafkaSuite):
     deliver = "transactional"
-    slow_tests = frozenset({"test_a_kill_at_each_crash_point_does_no_harm"})  # there are nine
 
 
 class TestMicrobatch(KafkaSuite):
     deliver = "microbatch"
+    slow_tests = frozenset({"test_a_kill_at_each_crash_point_does_no_harm"})  # may double
 
 
 @pytest.mark.slow

@@ -235,6 +235,7 @@ def test_losses_are_counted_and_the_run_goes_on(pipeline, spark, topics):
     assert numbers(pipeline) == [*range(5), *range(12, 32)]
 
 
+@pytest.mark.slow
 def test_losses_are_counted_after_a_kill(pipeline, topics, quick_java):
     """Pass: a batch is planned and killed; what it was planned over is removed meanwhile: the next run tells
     that range, and goes on."""

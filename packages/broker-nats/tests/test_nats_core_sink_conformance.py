@@ -26,6 +26,7 @@ class TestCore(SinkSuite):
     #: A batch or a task that comes again is sent again, as one that is cut in the middle.
     slow_tests = frozenset(
         {
+            "test_a_kill_at_each_crash_point_does_no_harm",
             "test_a_batch_written_again_is_evaluated_again",
             "test_a_task_run_twice_does_no_harm",
         }

@@ -67,6 +67,7 @@ def document(pipeline, sink):
     return pipeline
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_reader_in_c_finds_each_id_once_after_kills(nats, pipeline, read):
     """Pass: the run is killed before and after the stream has acknowledged, and run again: for libnats each

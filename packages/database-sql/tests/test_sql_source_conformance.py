@@ -79,7 +79,12 @@ class PollSuite(TableSuite):
         "mode": {"mode": "watch"},
     }
     # The points are passed without Spark, in seconds: test_sql_source_crashes.py.
-    slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
+    slow_tests = frozenset(
+        {
+            "test_memory_stays_flat_over_many_batches",
+            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
+        }
+    )
 
     def options(self):
         polled = {"mode": "poll", "column": "at", "settle": "500 ms", "every": "50 ms"}

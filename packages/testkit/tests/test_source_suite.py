@@ -70,7 +70,13 @@ CAUGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", CAUGHT)
+#: Caught after much reading.
+SLOW = ("begins at the end", "leaks a thread", "leaks a process", "leaks memory")
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in CAUGHT]
+)
 def test_a_broken_source_is_caught(tmp_path, quick_java, monkeypatch, fault):
     """Pass: the standard test that the fault is about fails on it, as it does not on the sound one."""
     test, words = CAUGHT[fault]
