@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import traceback
 
 import pytest
 from mainstem import DocumentError, Events, OptionError, PipelineError
+from mainstem_database_sql.connecting import make_engine
 from mainstem_testkit.servers.server import free_port
 from pydantic import ValidationError
 from sql_secured import CERTIFIED, ENCODED, PASSWORD, USER
@@ -216,6 +218,22 @@ def test_mysql_ends_the_session_of_a_runner_that_has_vanished(place_in):
     assert sink._writer.options.product == "mysql"
     with sink._writer.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT @@wait_timeout").scalar() == 600
+
+
+@pytest.mark.parametrize("product", ["postgres", "mariadb"])
+def test_a_host_that_has_vanished_is_noticed(product, place_in):
+    """Pass: the system asks whether the other end is there after half a minute of silence, not after hours."""
+    place = place_in(product)
+    engine = make_engine(options_of(place.url, table="t"))
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        opened = (
+            driver._sock if product == "mariadb" else socket.socket(fileno=os.dup(driver.fileno()))
+        )
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+        assert 0 < idle <= 60
+    engine.dispose()
 
 
 def test_a_file_in_no_folder_fails_at_once(place_in):

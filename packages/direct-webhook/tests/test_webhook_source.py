@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from mainstem import OptionError
+from mainstem_direct_webhook.source import receiver as receiver_module
 from mainstem_direct_webhook.source.keeping import KEPT, Keeper, is_secret
 from mainstem_direct_webhook.source.limiting import Limiter
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
@@ -676,6 +677,24 @@ def test_a_port_that_is_taken_is_waited_for():
     finally:
         receiver.close()
     assert set(descendants()) <= before, "the server has not ended"
+
+
+def test_a_server_that_starts_too_late_is_ended_all_the_same(monkeypatch):
+    """Pass: `Unreachable` when nobody waits any more; closing ends it, and the next one serves."""
+    given, before = options(), set(descendants())
+    receiver = WebhookReceiver(given, 0, "rows")
+    with monkeypatch.context() as patch:
+        patch.setattr(receiver_module, "_STARTS", 0.0)
+        with pytest.raises(Unreachable, match="did not start"):
+            receiver.connect(None)
+    time.sleep(2)  # it serves by now
+    receiver.close()
+    assert set(descendants()) <= before, "the server has not ended"
+    receiver.connect(None)
+    try:
+        assert ask(given.port, path="/healthz", method="GET").status == 200
+    finally:
+        receiver.close()
 
 
 def test_a_log_that_nobody_reads_fills_up_and_says_so(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from collections import Counter
@@ -92,6 +93,30 @@ def test_a_group_of_too_many_bytes_becomes_several_segments(
     assert again.counts.duplicates == 9
     with pytest.raises(OverflowError):
         again.store([Message(bytes(101))])
+
+
+def test_a_group_of_several_segments_of_which_the_second_fails_is_stored_once(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: the disk is full after the first; when the group comes again, only the rest is stored."""
+    monkeypatch.setattr(segments_module, "_MOST", 100)
+    given = [Message(b"%d" % n * 25, id=b"%d" % n) for n in range(9)]
+    store, written = store_of(log), []
+    real = storing_module.write
+
+    def write(*arguments: object) -> int:
+        written.append(arguments)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "no room")
+        return real(*arguments)
+
+    monkeypatch.setattr(storing_module, "write", write)
+    with pytest.raises(OSError, match="no room"):
+        store.store(given)
+    assert values_in(log) == [int(b"%d" % n * 25) for n in range(4)]
+    store.store(given)
+    assert values_in(log) == [int(b"%d" % n * 25) for n in range(9)]
+    assert store.counts.duplicates == 4
 
 
 def test_what_was_renamed_before_a_kill_is_safe_before_it_counts(

@@ -154,3 +154,10 @@ def test_the_example_of_the_readme_is_a_valid_document():
     assert plan.shape(Stream("view")).names == (
         "order_id", "customer_id", "version", "customer_name",
     )  # fmt: skip
+
+
+def test_the_right_columns_are_named_as_their_table_has_them():
+    """Pass: options may write them in other case; what the state holds is told by the table's own names."""
+    node = make_plan(document(foreign_key="customer_id", take={"Customer": "NOTE"})).nodes["joined"]
+    assert node.state is not None
+    assert node.state.shaped_by["take"] == {"Customer": "note"}

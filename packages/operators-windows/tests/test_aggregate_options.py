@@ -70,6 +70,7 @@ def document(watermark: bool = True, **options: Any) -> dict[str, Any]:
          "operators.total.with.window.tumbling", "unknown unit"),
         (document(columns={}), "operators.total.with.columns", "at least 1"),
         (document(columns={"k": "count(*)"}), "operators.total.with.columns", "is taken"),
+        (document(columns={"K": "count(*)"}), "operators.total.with.columns", "is taken"),
         (document(columns={"_n": "count(*)"}), "operators.total.with.columns", "is taken"),
         (document(window=None), "operators.total.with.emit", "never final"),
         (document(watermark=False), "operators.total.with.window", "need a watermark"),
@@ -94,6 +95,13 @@ def test_final_totals_are_events_told_apart_by_keys_and_window():
         "events(k STRING, window_start TIMESTAMP, window_end TIMESTAMP, n ?)"
     )
     assert node.identity == ("k", "window_start", "window_end")
+    assert node.state is not None
+    assert node.state.grows == ""
+
+
+def test_names_compare_as_spark_compares_them():
+    """Pass: the watermark is on the column of the windows, case aside."""
+    node = make_plan(document(window={"on": "AT", "tumbling": "1 hour"})).nodes["total"]
     assert node.state is not None
     assert node.state.grows == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import socket
 from enum import Enum
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -82,6 +83,12 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
 
 
 _KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+#: The same, as the system calls them.
+_TCP = {
+    "keepalives_idle": "TCP_KEEPIDLE",
+    "keepalives_interval": "TCP_KEEPINTVL",
+    "keepalives_count": "TCP_KEEPCNT",
+}
 
 
 #: Parameters of PyMySQL's that a URL may have.
@@ -167,6 +174,7 @@ def _set_mysql(engine: sa.Engine, options: DatabaseOptions) -> None:
     def settings(connection: Any, _record: Any) -> None:
         if not own_timeout:
             connection._read_timeout = None  # it was for connecting
+        _keep_alive(connection._sock)
         if not seconds:
             return
         with connection.cursor() as cursor:
@@ -174,6 +182,15 @@ def _set_mysql(engine: sa.Engine, options: DatabaseOptions) -> None:
                 cursor.execute("SET max_statement_time = %s", (seconds,))
             else:  # ends SELECTs alone
                 cursor.execute("SET max_execution_time = %s", (round(seconds * 1000),))
+
+
+def _keep_alive(opened: socket.socket) -> None:
+    """Let a connection break whose other end is gone without a word, as that of PostgreSQL does."""
+    if opened.family == socket.AF_UNIX:
+        return
+    for name, option in _TCP.items():
+        if hasattr(socket, option):  # Linux has all of them
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), _KEEPALIVES[name])
 
 
 _SETTINGS = {"sqlite": _set_sqlite, "mysql": _set_mysql}

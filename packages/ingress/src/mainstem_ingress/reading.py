@@ -74,11 +74,6 @@ class Range(InputPartition):
     first: int
     end: int
 
-    def __init__(self, receiver: str, first: int, end: int) -> None:
-        object.__setattr__(self, "receiver", receiver)
-        object.__setattr__(self, "first", first)
-        object.__setattr__(self, "end", end)
-
 
 class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in the driver, reads in executors."""

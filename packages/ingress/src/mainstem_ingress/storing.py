@@ -114,7 +114,8 @@ class Store:
                 is the last that one of them has.
 
         Raises:
-            OSError: it could not be written, and nothing of it is stored.
+            OSError: it could not be written; of a group too large for one segment a part may be stored,
+            and is dropped by its ids when the group comes again.
             LogError: what another receiver has stored can't be read.
         """
         if (
@@ -140,7 +141,6 @@ class Store:
                 ids = [h for i, h in enumerate(hashes) if i not in dropped]
                 # Of the last message, which may have been dropped.
                 self._write(kept, ids, cursor, _cursor(messages))
-            self._identities.add(words[new], time.time())
             self.counts.duplicates += len(dropped)
 
     def _write(
@@ -180,6 +180,8 @@ class Store:
             cursor=self.cursor if cursor is None else cursor,
         )
         self.bytes += write(self.folder, header, batch)
+        if ids is not None and (known := [each for each in ids if each is not None]):
+            self._identities.add(words_of(known), time.time())
         self.rows += len(messages)
         self.cursor = header.cursor
         self.next += 1

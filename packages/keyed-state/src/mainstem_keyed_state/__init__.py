@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mainstem_keyed_state.frames import Port as Port
     from mainstem_keyed_state.frames import keyed as keyed
     from mainstem_keyed_state.frames import spark_needs as spark_needs
+    from mainstem_keyed_state.layout import layouts_in as layouts_in
     from mainstem_keyed_state.logic import KEY as KEY
     from mainstem_keyed_state.logic import MAIN as MAIN
     from mainstem_keyed_state.logic import Done as Done
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "columns": "polars_schema",
     "frames": "Port keyed spark_needs",
+    "layout": "layouts_in",
     "logic": "KEY MAIN Done Logic Step Table",
     "reading": "read_state",
 }

@@ -141,7 +141,7 @@ class StreamStreamJoin(Operator):
             for c in left.columns
         ]
         if self.options.join == "left_semi":
-            return Events(columns, event_time=left.event_time)
+            return Events(columns, event_time=self._event_time(left, right))
         self._taken = self._right_columns(right)
         names = {column.name.lower() for column in columns}
         for name, source in self._taken.items():
@@ -228,7 +228,8 @@ class StreamStreamJoin(Operator):
         take = self.options.take
         if take is None:
             keys = {name.lower() for name in self._on().values()}
-            return {name: name for name in right.names if name.lower() not in keys}
+            names = (name for name in right.names if not name.startswith("_"))
+            return {name: name for name in names if name.lower() not in keys}
         return take if isinstance(take, dict) else {name: name for name in take}
 
     def _right_column(
@@ -251,11 +252,16 @@ class StreamStreamJoin(Operator):
         return Column(name, found.type, found.nullable or nullable)
 
     def _event_time(self, left: Shape, right: Shape) -> EventTime | None:
-        """Return the event time of the result; None if it has none, or the column is not in it."""
+        """Return the event time of the result; None if it has none, or the column is not in it.
+
+        A row that has waited comes out when the watermark has passed it, and is not late then.
+        """
         side = self._time()
-        if side != RIGHT:
-            return left.event_time if side else None
-        assert right.event_time is not None  # noqa: S101
-        column = right.event_time.column.lower()
-        name = next((new for new, old in self._taken.items() if old.lower() == column), None)
-        return EventTime(name, right.event_time.delay) if name else None
+        time = (right if side == RIGHT else left).event_time
+        if side is None or time is None:
+            return None
+        column: str | None = time.column
+        if side == RIGHT:
+            names = {old.lower(): new for new, old in self._taken.items()}
+            column = names.get(time.column.lower())
+        return replace(time, column=column, punctual=True) if column else None

@@ -341,6 +341,7 @@ class StreamTableJoin(Operator):
             deletes_within=None if within is None else within // _MICROSECOND,
             version_sequence=version.sequence,
             version_time=version.since,
+            punctual=stream.event_time is not None and stream.event_time.punctual,
         )
 
 

@@ -59,6 +59,7 @@ class StreamTableSettings:
             for ever.
         version_sequence: the output column that tells the sequence of the version used, or None.
         version_time: the one that tells since when it holds, or None.
+        punctual: whether no event is late; see `mainstem.EventTime`.
     """
 
     as_of: Literal["event_time", "latest"]
@@ -72,6 +73,7 @@ class StreamTableSettings:
     deletes_within: int | None = None
     version_sequence: str | None = None
     version_time: str | None = None
+    punctual: bool = False
 
 
 class StreamTableLogic(Logic):
@@ -144,7 +146,7 @@ class StreamTableLogic(Logic):
         outputs[REJECTED] = pl.concat([no_events, no_changes], how="diagonal").select(
             list(self.outputs[REJECTED])
         )
-        if self._by_time and step.watermark is not None:
+        if self._by_time and step.watermark is not None and not self._set.punctual:
             late = pl.col(self._at) < time_of(step.watermark)
             outputs[LATE] = events.filter(late).select(self._stream)
             events = events.filter(~late)

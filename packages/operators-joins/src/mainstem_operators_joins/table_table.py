@@ -24,6 +24,7 @@ from mainstem import (
 )
 from pydantic import model_validator
 
+from mainstem_operators_joins.columns import exact
 from mainstem_operators_joins.table_table_versions import check_sequence
 
 if TYPE_CHECKING:
@@ -166,13 +167,15 @@ class TableTableJoin(Operator):
         """Return the right columns of the result, by their names in it."""
         take = self.options.take
         if take is not None:
-            return dict(take) if isinstance(take, Mapping) else {name: name for name in take}
+            named = dict(take) if isinstance(take, Mapping) else {name: name for name in take}
+            return {name: exact(right, source) for name, source in named.items()}
         if self.options.on is not None:
             told = {name.lower() for name in self.pairs.values()}
         else:  # a foreign key that is a left column tells the right key already
             plain = [left.column(text.strip().strip("`")) for text in self.references]
             told = {k.lower() for k, c in zip(right.key, plain, strict=True) if c is not None}
-        return {name: name for name in right.names if name.lower() not in told}
+        names = (name for name in right.names if not name.startswith("_"))
+        return {name: name for name in names if name.lower() not in told}
 
     def _check_keys(self, left: Changelog, right: Changelog) -> None:
         if self.options.on is None:

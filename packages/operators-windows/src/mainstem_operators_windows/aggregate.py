@@ -107,8 +107,9 @@ class Aggregate(Operator):
             self._check_window(given, options.window)
             columns += [Column(START, "timestamp"), Column(END, "timestamp")]
         keys = [column.name for column in columns]
+        taken = {key.lower() for key in keys}
         for name in options.columns:
-            if name in keys or name.startswith("_"):
+            if name.lower() in taken or name.startswith("_"):
                 raise OptionError(f"the name {name!r} is taken", option="columns")
         columns += [Column(name) for name in options.columns]
         if options.emit == "final":
@@ -118,7 +119,7 @@ class Aggregate(Operator):
                     option="emit",
                     hint="Write `emit: changes`, or add a `window`.",
                 )
-            if given.event_time is None or given.event_time.column != options.window.on:
+            if not _timed(given, options.window):
                 raise OptionError(
                     f"final totals need a watermark on {options.window.on!r}",
                     option="window",
@@ -143,7 +144,7 @@ class Aggregate(Operator):
         options, given = self.options, inputs.only
         window = options.window
         length = (window.tumbling or window.hopping or window.session) if window else None
-        watermarked = bool(window and given.event_time and given.event_time.column == window.on)
+        watermarked = window is not None and _timed(given, window)
         grows = ""
         if window is None:
             grows = "every key is kept for ever." if options.by else ""
@@ -181,6 +182,12 @@ class Aggregate(Operator):
         if options.emit == "changes":
             columns.append("'update_postimage' AS _change_type")
         return frame.selectExpr(*columns)
+
+
+def _timed(given: Shape, window: Window) -> bool:
+    """Whether the watermark is on the column of the windows."""
+    time = given.event_time
+    return time is not None and time.column.lower() == window.on.lower()
 
 
 def _window(window: Window) -> SparkColumn:

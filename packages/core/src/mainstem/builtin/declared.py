@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import StringConstraints
@@ -111,7 +112,7 @@ class Declared(Operator):
         if len(inputs) == 1 and given.event_time:
             kept = Events(columns).column(given.event_time.column)
             if kept and kept.type == "timestamp":
-                event_time = EventTime(kept.name, given.event_time.delay)
+                event_time = replace(given.event_time, column=kept.name)
         return Events(columns, self.options.identity, event_time)
 
     @abstractmethod

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from mainstem import (
     Changelog,
     Column,
-    EventTime,
     Inputs,
     Operator,
     OperatorCapabilities,
@@ -77,7 +76,7 @@ class Select(Operator):
         if given.event_time:
             for name, source in plain.items():
                 if source and source.name == given.event_time.column:
-                    event_time = EventTime(name, given.event_time.delay)
+                    event_time = replace(given.event_time, column=name)
         return replace(given.with_columns(columns), event_time=event_time)
 
     def expressions(self) -> Mapping[str, str]:

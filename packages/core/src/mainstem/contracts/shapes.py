@@ -11,7 +11,7 @@ pass them through untouched.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -36,10 +36,16 @@ CHANGELOG_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 @dataclass(frozen=True)
 class EventTime:
-    """The column that carries a watermark, and how far the watermark stays behind its maximum."""
+    """The column that carries a watermark, and how far the watermark stays behind its maximum.
+
+    Attributes:
+        punctual: whether no row is late, wherever the watermark is: a step above has waited with them,
+            and lets each out with the batch whose watermark passes it.
+    """
 
     column: str
     delay: timedelta
+    punctual: bool = field(default=False, compare=False)
 
 
 ShapeT = TypeVar("ShapeT", bound="Shape")

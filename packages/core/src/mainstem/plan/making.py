@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -310,11 +311,13 @@ class _Maker:
                     self._problem(message, *self._path(node.name), "from")
                     whole = False
             if len(found) > 1:
-                event_time = (
-                    first.event_time
-                    if all(s.event_time == first.event_time for s in found)
-                    else None
-                )
+                times = [s.event_time for s in found]
+                event_time = first.event_time
+                if event_time is not None:
+                    punctual = all(time is not None and time.punctual for time in times)
+                    event_time = replace(event_time, punctual=punctual)
+                if any(time != event_time for time in times):
+                    event_time = None
                 first = type(first)(**{**_fields(first), "event_time": event_time})
             refusal = accepts[port].refusal(first)
             if refusal:

@@ -9,6 +9,7 @@ messages) and `answers` (how many there were, by status).
 from __future__ import annotations
 
 import marshal
+import pickle
 import socket
 import struct
 import time
@@ -17,11 +18,21 @@ from typing import Any
 
 from mainstem_ingress import Unreachable
 
+from mainstem_direct_webhook.source.options import WebhookSourceOptions
+
+#: The bytes in which stands how long the task is.
+TASK_LENGTH = 8
 _LENGTH = struct.Struct(">I")
 _PIECE = 2**18
 _ENDED = "the server has ended"
 
 Told = tuple[Any, ...]
+
+
+def task_of(options: WebhookSourceOptions) -> bytes:
+    """Return what the process that serves reads first. It holds secrets: only ever a pipe's content."""
+    content = pickle.dumps(options)
+    return len(content).to_bytes(TASK_LENGTH, "big") + content
 
 
 def framed(told: Told) -> bytes:

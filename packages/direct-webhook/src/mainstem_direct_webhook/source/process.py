@@ -20,18 +20,11 @@ from mainstem_ingress import Unmendable, Unreachable
 from mainstem_direct_webhook.source.application import Application
 from mainstem_direct_webhook.source.handover import Handover
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
-from mainstem_direct_webhook.source.pipe import framed
+from mainstem_direct_webhook.source.pipe import TASK_LENGTH, framed
 from mainstem_direct_webhook.source.server import Server
 
-_LENGTH = 8
 #: After how many new objects Python looks for garbage: messages that wait to be stored are none.
 _GARBAGE = 50_000
-
-
-def task_of(options: WebhookSourceOptions) -> bytes:
-    """Return what the process reads first. It holds secrets: only ever a pipe's content."""
-    content = pickle.dumps(options)
-    return len(content).to_bytes(_LENGTH, "big") + content
 
 
 async def serve(options: WebhookSourceOptions, server: Server, pipe: socket.socket) -> None:
@@ -58,7 +51,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # the receiver decides
     pipe = socket.socket(fileno=os.dup(0))
     with pipe.makefile("rb", buffering=0) as told:
-        options = pickle.loads(_exactly(told, int.from_bytes(_exactly(told, _LENGTH), "big")))  # noqa: S301  # from our parent
+        options = pickle.loads(_exactly(told, int.from_bytes(_exactly(told, TASK_LENGTH), "big")))  # noqa: S301  # from our parent
     try:
         server = Server(options)
     except (Unmendable, Unreachable) as error:

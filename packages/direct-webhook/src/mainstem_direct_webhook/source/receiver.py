@@ -16,8 +16,7 @@ from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
-from mainstem_direct_webhook.source.pipe import Pipe, Told
-from mainstem_direct_webhook.source.process import task_of
+from mainstem_direct_webhook.source.pipe import Pipe, Told, task_of
 
 _MODULE = "mainstem_direct_webhook.source.process"
 _STARTS = _ENDS = 30.0
@@ -118,6 +117,8 @@ class WebhookReceiver(Receiver):
         word, *arguments = told
         if word == "answers":
             self._answers = arguments[0]
+            return ()
+        if word != "group":  # it began to serve after nobody waited for that any more
             return ()
         lengths, rows = arguments
         self._lengths += lengths
