@@ -94,7 +94,7 @@ def test_the_table_of_a_campaign_stands_between_its_marks(tmp_path):
     "kafka", "kinesalite", "nats", "postgres", "rabbitmq"
 )  # skips without them
 def test_a_few_rounds_of_fixed_seeds_hold_what_is_claimed(tmp_path):
-    """Pass: ten rounds, each of one path, over servers of five kinds: no claim was broken."""
+    """Pass: two rounds of five paths each, over servers of five kinds: no claim was broken."""
     file = tmp_path / "outcomes.jsonl"
     argv = [sys.executable, "-m", "campaign", "--rounds", "2", "--together", "5", "--seed", "7"]
     argv += ["--seconds", "12", "--load", "600", "--json", str(file)]

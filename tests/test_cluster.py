@@ -218,7 +218,7 @@ def test_a_checkpoint_that_a_worker_does_not_see_is_refused(pipeline, cluster):
 def test_a_queue_a_join_and_a_database_stay_exact(cluster, tmp_path, rabbitmq, postgres):
     """Pass: while a queue is read, joined with a table and written into PostgreSQL, executors are killed, a
     worker (and started again), and the driver: each event is there once, with its version."""
-    from campaign.paths import Path as Way
+    from campaign.paths import Way
     from campaign.places import Places
     from campaign.rounds import play
 

@@ -25,12 +25,14 @@ class Chain(ABC):
         columns: the columns that are compared.
         keyed: whether a step keeps state by key.
         row_by_row: whether each row comes of the event that it names, whatever else was lost.
+        loads: whether a table is loaded before events are joined.
         table: whether the result is a changelog, of which the last table is compared; keyed by `k`.
     """
 
     name: ClassVar[str]
     columns: ClassVar[Sequence[str]]
     keyed: ClassVar[bool] = False
+    loads: ClassVar[bool] = False
     row_by_row: ClassVar[bool] = True
     table: ClassVar[bool] = False
     #: The columns and watermark of the second side, read from files; none if there is none.
@@ -92,7 +94,7 @@ class Enrich(Chain):
 
     name = "stream_table"
     columns = ("n", "k", "level")
-    keyed = True
+    keyed = loads = True
     side = (
         "k STRING, since TIMESTAMP, level INT",
         {"column": "since", "delay": "1 second", "idle_after": "1 second"},

@@ -16,7 +16,7 @@ import click
 from mainstem_testkit.java import start_java_quickly
 
 from campaign.judging import Verdict
-from campaign.paths import Path as Way
+from campaign.paths import Way
 from campaign.places import Places
 from campaign.rounds import play
 

@@ -1,4 +1,4 @@
-"""What is sent: numbered events, and the rows of a second side for the joins."""
+"""What is sent: numbered events."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def faults(
         "worker killed": worker,
         "process stopped": stopped,
     }
-    if any(s.more for s in sources):  # they have receivers, whose refusals the document speaks of
+    if any(s.receives for s in sources):
         made["receiver killed"] = receiver
     if any(s.name == "webhook" for s in sources):
         made["helper killed"] = helper
@@ -207,11 +207,16 @@ def _around(
     harm(place, chance)
 
 
+#: What `{points}` stands for where the source `sql` writes what it has read.
+_WRITTEN = ("sql.poll", "sql.snapshot")
+
+
 def points(*prefixes: str) -> list[str]:
     """Return the crash points of Mainstem whose names begin with one of some words."""
     found: set[str] = set()
     for file in ROOT.glob("packages/*/src/**/*.py"):
-        found.update(re.findall(r'failpoint\("([^"]+)"\)', file.read_text()))
+        for name in re.findall(r'failpoint\(f?"([^"]+)"\)', file.read_text()):
+            found.update(name.replace("{points}", each) for each in _WRITTEN)
     return sorted(name for name in found if name.partition(".")[0] in prefixes)
 
 

@@ -9,9 +9,6 @@ from typing import Any
 
 from campaign.chains import Chain
 
-#: Levels from the weakest to the strongest.
-LEVELS = ("none", "at-least-once", "at-most-once", "exactly-once")
-
 
 @dataclass(frozen=True)
 class Verdict:

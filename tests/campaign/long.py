@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from mainstem_testkit.java import start_java_quickly
 from mainstem_testkit.pipelines import PipelineFolder
 
 from campaign.faults import Job
-from campaign.paths import Path as Way
+from campaign.paths import Way
 from campaign.places import Places
 from campaign.rounds import Played, document, make, verdict, work_on
 
@@ -159,19 +159,25 @@ def main(
     with (
         tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as name,
         Places(Path(name) / "servers") as places,
+        ExitStack() as stack,
     ):
         folder = Path(name) / "run"
         pipeline = PipelineFolder(folder)
         paths = [make(way, n, places, folder, chance, count) for n, way in enumerate(ways)]
+        for path in paths:
+            stack.callback(path.source.close)
+            stack.callback(path.sink.close)
         parts = document(paths)
         pipeline.document(**parts, trigger={"every": "1 s"})
         claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
         job = Job(pipeline)
+        stack.callback(job.end)
         job.keep_running()
         work_on(job)
         if slow:
             places.postgres.proxy.throttle(slow)
-        notes, trouble = _long(job, paths, rate, minutes * 60)
+        began = time.monotonic()
+        notes, trouble = _long(job, paths, rate, minutes * 60, began)
         if slow:
             out = _count(places, paths)
             seconds = notes[-1].seconds
@@ -179,7 +185,7 @@ def main(
             print(f"{told}; {notes[-1].sent:,} and {out:,} in all", flush=True)
             places.postgres.proxy.heal()
             print(f"all was out {_recovered(job, places, paths):.0f} s after it was mended")
-        print(note(job, time.monotonic() - notes[-1].seconds, paths))
+        print(note(job, began, paths))
         job.end()
         for each in trouble[:5] + job.own_ends:
             print(f"trouble: {each}")
@@ -193,18 +199,15 @@ def main(
             claimed = claims[f"{path.prefix}_out"]
             broken += bool(found.broken(claimed))
             print(f"{path.way.name}: {claimed}, {found}, broken: {found.broken(claimed)}")
-            path.source.close()
-            path.sink.close()
     if file is not None:
         file.write_text("".join(json.dumps(asdict(each)) + "\n" for each in notes))
     sys.exit(1 if broken or job.own_ends else 0)
 
 
 def _long(
-    job: Job, paths: Sequence[Played], rate: float, seconds: float
+    job: Job, paths: Sequence[Played], rate: float, seconds: float, began: float
 ) -> tuple[list[Note], list[str]]:
     """Send all; return what was noted, and what went wrong on the way."""
-    began = time.monotonic()
     trouble: list[str] = []
     threads = [
         threading.Thread(target=_feed, args=(path, rate, trouble), daemon=True) for path in paths

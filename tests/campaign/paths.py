@@ -1,4 +1,4 @@
-"""The list of paths: every source with every chain; the sinks take turns, so that each meets each chain."""
+"""The list of paths: every source with every chain; the sinks take turns, so that they meet most chains."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from campaign.sources import SOURCES, Source
 
 
 @dataclass(frozen=True)
-class Path:
-    """What a path is made of, by name."""
+class Way:
+    """A path: what it is made of, by name."""
 
     source: str
     chain: str
@@ -26,15 +26,15 @@ class Path:
         return SOURCES[self.source], CHAINS[self.chain], SINKS[self.sink]
 
 
-def _paths() -> list[Path]:
-    made = [Path("files", "stateless", SqlPlain.name)]
+def _paths() -> list[Way]:
+    made = [Way("files", "stateless", SqlPlain.name)]
     turns = {name: sink for name, sink in SINKS.items() if sink is not SqlPlain}
     for row, (source, kind) in enumerate(SOURCES.items()):
         for column, (name, chain) in enumerate(CHAINS.items()):
             if kind.lossy and not chain.row_by_row:
                 continue
             fitting = [s for s, sink in turns.items() if sink.tables or not chain.table]
-            made.append(Path(source, name, fitting[(row + 5 * column) % len(fitting)]))
+            made.append(Way(source, name, fitting[(row + 5 * column) % len(fitting)]))
     return made
 
 

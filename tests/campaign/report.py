@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from campaign.judging import LEVELS
+from campaign.judging import Verdict
 
 BEGIN, END = "<!-- campaign: begin -->", "<!-- campaign: end -->"
 COLUMNS = ("path", "rounds", "faults", "rows", "lost", "doubled", "wrong", "claimed", "seen")
@@ -36,15 +36,9 @@ def table(outcomes: Outcomes) -> list[tuple[Any, ...]]:
         }
         claimed = " / ".join(sorted({each["claimed"] for each in mine}))
         faults = sum(len(each["faults"]) for each in mine)
-        seen = _seen(sums["lost"], sums["doubled"], sums["wrong"])
+        seen = Verdict(**sums, disordered=0).seen
         rows.append((path, len(mine), faults, *sums.values(), claimed, seen))
     return rows
-
-
-def _seen(lost: int, doubled: int, wrong: int) -> str:
-    if wrong or (lost and doubled):
-        return LEVELS[0]
-    return LEVELS[2] if lost else LEVELS[1] if doubled else LEVELS[3]
 
 
 def as_text(outcomes: Outcomes) -> str:

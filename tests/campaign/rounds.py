@@ -19,7 +19,7 @@ from campaign.chains import CHAINS
 from campaign.events import Event, events
 from campaign.faults import Fault, Job, faults, mounted, points, unmount
 from campaign.judging import Verdict, judge
-from campaign.paths import Path as Way
+from campaign.paths import Way
 from campaign.places import Places
 from campaign.sinks import Sink
 from campaign.sources import DECODED, Source
@@ -200,7 +200,7 @@ def document(made: Sequence[Played]) -> dict[str, Any]:
         delay = ORDERED if path.source.ordered else UNORDERED
         watermark = {"column": "at", "delay": f"{int(delay.total_seconds())} seconds"}
         event, result = f"{prefix}_event", f"{prefix}_result"
-        part = {**path.source.part(), **path.source.more}
+        part = {**path.source.part(), **path.source.options_beside()}
         if path.source.name == "sql-poll":
             sources[event] = {**part, "watermark": watermark}
         else:
@@ -251,7 +251,8 @@ def _points(made: Sequence[Played]) -> list[str]:
     words = {"run"}
     for path in made:
         words |= {path.sink.use, path.source.name.partition("-")[0]}
-        words |= {"ingress"} if path.source.more else set()
+        words |= {"ingress"} if path.source.receives else set()
+        words |= {"bootstrap"} if CHAINS[path.way.chain].loads else set()
         words |= {"keyed-state"} if CHAINS[path.way.chain].keyed else set()
     return points(*words)
 

@@ -38,7 +38,7 @@ class Sink(ABC):
     more: ClassVar[Mapping[str, Any]] = {"on_rejected": "fail"}
 
     def __init__(self, places: Places, folder: Path, path: str) -> None:
-        self.places, self.folder, self.path = places, folder, path
+        self.folder, self.path = folder, path
         self.id = f"c{uuid.uuid4().hex[:12]}"
         self.place: Any = getattr(places, self.needs) if self.needs else None
 

@@ -35,6 +35,7 @@ class Source(ABC):
         lossy: whether events may be lost, so that nothing can be said of totals and tables.
         needs: the server that it speaks to.
         killable: whether that may be killed: not if a sender could not tell then what was taken.
+        receives: whether a receiver takes its messages into the ingress log.
     """
 
     name: ClassVar[str]
@@ -42,17 +43,20 @@ class Source(ABC):
     lossy: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
     killable: ClassVar[bool] = True
-    #: Options of the document beside `use` and `with`.
-    more: ClassVar[dict[str, Any]] = {}
+    receives: ClassVar[bool] = False
 
     def __init__(self, places: Places, folder: Path, path: str) -> None:
-        self.places, self.folder, self.path = places, folder, path
+        self.folder, self.path = folder, path
         self.id = f"c{uuid.uuid4().hex[:12]}"
         self.place: Any = getattr(places, self.needs) if self.needs else None
 
     @abstractmethod
     def part(self) -> dict[str, Any]:
         """Return `use` and `with`."""
+
+    def options_beside(self) -> dict[str, Any]:
+        """Return what the document says of it beside these: nothing is to be refused."""
+        return {"on_rejected": "fail"} if self.receives else {}
 
     @abstractmethod
     def send(self, events: Sequence[Event]) -> None:
@@ -81,7 +85,7 @@ class Files(Source):
 class Queue(Source):
     needs = "rabbitmq"
     kind = "classic"
-    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+    receives = True
 
     def part(self) -> dict[str, Any]:
         with self._channel() as channel:
@@ -185,12 +189,12 @@ class Jetstream(Source):
 
 class WorkQueue(Jetstream):
     name, ordered, work = "jetstream-queue", False, True
-    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+    receives = True
 
 
 class Core(Source):
     name, needs, lossy = "nats", "nats", True
-    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+    receives = True
 
     def part(self) -> dict[str, Any]:
         return {"use": "nats", "with": {"servers": self.place.url, "subjects": [f"{self.id}.>"]}}
@@ -206,7 +210,7 @@ class Core(Source):
 
 class Shards(Source):
     name, needs, killable = "kinesis", "kinesis", False
-    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+    receives = True
 
     def part(self) -> dict[str, Any]:
         self.place.server.create(self.id, 2)
@@ -219,7 +223,7 @@ class Shards(Source):
 
 class Hook(Source):
     name = "webhook"
-    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+    receives = True
 
     def part(self) -> dict[str, Any]:
         import httpx
@@ -242,7 +246,7 @@ class Hook(Source):
 
 class Pull(Source):
     name, lossy = "zeromq", True
-    more: ClassVar[dict[str, Any]] = {"on_rejected": "fail"}
+    receives = True
 
     def part(self) -> dict[str, Any]:
         import zmq

@@ -81,15 +81,18 @@ def _document(pipeline: PipelineFolder, source: Source) -> None:
     part["with"].pop("ids", None)
     steps = {"format": "json", "schema": {"n": "BIGINT NOT NULL"}}
     streams = {"raw": "in", "right": "row", "wrong": "row.rejected"}
-    if "on_rejected" in source.more:
+    if source.receives:
         streams["refused"] = "in.rejected"
-    kept = {"use": "files", "with": {"format": "parquet"}}
     pipeline.document(
         trigger={"every": "1 s"},
         sources={"in": part},
         operators={"row": {"use": "decode", "from": "in", "with": steps}},
         sinks={
-            name: {**kept, "from": stream, "with": {"path": f"./{name}", "format": "parquet"}}
+            name: {
+                "use": "files",
+                "from": stream,
+                "with": {"path": f"./{name}", "format": "parquet"},
+            }
             for name, stream in streams.items()
         },
     )

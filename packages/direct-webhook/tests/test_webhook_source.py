@@ -9,6 +9,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from mainstem import OptionError
