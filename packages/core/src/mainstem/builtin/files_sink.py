@@ -147,7 +147,7 @@ class FilesSink(Sink):
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
         root = self.options.path
-        name = f"{batch.query_id[:8]}-{batch.id:010d}"
+        name = f"{batch.query_id[:8]}-{batch.sink}-{batch.id:010d}"
         staging = root.with_name(f".{root.name}.staging")
         staged, final = staging / name, root / name
         for folder in (root, staging):
@@ -177,7 +177,7 @@ class FilesSink(Sink):
     def forget(self, query_id: str, after: int) -> None:
         """Remove the folders of a checkpoint's later batches."""
         for folder in self.options.path.glob(f"{query_id[:8]}-*"):
-            if int(folder.name.partition("-")[2]) > after:
+            if int(folder.name.rpartition("-")[2]) > after:
                 shutil.rmtree(folder)
 
     def _write(self, frame: DataFrame, path: Path) -> int:

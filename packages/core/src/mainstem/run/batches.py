@@ -161,7 +161,7 @@ class Batches:
     def _refused(self, made: BatchFrames, sink: SinkNode, refused: Any) -> int:
         """Send rows that a sink refused on their way; return how many there are."""
         frame = self._frames.refused(sink, refused, {n: F.col(n) for n in ("reason", "payload")})
-        frame = frame.persist()
+        frame = made.keep(frame)
         made.put(sink.name, frame)
         count = int(frame.count())
         if count and not sink.drops_rejected and not self._plan.readers(sink.name, "rejected"):

@@ -64,6 +64,8 @@ def explain(
     Spark's messages quote the values they are about; those are left out unless `show_rows`.
     """
     if isinstance(error, MainstemError):
+        clean = plan.scrubber.clean
+        error.args = tuple(clean(each) if isinstance(each, str) else each for each in error.args)
         return error
     text = str(error)
     refused = _REJECTED.search(text)

@@ -347,7 +347,7 @@ class BatchFrames:
             frame = frame.withColumn(COMMIT_TIMESTAMP, F.lit(None).cast("timestamp"))
             if node.makes_id:
                 frame = frame.withColumn("_id", identifier(tail, node.identity, frame))
-        self._made[tail] = self._keep(frame) if readers > 1 else frame
+        self._made[tail] = self.keep(frame) if readers > 1 else frame
 
     def put(self, name: str, frame: DataFrame) -> None:
         """Take the rows of a node that were made elsewhere: what a sink refused."""
@@ -368,7 +368,7 @@ class BatchFrames:
             )
             frame = self._observe(name, self._frames.apply(node, inputs))
             readers = [r for r in self._plan.readers(name) if r in self._nodes]
-            self._made[name] = self._keep(frame) if len(readers) > 1 else frame
+            self._made[name] = self.keep(frame) if len(readers) > 1 else frame
         return self._made[name]
 
     def _observe(self, name: str, frame: DataFrame) -> DataFrame:
@@ -380,7 +380,8 @@ class BatchFrames:
         self.observations[name] = observation
         return frame.observe(observation, *counts(frame, self._plan.nodes[name].outputs))
 
-    def _keep(self, frame: DataFrame) -> DataFrame:
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Keep rows that are read more than once, until `release`."""
         self._kept.append(frame.persist())
         return frame
 

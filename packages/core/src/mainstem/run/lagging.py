@@ -9,6 +9,7 @@ from typing import Any
 
 from mainstem.contracts.abilities import Lag, Measurable
 from mainstem.errors import MachineError
+from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan, Query
 from mainstem.run.history import History
 
@@ -41,7 +42,8 @@ def query_lags(plan: Plan, query: Query, folder: Path) -> Iterator[SourceLag]:
             yield SourceLag(query.name, name, None)
             continue
         try:
-            found = source.lag(history.reached(name, plan.home(name)))
+            reached = [history.reached(read, plan.home(name)) for read in reads_of(query, name)]
+            found = [lag for each in reached for lag in source.lag(each)]
         except Exception as error:
             message = f"the lag of {name} can't be told: {type(error).__name__}: {error}"
             raise MachineError(plan.scrubber.clean(message)) from error

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
 from mainstem.errors import PipelineError
+from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan
 from mainstem.plan.replaying import REBUILT
 from mainstem.run import swapping
@@ -76,5 +77,6 @@ def _complete(plan: Plan, replay: Plan) -> None:
             assert isinstance(source, Source)  # noqa: S101
             assert isinstance(source, Rewindable)  # noqa: S101
             history = History(plan.checkpoint / "queries" / query.name)
-            if gone := source.gone(history.beginning(name, plan.home(name))):
-                raise PipelineError(f"{name} no longer has all that was read: {gone}")
+            for read in reads_of(query, name):
+                if gone := source.gone(history.beginning(read, plan.home(name))):
+                    raise PipelineError(f"{name} no longer has all that was read: {gone}")

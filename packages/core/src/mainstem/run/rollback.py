@@ -7,8 +7,10 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import Forgetful, Rewindable
 from mainstem.crashpoints import failpoint
+from mainstem.durable import write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.delivering import promised
+from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.run.history import History
 
@@ -36,8 +38,10 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
         source = plan.nodes[name].source
         if not source.capabilities.replayable or not isinstance(source, Rewindable):
             found.append(f"{name}: {plan.nodes[name].word} can't tell that it can be read again")
-        elif gone := source.gone(history.reached(name, plan.home(name), batch)):
-            found.append(f"{name} no longer has what was read since: {gone}")
+            continue
+        for read in reads_of(query, name):
+            if gone := source.gone(history.reached(read, plan.home(name), batch)):
+                found.append(f"{name} no longer has what was read since: {gone}")
     for name in query.sinks:
         node = plan.nodes[name]
         assert isinstance(node, SinkNode)  # noqa: S101
@@ -73,9 +77,7 @@ def take_back(plan: Plan, query: Query, batch: int) -> None:
         raise PipelineError(
             f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
         )
-    new = _folder(plan, query) / f".{_MARK}"
-    new.write_text(str(batch))
-    new.replace(_folder(plan, query) / _MARK)
+    write_whole(_folder(plan, query) / _MARK, str(batch))
     finish(plan, query)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 
 from mainstem.errors import MainstemError, PipelineError
 from mainstem.plan.model import Plan
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POLL = 0.2
+#: How long a process that was killed may take until that is known, in seconds.
+_ENDS = 2.0
 
 
 def run(
@@ -68,10 +72,22 @@ def telling_of_a_lost_session() -> Iterator[None]:
     try:
         yield
     except (ConnectionError, Py4JNetworkError) as error:
+        if isinstance(error, ConnectionError) and not _spark_has_ended():
+            raise  # somebody else's connection
         raise PipelineError(
             "Spark's process is gone: it was killed, or had too little memory. The next run goes on "
             "after the last batch that was finished."
         ) from error
+
+
+def _spark_has_ended() -> bool:
+    """Whether Spark's process is gone, or about to be; one that others have started counts as gone."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return True
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDS)
+    return process.poll() is not None
 
 
 class Run:
@@ -106,6 +122,7 @@ class Run:
         error: MainstemError | None = None
         try:
             with (
+                telling_of_a_lost_session(),
                 Helpers(self.plan, self.reporter, self._nodes()) as self.helpers,
                 self._publishing() as self.publishing,
             ):
@@ -159,8 +176,9 @@ class Run:
                 pause = _POLL if not self.stop.is_set() else _POLL / 4
                 active[0].wait(pause) if active else self.stop.wait(pause)
         finally:
-            for query in self.queries:
-                query.end(self._report)
+            with ExitStack() as ending:  # each, whatever goes wrong with another
+                for query in reversed(self.queries):
+                    ending.callback(query.end, self._report)
 
     def _can_begin(self, query: RunningQuery) -> bool:
         """Whether what a query loads first is all there: what waits at the far side is stored."""

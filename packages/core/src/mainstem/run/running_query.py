@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from mainstem.durable import write_whole
 from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
@@ -157,9 +158,7 @@ class RunningQuery:
         file = folder / "metadata"
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            new = folder / ".metadata.new"
-            new.write_text(json.dumps({"id": str(uuid.uuid4())}))
-            new.replace(file)
+            write_whole(file, json.dumps({"id": str(uuid.uuid4())}))
         return str(json.loads(file.read_text())["id"])
 
     def watermarks(self, waiting: Waiting | None = None) -> Watermarks:
@@ -237,7 +236,8 @@ class RunningQuery:
                 self._running.awaitTermination(seconds)  # type: ignore[arg-type]  # any number
 
     def _drain(self, report: Any) -> None:
-        for progress in self._finished():
+        finished = self._finished()
+        for progress in finished:
             self._reported = progress.batchId
             latest = latest_event(progress)
             if latest is not None:
@@ -253,7 +253,10 @@ class RunningQuery:
                     if at is not None:
                         self._loaded[node] = max(at, self._loaded.get(node, at))
             loading = sorted(self._phase.reads) if self._phase else []
-            report({**facts, "loading": loading, "idle": idle, "lag": self._lag()})
+            lag = self._lag() if progress is finished[-1] else self._lags
+            report({**facts, "loading": loading, "idle": idle, "lag": lag})
+        for batch in [each for each in self._batches.counts if each <= self._reported]:
+            del self._batches.counts[batch]  # of batches that Spark no longer tells of
 
     def _lag(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the lag by source, measured anew every few seconds at most.

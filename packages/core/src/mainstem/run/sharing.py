@@ -15,21 +15,31 @@ if TYPE_CHECKING:
 
 
 def check_shared(plan: Plan, spark: SparkSession) -> None:
-    """Put a file at each path that must be shared, and let the executors look for it.
+    """Put a file into each folder that must be shared, and let the executors look for it.
 
     Raises:
         MachineError: an executor does not see one; says which, and from which host.
     """
-    probes: dict[str, Path] = {}
+    probes: list[Path] = []
+    places: dict[str, str] = {}
     try:
         for name, path in plan.shared().items():
-            folder = next(p for p in (path, *path.parents) if "*" not in str(p))
-            folder.mkdir(parents=True, exist_ok=True)
-            probes[name] = folder / f".probe-{uuid.uuid4()}"
-            probes[name].write_text("")
-        if not probes:
+            whole = next(p for p in (path, *path.parents) if "*" not in str(p))
+            places[name] = str(whole)
+            if whole.is_file():
+                continue
+            probe = whole / f".probe-{uuid.uuid4()}"
+            try:
+                whole.mkdir(parents=True, exist_ok=True)
+                probe.write_text("")
+            except OSError as error:
+                if not whole.is_dir():
+                    raise MachineError(f"{name}: {whole}: {error.strerror}") from None
+                continue  # it is there, and may be read alone
+            probes.append(probe)
+            places[name] = str(probe)
+        if not places:
             return
-        places = {name: str(probe) for name, probe in probes.items()}
 
         def look(_: object) -> list[tuple[str, str]]:
             import socket
@@ -40,7 +50,7 @@ def check_shared(plan: Plan, spark: SparkSession) -> None:
         tasks = 2 * max(2, context.defaultParallelism)
         unseen = sorted(set(context.parallelize(range(tasks), tasks).flatMap(look).collect()))
     finally:
-        for probe in probes.values():
+        for probe in probes:
             probe.unlink(missing_ok=True)
     if unseen:
         name, host = unseen[0]
