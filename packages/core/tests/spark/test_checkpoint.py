@@ -214,6 +214,26 @@ def test_a_sink_is_told_the_first_batch_that_it_was_given(pipeline, monkeypatch)
     assert sorted(told) == [("more", 0, 0), ("out", 0, 0)]
 
 
+def test_a_query_that_was_to_begin_anew_does_after_a_kill_on_the_way(pipeline):
+    """Pass: killed when a node's state was moved and the query was not, the next run, told nothing, moves it too and
+    reads all from the start."""
+    pipeline.document(**parts(pipeline))
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
+    pipeline.run()
+    checkpoint = pipeline.plan().checkpoint
+    (checkpoint / "nodes/row/state/lines").mkdir(parents=True)
+    point = "fresh.set-aside:1:kill"
+    assert pipeline.command("--fresh", "lines", MAINSTEM_FAILPOINT=point).returncode == -9
+    assert (checkpoint / "queries/lines/commits/0").exists()
+    pipeline.run()
+    (aside,) = (checkpoint / "set-aside").glob("lines-*")
+    assert (aside / "queries/lines/commits/0").exists()
+    assert (aside / "nodes/row/state/lines").exists()
+    assert [row["k"] for row in pipeline.rows("out")] == ["a", "a"]
+    pipeline.run()
+    assert list((checkpoint / "set-aside").iterdir()) == [aside]
+
+
 def test_a_sink_is_told_whether_an_earlier_run_had_planned_the_batch(pipeline, monkeypatch):
     """Pass: only of the batch that failed, in the run after that; each run has a name of its own."""
     told = []

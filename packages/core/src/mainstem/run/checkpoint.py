@@ -25,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mainstem.crashpoints import failpoint
 from mainstem.durable import write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
 from mainstem.plan.model import Plan
@@ -89,6 +90,8 @@ class Checkpoint:
         self._lock.flush()
         try:
             swapping.finish(self.plan)
+            for mark in sorted(self._aside.glob("*.begun")):
+                self._move_aside(mark)
             for name in self._fresh:
                 self._set_aside(name)
             for query in self.plan.queries:
@@ -127,16 +130,28 @@ class Checkpoint:
         if name not in known:
             hint = nearest(name, known) or f"Queries: {', '.join(known)}."
             raise PipelineError(f"there is no query {name!r}. {hint}")
-        aside = self.path / "set-aside" / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+        self._aside.mkdir(exist_ok=True)
+        mark = self._aside / f"{name}.begun"
+        write_whole(mark, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+        self._move_aside(mark)
+
+    @property
+    def _aside(self) -> Path:
+        return self.path / "set-aside"
+
+    def _move_aside(self, mark: Path) -> None:
+        """Move all that belongs to a query; the next run does what is left, if this one is killed."""
+        name, aside = mark.stem, self._aside / mark.read_text()
         of_nodes = (
             sorted(self.path.glob(f"nodes/*/{kind}/{name}")) for kind in ("control", "state")
         )
-        # The query last: until it is gone, a crash leaves the same to be done again.
         for folder in (*chain.from_iterable(of_nodes), self.query(name)):
             if folder.exists():
                 place = aside / folder.relative_to(self.path)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 folder.rename(place)
+                failpoint("fresh.set-aside")
+        mark.unlink()
 
     def _check(self) -> None:
         """Hold the plan against what the checkpoint was made by, then write the plan down."""
