@@ -139,6 +139,7 @@ def _feed(path: Played, rate: float, trouble: list[str]) -> None:
 @click.command(help=__doc__)
 @click.option("--minutes", default=10.0, help="How long events come in.")
 @click.option("--rate", default=20.0, help="Events a second, for each path.")
+@click.option("--every", default=1.0, help="Seconds from batch to batch.")
 @click.option("--slow", type=float, help="Bytes a second that a connection to the database takes.")
 @click.option("--only", multiple=True, help="A source. Repeatable.")
 @click.option("--seed", default=1)
@@ -146,6 +147,7 @@ def _feed(path: Played, rate: float, trouble: list[str]) -> None:
 def main(
     minutes: float,
     rate: float,
+    every: float,
     slow: float | None,
     only: Sequence[str],
     seed: int,
@@ -168,7 +170,7 @@ def main(
             stack.callback(path.source.close)
             stack.callback(path.sink.close)
         parts = document(paths)
-        pipeline.document(**parts, trigger={"every": "1 s"})
+        pipeline.document(**parts, trigger={"every": f"{every:g} s"})
         claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
         job = Job(pipeline)
         stack.callback(job.end)

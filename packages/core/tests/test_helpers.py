@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from mainstem import HelperProcess, PipelineError
-from mainstem.document.references import Scrubber
+from mainstem.document.scrubber import Scrubber
 from mainstem.run import helpers as helpers_module
 from mainstem.run.helpers import Helpers
 from mainstem.run.showing import Silent

@@ -12,14 +12,14 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import (
     Duration,
+    Hidden,
     Options,
     PositiveDuration,
     Secret,
     TLSOptions,
     option,
 )
-from pydantic import WithJsonSchema, field_validator, model_validator
-from pydantic_core import core_schema
+from pydantic import field_validator, model_validator
 
 if TYPE_CHECKING:
     import pika
@@ -27,48 +27,16 @@ if TYPE_CHECKING:
 _PORTS = {"amqp": 5672, "amqps": 5671}
 
 
-class _Validated:
-    """Reads one URL or several, and complains without showing them.
+def _check(urls: tuple[Secret, ...]) -> tuple[Secret, ...]:
+    if not urls:
+        raise ValueError("expected at least one URL")
+    for url in urls:
+        _split(url)
+    return urls
 
-    Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
-    the text becomes a `Secret` in a first step that takes any text, and the second, which looks into
-    it, is given that.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        steps: list[core_schema.CoreSchema] = [
-            core_schema.no_info_plain_validator_function(self._hide),
-            core_schema.no_info_plain_validator_function(self._check),
-        ]
-        return core_schema.chain_schema(steps)
-
-    @staticmethod
-    def _hide(value: Any) -> Secret | list[Secret]:
-        if isinstance(value, Secret | str):
-            return value if isinstance(value, Secret) else Secret(value)
-        if isinstance(value, list) and all(isinstance(url, Secret | str) for url in value):
-            return [url if isinstance(url, Secret) else Secret(url) for url in value]
-        raise ValueError("expected a URL that begins with amqp:// or amqps://, or a list of those")
-
-    @staticmethod
-    def _check(value: Secret | list[Secret]) -> Secret | list[Secret]:
-        for url in value if isinstance(value, list) else [value]:
-            _split(url)
-        if isinstance(value, list) and not value:
-            raise ValueError("expected at least one URL")
-        return value
-
-
-_URL_SCHEMA = {"type": "string", "writeOnly": True, "format": "password"}
 
 #: One URL of a broker, or several of one cluster; none is ever printed.
-Brokers = Annotated[
-    Secret | list[Secret],
-    _Validated(),
-    WithJsonSchema(
-        {"anyOf": [_URL_SCHEMA, {"type": "array", "items": _URL_SCHEMA, "minItems": 1}]}
-    ),
-]
+Brokers = Annotated[tuple[Secret, ...], Hidden(_check)]
 
 
 class BrokerTLSOptions(TLSOptions):
@@ -135,13 +103,9 @@ class ConnectionOptions(Options):
 
     @model_validator(mode="after")
     def _tls_has_urls(self) -> ConnectionOptions:
-        if self.tls is not None and all(_split(url).scheme == "amqp" for url in self.urls()):
+        if self.tls is not None and all(_split(url).scheme == "amqp" for url in self.url):
             raise ValueError("tls is there, but no URL begins with amqps://")
         return self
-
-    def urls(self) -> list[Secret]:
-        """Return the URLs, in the order in which they are tried."""
-        return self.url if isinstance(self.url, list) else [self.url]
 
 
 def _split(url: Secret) -> SplitResult:
@@ -175,7 +139,7 @@ def _split(url: Secret) -> SplitResult:
 
 def places(options: ConnectionOptions) -> list[str]:
     """Return the brokers as `host:port/vhost`, without user and password."""
-    return [place(url) for url in options.urls()]
+    return [place(url) for url in options.url]
 
 
 def place(url: Secret) -> str:
@@ -201,7 +165,7 @@ def parameters(options: ConnectionOptions, name: str) -> list[pika.ConnectionPar
 
     made = []
     context = None
-    for url in options.urls():
+    for url in options.url:
         parts = _split(url)
         secured = None
         if parts.scheme == "amqps":

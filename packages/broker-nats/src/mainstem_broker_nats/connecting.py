@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import (
+    Hidden,
     LocalPath,
     Options,
     PipelineError,
@@ -19,8 +20,7 @@ from mainstem import (
     TLSOptions,
     option,
 )
-from pydantic import WithJsonSchema, model_validator
-from pydantic_core import core_schema
+from pydantic import model_validator
 
 _PORT = 4222
 _SCHEMES = ("nats", "tls")
@@ -48,49 +48,16 @@ class APIError(NATSError):
         super().__init__(message, lasting=400 <= code < 500 and code != 408)
 
 
-class _Validated:
-    """Reads one URL or several, and complains without showing them.
+def _check(urls: tuple[Secret, ...]) -> tuple[Secret, ...]:
+    if not urls:
+        raise ValueError("expected at least one URL")
+    if len({(parts.username, parts.password) for parts in map(_split, urls)}) > 1:
+        raise ValueError("expected the same user and password, or none, in all URLs")
+    return urls
 
-    Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
-    the text becomes a `Secret` in a first step that takes any text; the second, which looks into it,
-    is given that.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        steps: list[core_schema.CoreSchema] = [
-            core_schema.no_info_plain_validator_function(self._hide),
-            core_schema.no_info_plain_validator_function(self._check),
-        ]
-        return core_schema.chain_schema(steps)
-
-    @staticmethod
-    def _hide(value: Any) -> Secret | list[Secret]:
-        if isinstance(value, Secret | str):
-            return value if isinstance(value, Secret) else Secret(value)
-        if isinstance(value, list) and all(isinstance(url, Secret | str) for url in value):
-            return [url if isinstance(url, Secret) else Secret(url) for url in value]
-        raise ValueError("expected a URL that begins with nats:// or tls://, or a list of those")
-
-    @staticmethod
-    def _check(value: Secret | list[Secret]) -> Secret | list[Secret]:
-        urls = value if isinstance(value, list) else [value]
-        if not urls:
-            raise ValueError("expected at least one URL")
-        if len({(parts.username, parts.password) for parts in map(_split, urls)}) > 1:
-            raise ValueError("expected the same user and password, or none, in all URLs")
-        return value
-
-
-_URL_SCHEMA = {"type": "string", "writeOnly": True, "format": "password"}
 
 #: One URL of a server, or several of one cluster; none is ever printed.
-Servers = Annotated[
-    Secret | list[Secret],
-    _Validated(),
-    WithJsonSchema(
-        {"anyOf": [_URL_SCHEMA, {"type": "array", "items": _URL_SCHEMA, "minItems": 1}]}
-    ),
-]
+Servers = Annotated[tuple[Secret, ...], Hidden(_check)]
 
 
 class NATSTLSOptions(TLSOptions):
@@ -173,20 +140,16 @@ class ConnectionOptions(Options):
             "token": self.token,
             "nkey": self.nkey,
             "credentials": self.credentials,
-            "a user or token in the URL": _split(self.urls()[0]).username,
+            "a user or token in the URL": _split(self.servers[0]).username,
         }
         several = [name for name, value in given.items() if value is not None]
         if len(several) > 1:
             raise ValueError(f"expected one way to log in, not {' and '.join(several)}")
         return self
 
-    def urls(self) -> list[Secret]:
-        """Return the URLs, in the order in which they are tried."""
-        return self.servers if isinstance(self.servers, list) else [self.servers]
-
     def secured(self) -> bool:
         """Whether TLS must be spoken."""
-        return self.tls is not None or any(_split(url).scheme == "tls" for url in self.urls())
+        return self.tls is not None or any(_split(url).scheme == "tls" for url in self.servers)
 
     def context(self) -> ssl.SSLContext:
         """Return what TLS is spoken with.
@@ -219,7 +182,7 @@ def _split(url: Secret) -> SplitResult:
 
 def places(options: ConnectionOptions) -> list[str]:
     """Return the servers as `host:port`, without user and password."""
-    return [_place(_split(url)) for url in options.urls()]
+    return [_place(_split(url)) for url in options.servers]
 
 
 def _place(parts: SplitResult) -> str:
@@ -237,7 +200,7 @@ def login(options: ConnectionOptions) -> dict[str, Any]:
         return {"token": options.token.get_secret_value()}
     if options.user is not None and options.password is not None:
         return {"user": options.user, "password": options.password.get_secret_value()}
-    parts = _split(options.urls()[0])
+    parts = _split(options.servers[0])
     if parts.username is None:
         return {}
     if parts.password is None:

@@ -63,10 +63,12 @@ if TYPE_CHECKING:
     from mainstem.contracts.options import Options as Options
     from mainstem.contracts.options import PositiveDuration as PositiveDuration
     from mainstem.contracts.options import Schema as Schema
-    from mainstem.contracts.options import Secret as Secret
     from mainstem.contracts.options import Size as Size
     from mainstem.contracts.options import option as option
     from mainstem.contracts.options import write_duration as write_duration
+    from mainstem.contracts.secrets import Hidden as Hidden
+    from mainstem.contracts.secrets import Secret as Secret
+    from mainstem.contracts.secrets import secrets_in as secrets_in
     from mainstem.contracts.shapes import ANYTHING as ANYTHING
     from mainstem.contracts.shapes import EVENTS as EVENTS
     from mainstem.contracts.shapes import LOST as LOST
@@ -112,8 +114,9 @@ _HOMES = {
     "mainstem.contracts.ddl": "Column literal quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (
-        "Duration LocalPath Options PositiveDuration Schema Secret Size option write_duration"
+        "Duration LocalPath Options PositiveDuration Schema Size option write_duration"
     ),
+    "mainstem.contracts.secrets": "Hidden Secret secrets_in",
     "mainstem.contracts.shapes": (
         "ANYTHING EVENTS LOST MESSAGE_COLUMNS MESSAGES REJECTED Accepts Changelog Events EventTime "
         "Shape messages"

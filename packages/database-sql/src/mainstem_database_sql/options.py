@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 from mainstem import (
     Duration,
+    Hidden,
     Options,
     PositiveDuration,
     Secret,
     TLSOptions,
     option,
 )
-from pydantic import ValidationInfo, WithJsonSchema, field_validator, model_validator
-from pydantic_core import core_schema
+from pydantic import AfterValidator, ValidationInfo, field_validator, model_validator
 
 #: The product behind each scheme of a URL.
 PRODUCTS = {
@@ -28,57 +28,46 @@ PRODUCTS = {
 }
 
 
-class _Validated:
-    """Reads a URL and complains without showing it.
-
-    Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
-    the text becomes a `Secret` in a first step, and the second is given that.
-    """
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        steps: list[core_schema.CoreSchema] = [
-            core_schema.no_info_plain_validator_function(self._hide),
-            core_schema.with_info_plain_validator_function(self._check),
-        ]
-        return core_schema.chain_schema(steps)
-
-    @staticmethod
-    def _hide(value: Any) -> Secret:
-        if isinstance(value, Secret):
-            return value
-        return Secret(value if isinstance(value, str) else "")  # refused then, and not shown either
-
-    @staticmethod
-    def _check(value: Secret, info: ValidationInfo) -> Secret:
-        text = value.get_secret_value().strip()
-        try:
-            parts = urlsplit(text)
-            port = parts.port
-        except ValueError:
-            raise ValueError(_ENCODE) from None
-        product = PRODUCTS.get(parts.scheme)
-        if product is None:
-            raise ValueError(_EXPECTED)
-        if parts.fragment:
-            raise ValueError("the URL has something after `#`: in a password write %23")
-        if product != "sqlite":
-            # What the one reads as a host may be another's password, which errors would then show.
-            if "@" in parts.path or parts.netloc.count("@") > 1 or not text.isprintable():
-                raise ValueError(_ENCODE)
-            if not parts.hostname or port == 0:
-                raise ValueError("the URL has no host, or port 0")
-            if not parts.path.strip("/"):
-                raise ValueError("the URL names no database: .../DATABASE")
-            return Secret(text)
-        if parts.query:
-            raise ValueError("a URL of SQLite takes nothing after `?`: in a file's name write %3F")
-        path = unquote(text.removeprefix("sqlite:///"))
-        if not text.startswith("sqlite:///") or not path or path == ":memory:":
-            raise ValueError("expected sqlite:///FILE")
-        folder = (info.context or {}).get("folder")
-        return Secret(f"sqlite:///{Path(folder, path) if folder else Path(path)}")
+def _check(url: Secret) -> Secret:
+    text = url.get_secret_value().strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(_ENCODE) from None
+    product = PRODUCTS.get(parts.scheme)
+    if product is None:
+        raise ValueError(_EXPECTED)
+    if parts.fragment:
+        raise ValueError("the URL has something after `#`: in a password write %23")
+    if product != "sqlite":
+        # What the one reads as a host may be another's password, which errors would then show.
+        if "@" in parts.path or parts.netloc.count("@") > 1 or not text.isprintable():
+            raise ValueError(_ENCODE)
+        if not parts.hostname or port == 0:
+            raise ValueError("the URL has no host, or port 0")
+        if not parts.path.strip("/"):
+            raise ValueError("the URL names no database: .../DATABASE")
+    elif parts.query:
+        raise ValueError("a URL of SQLite takes nothing after `?`: in a file's name write %3F")
+    elif not text.startswith(_SQLITE) or _file(text) in ("", ":memory:"):
+        raise ValueError("expected sqlite:///FILE")
+    return Secret(text)
 
 
+def _in_folder(url: Secret, info: ValidationInfo) -> Secret:
+    """Take a relative file of SQLite from the document's folder."""
+    text = url.get_secret_value()
+    if not text.startswith(_SQLITE):
+        return url
+    return Secret(f"{_SQLITE}{Path((info.context or {}).get('folder') or '', _file(text))}")
+
+
+def _file(text: str) -> str:
+    return unquote(text.removeprefix(_SQLITE))
+
+
+_SQLITE = "sqlite:///"
 _ENCODE = (
     "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F, `#` as %23)?"
 )
@@ -88,11 +77,7 @@ _EXPECTED = (
 )
 
 #: The URL of a database; it is never printed.
-DatabaseURL = Annotated[
-    Secret,
-    _Validated(),
-    WithJsonSchema({"type": "string", "writeOnly": True, "format": "password"}),
-]
+DatabaseURL = Annotated[Secret, Hidden(_check), AfterValidator(_in_folder)]
 
 
 class DatabaseTLSOptions(TLSOptions):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
 from typing import Annotated, Any, Literal
 
-from mainstem import Duration, Options, Secret, Size, option
-from pydantic import WithJsonSchema, field_validator, model_validator
-from pydantic_core import core_schema
+from mainstem import Duration, Hidden, Options, Secret, Size, option
+from pydantic import field_validator, model_validator
 
 from mainstem_direct_zeromq.frames import check_layout
 
@@ -42,46 +41,21 @@ def check_key(text: str) -> None:
         )
 
 
-def _check_password(text: str) -> None:
-    if not 0 < len(text.encode()) <= _MOST_PLAIN:
+def _check_secret_key(key: Secret) -> Secret:
+    check_key(key.get_secret_value())
+    return key
+
+
+def _check_password(password: Secret) -> Secret:
+    if not 0 < len(password.get_secret_value().encode()) <= _MOST_PLAIN:
         raise ValueError(f"a password of PLAIN has 1 to {_MOST_PLAIN} bytes")
+    return password
 
 
-class _Hidden:
-    """Reads a secret, and complains without showing it.
-
-    Errors of pydantic carry the value that they are about. So the text becomes a `Secret` in a first
-    step that takes any text, and the check, the second, is given that.
-    """
-
-    def __init__(self, check: Callable[[str], None]) -> None:
-        self._check = check
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
-        steps: list[core_schema.CoreSchema] = [
-            core_schema.no_info_plain_validator_function(self._hide),
-            core_schema.no_info_plain_validator_function(self._checked),
-        ]
-        return core_schema.chain_schema(steps)
-
-    @staticmethod
-    def _hide(value: Any) -> Secret:
-        if isinstance(value, Secret):
-            return value
-        if isinstance(value, str):
-            return Secret(value)
-        raise ValueError("expected a text")
-
-    def _checked(self, value: Secret) -> Secret:
-        self._check(value.get_secret_value())
-        return value
-
-
-_SECRET_SCHEMA = WithJsonSchema({"type": "string", "writeOnly": True, "format": "password"})
 #: A secret key of CURVE, in Z85.
-SecretKey = Annotated[Secret, _Hidden(check_key), _SECRET_SCHEMA]
+SecretKey = Annotated[Secret, Hidden(_check_secret_key)]
 #: A password of PLAIN.
-Password = Annotated[Secret, _Hidden(_check_password), _SECRET_SCHEMA]
+Password = Annotated[Secret, Hidden(_check_password)]
 
 
 class CurveOptions(Options):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainstem.cli import beginning, operating, running
-from mainstem.cli.options import File, Set, load
+from mainstem.cli.options import File, Set, hidden, load
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
@@ -214,5 +215,8 @@ def main() -> None:
         _add_commands(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
         app()
     except MainstemError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(hidden.clean(f"error: {error}"), err=True)
         sys.exit(error.exit_code)
+    except Exception:
+        typer.echo(hidden.clean(traceback.format_exc()), err=True)
+        sys.exit(1)

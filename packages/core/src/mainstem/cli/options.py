@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mainstem.document.scrubber import Scrubber
+
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
 
@@ -32,8 +34,12 @@ class Form(StrEnum):
 Format = Annotated[Form, typer.Option("--format", help="How to show it.")]
 
 
+#: The secrets of the documents that this command has loaded: nothing of them is printed.
+hidden = Scrubber()
+
+
 def load(file: Path, changes: list[str] | None = None) -> Plan:
     """Return the plan of a document, with the changes of `--set` and of the environment."""
     from mainstem.plan.making import make_plan
 
-    return make_plan(file, changes=changes or ())
+    return make_plan(file, changes=changes or (), scrubber=hidden)

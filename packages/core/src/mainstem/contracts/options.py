@@ -19,7 +19,6 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
-    SecretStr,
     ValidationInfo,
     WithJsonSchema,
 )
@@ -69,9 +68,6 @@ def option(
         constraints["examples"] = [example]
     return Field(description=description, json_schema_extra=extra, **constraints)
 
-
-#: A value that is never printed. `.get_secret_value()` gives it.
-Secret = SecretStr
 
 _UNITS = {
     "ms": 0.001, "millisecond": 0.001, "s": 1, "second": 1, "m": 60, "min": 60, "minute": 60,

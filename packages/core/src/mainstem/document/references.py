@@ -1,7 +1,6 @@
 """`${env:NAME}`, `${env:NAME:-default}` and `${file:PATH}`: resolved late, never printed.
 
-What a reference stands for is a secret as far as the core is concerned. A `Scrubber` remembers every
-value and puts the reference's own text in its place in anything that is printed.
+What a reference stands for is a secret as far as the core is concerned: a `Scrubber` learns it.
 """
 
 from __future__ import annotations
@@ -13,33 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.document.reading import Path_, Written
+from mainstem.document.scrubber import Scrubber
 
 _REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
 _FORM = re.compile(r"(env):([A-Za-z_]\w*)(?::-(.*))?|(file):(.+)", re.DOTALL)
-#: Shorter values are left alone: hiding `1` everywhere would make output unreadable.
-SHORTEST_HIDDEN = 4
-
 #: A scalar with a reference in it, for the JSON Schema.
 PATTERN = r"\$\{(env|file):"
-
-
-class Scrubber:
-    """Puts references back in place of the values that they stand for."""
-
-    def __init__(self) -> None:
-        self._hidden: dict[str, str] = {}
-
-    def hide(self, value: str, reference: str) -> None:
-        """Remember that `value` must never be printed; `reference` is shown instead."""
-        for form in {value, value.strip(), *value.split("\n")}:
-            if len(form) >= SHORTEST_HIDDEN:
-                self._hidden.setdefault(form, reference)
-
-    def clean(self, text: str) -> str:
-        """Return `text` with every hidden value replaced."""
-        for value in sorted(self._hidden, key=len, reverse=True):
-            text = text.replace(value, self._hidden[value])
-        return text
 
 
 def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:

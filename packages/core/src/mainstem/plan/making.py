@@ -11,6 +11,7 @@ from typing import Any
 from mainstem.contracts.abilities import Branching, Stateful
 from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
+from mainstem.contracts.secrets import secrets_in
 from mainstem.contracts.shapes import REJECTED, Accepts, EventTime, Shape
 from mainstem.document import checking
 from mainstem.document.model import SECTIONS, Document, From, Watermark
@@ -18,7 +19,8 @@ from mainstem.document.model import Component as Used
 from mainstem.document.model import SinkNode as WrittenSink
 from mainstem.document.overriding import override
 from mainstem.document.reading import Path_, Written, from_values, read_file, read_text
-from mainstem.document.references import Scrubber, resolve
+from mainstem.document.references import resolve
+from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, OptionError, PluginError, nearest
 from mainstem.plan import advice, delivering, identity, queries
 from mainstem.plan.model import Node, Plan, SinkNode, Stream
@@ -30,6 +32,7 @@ def make_plan(
     registry: Registry | None = None,
     *,
     changes: Iterable[str] = (),
+    scrubber: Scrubber | None = None,
 ) -> Plan:
     """Check a document and return its plan.
 
@@ -38,6 +41,7 @@ def make_plan(
         registry: the words to use; what is installed when left out.
         changes: `key.path=value`, each a change to the document before it is checked; variables
             `MAINSTEM_KEY__PATH` are changes too.
+        scrubber: learns the document's secrets, also of one that is wrong.
 
     Raises:
         DocumentError: with every problem found. Its `exit_code` is 3 if all that is wrong is that
@@ -50,14 +54,14 @@ def make_plan(
     else:
         written = read_file(Path(document))
     override(written, changes)
-    return _Maker(written, registry or Registry()).make()
+    return _Maker(written, registry or Registry(), scrubber or Scrubber()).make()
 
 
 class _Maker:
-    def __init__(self, written: Written, registry: Registry) -> None:
+    def __init__(self, written: Written, registry: Registry, scrubber: Scrubber) -> None:
         self.written = written
         self.registry = registry
-        self.scrubber = Scrubber()
+        self.scrubber = scrubber
         self.nodes: dict[str, Node] = {}
         self.broken: set[str] = set()
         self.referring: set[Path_] = set()
@@ -153,6 +157,8 @@ class _Maker:
         )
         if options is None or len(self.written.problems) > problems:
             return None
+        for text in secrets_in(options):
+            self.scrubber.hide(text)
         try:
             return found(options)
         except OptionError as error:

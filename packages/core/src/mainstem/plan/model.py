@@ -13,7 +13,7 @@ from mainstem.contracts.components import Component, Delivery, Operator, Sink, S
 from mainstem.contracts.guarantee import Level, Promise
 from mainstem.contracts.shapes import Changelog, EventTime, Shape
 from mainstem.document.model import Document
-from mainstem.document.references import Scrubber
+from mainstem.document.scrubber import Scrubber
 from mainstem.registry import Registry
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from mainstem.contracts.components import Needs
-from mainstem.document.references import Scrubber
+from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MachineError, Problem
 from mainstem.plan.model import Plan
 from mainstem.run import jars

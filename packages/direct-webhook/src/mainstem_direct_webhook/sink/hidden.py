@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mainstem import Secret
-from pydantic import WithJsonSchema
+from mainstem import Hidden, Secret
 
-from mainstem_direct_webhook.fields import (
-    SECRET_SCHEMA,
-    SECRETS_SCHEMA,
-    TOKEN,
-    VALUE,
-    Hidden,
-    hide,
-    hide_all,
-)
+from mainstem_direct_webhook.fields import TOKEN, VALUE
 from mainstem_direct_webhook.standard import PublicKey, read_secret
 
 PORTS = {"http": 80, "https": 443}
@@ -43,12 +34,6 @@ def allowed(name: str) -> str:
     if lower in OWN_HEADERS:
         raise ValueError(f"the header {lower} is made by the sink, or belongs to a connection")
     return lower
-
-
-def _hide_values(value: Any) -> dict[str, Secret] | None:
-    if not isinstance(value, dict):
-        return None
-    return {str(name): hide(held) for name, held in value.items()}
 
 
 def _check_text(value: Secret) -> Secret:
@@ -87,21 +72,13 @@ def _check_headers(value: dict[str, Secret] | None) -> dict[str, Secret]:
 
 
 #: Text that goes into a header, and is never printed.
-SecretText = Annotated[Secret, Hidden(hide, _check_text), WithJsonSchema(SECRET_SCHEMA)]
+SecretText = Annotated[Secret, Hidden(_check_text)]
 #: The URL of an endpoint; it is never printed.
-EndpointURL = Annotated[Secret, Hidden(hide, _check_url), WithJsonSchema(SECRET_SCHEMA)]
+EndpointURL = Annotated[Secret, Hidden(_check_url)]
 #: One secret of Standard Webhooks, or several.
-SigningSecrets = Annotated[
-    tuple[Secret, ...],
-    Hidden(hide_all, _check_signing),
-    WithJsonSchema(SECRETS_SCHEMA),
-]
+SigningSecrets = Annotated[tuple[Secret, ...], Hidden(_check_signing)]
 #: Headers, by lower-case name.
-SecretHeaders = Annotated[
-    dict[str, Secret],
-    Hidden(_hide_values, _check_headers),
-    WithJsonSchema({"type": "object", "additionalProperties": SECRET_SCHEMA}),
-]
+SecretHeaders = Annotated[dict[str, Secret], Hidden(_check_headers)]
 
 
 def split(url: Secret) -> SplitResult:

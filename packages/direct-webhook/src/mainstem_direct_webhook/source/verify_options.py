@@ -6,14 +6,15 @@ from datetime import timedelta
 from typing import Annotated, Literal
 
 from mainstem import (
+    Hidden,
     Options,
     PositiveDuration,
     Secret,
     option,
 )
-from pydantic import Field, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from mainstem_direct_webhook.fields import SECRETS_SCHEMA, TOKEN, Hidden, hide_all
+from mainstem_direct_webhook.fields import TOKEN
 from mainstem_direct_webhook.standard import read_secret
 
 
@@ -24,11 +25,7 @@ def _check(value: tuple[Secret, ...]) -> tuple[Secret, ...]:
 
 
 #: One secret, or several while it is changed: each is tried.
-Secrets = Annotated[
-    tuple[Secret, ...],
-    Hidden(hide_all, _check),
-    WithJsonSchema(SECRETS_SCHEMA),
-]
+Secrets = Annotated[tuple[Secret, ...], Hidden(_check)]
 
 _ROTATED = "The secret; a list of them while it is changed."
 _TOLERANCE = "How far the signed time may be from ours; others are answered with 400."

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from mainstem import Source, SourceCapabilities
+from mainstem import Source, SourceCapabilities, secrets_in
 
 from mainstem_testkit.conformance import taking
 from mainstem_testkit.conformance.suite import Suite, not_claimed
@@ -16,7 +16,6 @@ from mainstem_testkit.conformance.taking import (
     Taker,
     TakingProcess,
     difference,
-    secrets_in,
     stored,
 )
 from mainstem_testkit.pipelines import wait_for

@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from mainstem import HelperProcess, Options, Secret
+from mainstem import HelperProcess
 
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.servers.server import living
@@ -285,22 +284,6 @@ def difference(found: Sequence[int], expected: Sequence[int]) -> str:
     strange = sorted(counts.keys() - set(expected))
     parts = {"lost": lost, "more than once": doubled, "not expected": strange}
     return "; ".join(f"{what}: {', '.join(map(str, n[:10]))}" for what, n in parts.items() if n)
-
-
-def secrets_in(value: Any) -> list[str]:
-    """Return the texts of all secrets in options, whole and, of URLs, the password."""
-    if isinstance(value, Secret):
-        text = value.get_secret_value()
-        with suppress(ValueError):
-            url = urlsplit(text)
-            if url.password and url.password != url.username:
-                return [text, url.password]
-        return [text]
-    if isinstance(value, list | tuple):
-        return [text for each in value for text in secrets_in(each)]
-    if isinstance(value, Options):
-        return [t for name in type(value).model_fields for t in secrets_in(getattr(value, name))]
-    return []
 
 
 def _all(file: Any) -> str:

@@ -1,0 +1,95 @@
+"""Values that are never printed: an option's type, how one is checked, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, get_origin
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BaseModel, SecretStr
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
+
+#: A value that is never printed. `.get_secret_value()` gives it.
+Secret = SecretStr
+
+_TEXT = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}
+
+
+class Hidden:
+    """In `Annotated[TYPE, Hidden(check)]`: a secret that is looked into, and that no error shows.
+
+    Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
+    a text becomes a `Secret` in a first step, and the check is given that. What is no text becomes an
+    empty secret, for the check to refuse.
+
+    `TYPE` is `Secret`; `tuple[Secret, ...]`, where a document writes one text or a list of them; or
+    `dict[str, Secret]`, where what is no map becomes None.
+
+    Args:
+        check: takes the value, of `TYPE`, and returns what the option holds.
+            Raises `ValueError` when it is wrong; the message has nothing of it.
+    """
+
+    def __init__(self, check: Callable[[Any], Any]) -> None:
+        self._check = check
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        hide = {tuple: _hide_all, dict: _hide_values}.get(get_origin(source), _hide)
+        steps: list[core_schema.CoreSchema] = [
+            core_schema.no_info_plain_validator_function(hide),
+            core_schema.no_info_plain_validator_function(self._check),
+        ]
+        return core_schema.chain_schema(steps)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonSchemaValue:
+        while schema["type"] != "chain":
+            schema = schema["schema"]
+        return dict(_SCHEMAS[schema["steps"][0]["function"]["function"]])
+
+
+def _hide(value: Any) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    return Secret(value if isinstance(value, str) else "")
+
+
+def _hide_all(value: Any) -> tuple[Secret, ...]:
+    return tuple(map(_hide, value if isinstance(value, list | tuple) else [value]))
+
+
+def _hide_values(value: Any) -> dict[str, Secret] | None:
+    if not isinstance(value, dict):
+        return None
+    return {str(name): _hide(held) for name, held in value.items()}
+
+
+_SCHEMAS: Mapping[Any, JsonSchemaValue] = {
+    _hide: _TEXT,
+    _hide_all: {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]},
+    _hide_values: {"type": "object", "additionalProperties": _TEXT},
+}
+
+
+def secrets_in(value: Any) -> Iterator[str]:
+    """Yield the texts of all secrets in options: each whole, and of a URL also the password.
+
+    A password that stands elsewhere in its URL, as in `postgres:postgres@`, is not told by itself:
+    with it, words would be hidden that are none.
+    """
+    if isinstance(value, Secret):
+        text = value.get_secret_value()
+        if text:
+            yield text
+        with suppress(ValueError):
+            password = urlsplit(text).password
+            if password and text.count(password) == 1:
+                yield from {password, unquote(password)}
+    elif isinstance(value, Mapping):
+        yield from secrets_in(tuple(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from secrets_in(each)
+    elif isinstance(value, BaseModel):
+        yield from secrets_in([getattr(value, name) for name in type(value).model_fields])
