@@ -44,7 +44,7 @@ def sink(**given):
         (WHERE | {"curve": {"clients": "any"}}, "needs a secret_key"),
         (WHERE | {"curve": {"clients": [], "secret_key": SECRET}}, "nobody"),
         (WHERE | {"curve": {"clients": ["short"], "secret_key": SECRET}}, "40 characters of Z85"),
-        (WHERE | {"curve": {"clients": "any", "secret_key": 7}}, "expected a text"),
+        (WHERE | {"curve": {"clients": "any", "secret_key": 7}}, "expected text"),
         (WHERE | {"plain": {}}, "either username"),
         (WHERE | {"plain": {"username": "u"}}, "belong together"),
         (WHERE | {"plain": {"users": {}}}, "nobody"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_origin
 from urllib.parse import unquote, urlsplit
@@ -21,11 +21,10 @@ class Hidden:
     """In `Annotated[TYPE, Hidden(check)]`: a secret that is looked into, and that no error shows.
 
     Errors of pydantic carry the value that they are about, and whoever reports them may print it. So
-    a text becomes a `Secret` in a first step, and the check is given that. What is no text becomes an
-    empty secret, for the check to refuse.
+    a text becomes a `Secret` in a first step, and the check is given that.
 
     `TYPE` is `Secret`; `tuple[Secret, ...]`, where a document writes one text or a list of them; or
-    `dict[str, Secret]`, where what is no map becomes None.
+    `dict[str, Secret]`. What is no such thing is refused before the check.
 
     Args:
         check: takes the value, of `TYPE`, and returns what the option holds.
@@ -39,9 +38,18 @@ class Hidden:
         hide = {tuple: _hide_all, dict: _hide_values}.get(get_origin(source), _hide)
         steps: list[core_schema.CoreSchema] = [
             core_schema.no_info_plain_validator_function(hide),
-            core_schema.no_info_plain_validator_function(self._check),
+            core_schema.no_info_plain_validator_function(self._checked),
         ]
         return core_schema.chain_schema(steps)
+
+    def _checked(self, value: Any) -> Any:
+        # Told here and not in the first step, whose errors carry what was written.
+        if value is None:
+            raise ValueError("expected names with texts")
+        held = value.values() if isinstance(value, dict) else value
+        if any(each is _NO_TEXT for each in (held if isinstance(held, Iterable) else [held])):
+            raise ValueError("expected text; what looks like a number is written in quotes")
+        return self._check(value)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> JsonSchemaValue:
         while schema["type"] != "chain":
@@ -49,10 +57,13 @@ class Hidden:
         return dict(_SCHEMAS[schema["steps"][0]["function"]["function"]])
 
 
+_NO_TEXT = Secret("")
+
+
 def _hide(value: Any) -> Secret:
     if isinstance(value, Secret):
         return value
-    return Secret(value if isinstance(value, str) else "")
+    return Secret(value) if isinstance(value, str) else _NO_TEXT
 
 
 def _hide_all(value: Any) -> tuple[Secret, ...]:

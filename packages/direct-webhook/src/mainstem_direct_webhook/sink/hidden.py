@@ -57,9 +57,7 @@ def _check_signing(value: tuple[Secret, ...]) -> tuple[Secret, ...]:
     return value
 
 
-def _check_headers(value: dict[str, Secret] | None) -> dict[str, Secret]:
-    if value is None:
-        raise ValueError("expected names of headers with values")
+def _check_headers(value: dict[str, Secret]) -> dict[str, Secret]:
     checked: dict[str, Secret] = {}
     for name, held in value.items():
         lower = allowed(name)
