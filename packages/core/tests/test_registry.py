@@ -18,6 +18,7 @@ HELLO = '''\
 from mainstem import Events, Options, Source, hookimpl, option
 
 class HelloOptions(Options):
+    seed: int = option(0, advanced=True, description="What the greetings are made from.")
     rows_per_second: int = option(10, gt=0, description="Rows made each second.")
 
 class Hello(Source):
@@ -88,7 +89,9 @@ def test_the_third_party_source_of_the_docs_works_as_printed(site):
     assert node.distribution == "mainstem-hello"
     with pytest.raises(DocumentError, match="greater than 0"):
         make_plan(document(rows_per_second=0))
-    assert "rows_per_second: integer, default 10" in details("hello")
+    shown = details("hello")
+    assert "rows_per_second: integer, default 10" in shown
+    assert shown.index("rows_per_second") < shown.index("seldom needed:") < shown.index("seed: ")
 
 
 def test_only_plugins_that_a_document_names_are_imported(site):

@@ -65,13 +65,25 @@ def _component(component: type[Component]) -> list[str]:
 
 
 def _options(model: type[BaseModel], margin: str) -> list[str]:
-    """Return each option with what it takes and what it is when left out; options of options below it."""
+    """Return each option with what it takes and what it is when left out; options of options below it.
+
+    Those that most users can pass by come last.
+    """
     lines = []
     schema = model.model_json_schema(by_alias=True)
-    for field_name, field in model.model_fields.items():
+    known = schema["properties"] if model.model_fields else {}
+    fields = sorted(
+        model.model_fields.items(),
+        key=lambda item: known[item[1].alias or item[0]].get("advanced", False),
+    )
+    told = False
+    for field_name, field in fields:
         key = field.alias or field_name
         default = "required" if field.is_required() else f"default {_default(field)}"
-        kind = _type(schema["properties"].get(key, {}), schema.get("$defs", {}))
+        kind = _type(known[key], schema.get("$defs", {}))
+        if known[key].get("advanced") and not told:
+            lines.append(f"{margin}seldom needed:")
+            told = True
         lines.append(f"{margin}{key}: {kind}, {default}")
         if field.description:
             lines.append(f"{margin}  {field.description}")
