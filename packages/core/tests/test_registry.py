@@ -18,7 +18,6 @@ HELLO = '''\
 from mainstem import Events, Options, Source, hookimpl, option
 
 class HelloOptions(Options):
-    seed: int = option(0, advanced=True, description="What the greetings are made from.")
     rows_per_second: int = option(10, gt=0, description="Rows made each second.")
 
 class Hello(Source):
@@ -89,8 +88,14 @@ def test_the_third_party_source_of_the_docs_works_as_printed(site):
     assert node.distribution == "mainstem-hello"
     with pytest.raises(DocumentError, match="greater than 0"):
         make_plan(document(rows_per_second=0))
+    assert "rows_per_second: integer, default 10" in details("hello")
+
+
+def test_options_that_most_can_pass_by_are_shown_last(site):
+    """Pass: below a line of their own, wherever they stand in the class."""
+    seed = '    seed: int = option(0, advanced=True, description="Where it begins.")\n    rows_per'
+    site.install("mainstem-hello", HELLO.replace("    rows_per", seed, 1))
     shown = details("hello")
-    assert "rows_per_second: integer, default 10" in shown
     assert shown.index("rows_per_second") < shown.index("seldom needed:") < shown.index("seed: ")
 
 

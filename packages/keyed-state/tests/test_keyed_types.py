@@ -8,6 +8,9 @@ from typing import Any
 import polars as pl
 import pytest
 from mainstem import OptionError, PluginError
+from mainstem_keyed_state import Done, Logic, Step, Table
+from mainstem_keyed_state.keys import KeyKind
+from mainstem_keyed_state.layout import layout_of
 
 #: A column of each type, as SQL.
 VALUES = {
@@ -150,19 +153,53 @@ def test_buckets_are_spread_evenly(spark: Any) -> None:
             assert {row["count"] for row in places.collect()} == {4}
 
 
+class Noting(Logic):
+    """Keeps rows of these columns, and is never run."""
+
+    def __init__(self, columns: dict[str, Any], version: int = 1) -> None:
+        self.tables = {"rows": Table(pl.Schema(columns))}
+        self.version = version
+
+    def step(self, step: Step) -> Done:
+        raise NotImplementedError
+
+
 def test_a_key_of_another_type_is_refused_on_an_old_checkpoint(tmp_path: Any) -> None:
     """Pass: INT may become BIGINT, whose keys are the same; DOUBLE is refused with both types."""
-    from mainstem_keyed_state.keys import KeyKind
-    from mainstem_keyed_state.layout import layout_of
-
     context: Any = Context(SimpleNamespace(conf={"spark.sql.shuffle.partitions": "2"}), tmp_path)
-    first = layout_of(context, "", KeyKind(("int",)))
+    noting = Noting({"n": pl.Int64})
+    first = layout_of(context, "", KeyKind(("int",)), noting)
     context.spark.conf["spark.sql.shuffle.partitions"] = "50"
-    assert layout_of(context, "", KeyKind(("bigint",))).labels == first.labels
+    assert layout_of(context, "", KeyKind(("bigint",)), noting).labels == first.labels
     with pytest.raises(OptionError, match=r"were \(int\) .* are \(double\) now"):
-        layout_of(context, "", KeyKind(("double",)))
+        layout_of(context, "", KeyKind(("double",)), noting)
     with pytest.raises(OptionError):
-        layout_of(context, "", KeyKind(("int",), nulls_equal=True))
+        layout_of(context, "", KeyKind(("int",), nulls_equal=True), noting)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"n": pl.Int64, "at": pl.Datetime("us", "UTC")},
+        {"n": pl.String},
+        {"m": pl.Int64},
+        {},
+    ],
+)
+def test_state_of_other_columns_is_refused_before_a_row_is_read(
+    tmp_path: Any, columns: Any
+) -> None:
+    """Pass: of one version, with both lists of columns; a new version brings them as it likes."""
+    context: Any = Context(SimpleNamespace(conf={"spark.sql.shuffle.partitions": "2"}), tmp_path)
+    keys = KeyKind(("int",))
+    layout_of(context, "", keys, Noting({"n": pl.Int64}))
+    layout_of(context, "", keys, Noting({"n": pl.Int64}))
+    with pytest.raises(OptionError, match=r"rows of \(n int64\), and now would have"):
+        layout_of(context, "", keys, Noting(columns))
+    layout_of(context, "", keys, Noting(columns, version=2))
+    layout_of(context, "", keys, Noting(columns, version=2))
+    with pytest.raises(OptionError):
+        layout_of(context, "", keys, Noting({"n": pl.Int64}, version=2))
 
 
 def test_a_store_that_can_not_hold_it_is_refused(tmp_path: Any) -> None:

@@ -101,7 +101,7 @@ def keyed(
         raise OptionError(message, hint="Write `state: {use: rocksdb}` in the document.")
     given = {at: (port.frame, port.key) for at, port in ports.items()}
     kind = KeyKind.of(given, nulls_equal=nulls_equal)
-    labels = layout_of(ctx, name, kind).labels
+    labels = layout_of(ctx, name, kind, logic).labels
     packed: Any = None
     for number, port in enumerate(ports.values()):
         fields = port.frame.schema.fields

@@ -1,15 +1,18 @@
-"""What is decided once for a checkpoint: which buckets a node's keys are in."""
+"""What is noted down of a node's state: which buckets its keys are in, and what its rows are."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from mainstem import OperatorContext, OptionError, PluginError, write_whole
 
 from mainstem_keyed_state.keys import KeyKind
+from mainstem_keyed_state.logic import Logic
 
 #: Buckets for each partition: so many times more partitions can share the state later.
 FACTOR = 4
@@ -24,19 +27,25 @@ class Layout:
     Attributes:
         labels: of the buckets: a key whose hash is `h` is in the bucket `labels[h % len(labels)]`.
         keys: what kind of keys they are.
+        version: that of the logic which ran last.
+        tables: the columns of its tables, with their types in Arrow's words.
     """
 
     labels: tuple[int, ...]
     keys: KeyKind
+    version: int
+    tables: Mapping[str, Mapping[str, str]]
 
 
-def layout_of(ctx: OperatorContext, name: str, keys: KeyKind) -> Layout:
-    """Return the layout of one of a node's states: that with which its checkpoint was begun.
+def layout_of(ctx: OperatorContext, name: str, keys: KeyKind, logic: Logic) -> Layout:
+    """Return the layout of one of a node's states, with the buckets of when its checkpoint was begun.
 
     Raises:
-        OptionError: the keys are now of types whose bytes are others.
+        OptionError: the keys are now of types whose bytes are others, or the rows of the state have
+            other columns although the logic's version is the same.
         PluginError: the checkpoint is of a later version of this library.
     """
+    tables = {table: _columns(kind.columns) for table, kind in logic.tables.items()}
     file = ctx.folder() / (f"{_FILE}.{name}.json" if name else f"{_FILE}.json")
     if file.exists():
         found = read(file)
@@ -46,12 +55,46 @@ def layout_of(ctx: OperatorContext, name: str, keys: KeyKind) -> Layout:
             raise OptionError(
                 message, hint="Bring them to that type, or begin anew with `--fresh`."
             )
-        return found
+        if found.version == logic.version:
+            _check(found.tables, tables)
+        layout = replace(found, version=logic.version, tables=tables)
+        if layout != found:
+            _write(file, layout)
+        return layout
     partitions = int(ctx.spark.conf.get("spark.sql.shuffle.partitions") or 200)
-    made = Layout(tuple(even_labels(partitions, FACTOR)), keys)
-    told = {"types": keys.types, "nulls_equal": keys.nulls_equal}
-    write_whole(file, json.dumps({"format": _FORMAT, "buckets": made.labels, "keys": told}))
-    return made
+    layout = Layout(tuple(even_labels(partitions, FACTOR)), keys, logic.version, tables)
+    _write(file, layout)
+    return layout
+
+
+def _columns(schema: pl.Schema) -> dict[str, str]:
+    empty = pl.DataFrame(schema=schema).to_arrow(compat_level=pl.CompatLevel.oldest())
+    return {field.name: str(field.type) for field in empty.schema}
+
+
+def _check(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> None:
+    for table in before.keys() & now.keys():
+        if list(before[table].items()) != list(now[table].items()):
+            were, are = (
+                ", ".join(f"{name} {kind}" for name, kind in columns[table].items())
+                for columns in (before, now)
+            )
+            raise OptionError(
+                f"its state has rows of ({were}), and now would have ({are})",
+                hint="Bring the columns to what they were, or begin anew with `--fresh`.",
+            )
+
+
+def _write(file: Path, layout: Layout) -> None:
+    keys = {"types": layout.keys.types, "nulls_equal": layout.keys.nulls_equal}
+    told = {
+        "format": _FORMAT,
+        "buckets": layout.labels,
+        "keys": keys,
+        "version": layout.version,
+        "tables": layout.tables,
+    }
+    write_whole(file, json.dumps(told))
 
 
 def layouts_in(folder: Path) -> dict[str, Layout]:
@@ -74,7 +117,7 @@ def read(file: Path) -> Layout:
     if found["format"] > _FORMAT:
         raise PluginError(f"{file} was written by a later version of mainstem-keyed-state")
     keys = KeyKind(tuple(found["keys"]["types"]), found["keys"]["nulls_equal"])
-    return Layout(tuple(found["buckets"]), keys)
+    return Layout(tuple(found["buckets"]), keys, found["version"], found["tables"])
 
 
 def even_labels(partitions: int, each: int) -> list[int]:
