@@ -139,4 +139,4 @@ class TestGoesOn(TopicSuite):
     """Going on over what is lost, which is watched by a stream of its own."""
 
     def options(self):
-        return {**super().options(), "on_data_loss": "continue"}
+        return {**super().options(), "on_loss": "report"}

@@ -41,7 +41,7 @@ sinks:
         ("topics: a\nmax_delay: 1 second", "with", "`max_delay` is how long `min_rows`"),
         ("topics: a\nmin_rows: 2\nmax_delay: 0 seconds", "max_delay", "more than 0"),
         ("topics: a\nisolation: none", "isolation", "read_committed"),
-        ("topics: a\non_data_loss: ignore", "on_data_loss", "continue"),
+        ("topics: a\non_loss: ignore", "on_loss", "report"),
         ("topics: a\nkafka: {group.id: x}", "with", "write `group`"),
         ("topics: a\nkafka: {isolation.level: x}", "with", "write `isolation`"),
         ("topics: a\nkafka: {max.poll.records: [1]}", "kafka", "expected a string"),
@@ -95,7 +95,7 @@ def test_what_is_promised_follows_the_options():
         False,
         False,
     )
-    goes_on = made(on_data_loss="continue")
+    goes_on = made(on_loss="report")
     assert goes_on.capabilities.lossy
     assert list(goes_on.outputs({})) == ["lost"]
     assert not made().outputs({})

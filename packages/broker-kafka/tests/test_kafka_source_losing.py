@@ -75,13 +75,13 @@ class Checkpoint:
 
 
 class Looking:
-    """A read of one topic with `on_data_loss: continue`: makes the planner of each of its runs."""
+    """A read of one topic with `on_loss: report`: makes the planner of each of its runs."""
 
     def __init__(self, folder, **options):
         self.checkpoint = Checkpoint()
         folder.mkdir(exist_ok=True)
         self.notes = Notes(folder / "notes.json")
-        self._options = KafkaSourceOptions.model_validate({"on_data_loss": "continue", **options})
+        self._options = KafkaSourceOptions.model_validate({"on_loss": "report", **options})
 
     def run(self, *, bounded=False, **more):
         done = self.checkpoint.committed()
@@ -169,9 +169,9 @@ def test_going_on_needs_somebody_who_tells():
 
     given = {"servers": "kafka.test:1", "topics": ["t"], "kafka": {"sasl.mechanism": "AWS_MSK_IAM"}}
     with pytest.raises(ValueError, match="needs the second client.*under `librdkafka`"):
-        KafkaSourceOptions.model_validate({**given, "on_data_loss": "continue"})
+        KafkaSourceOptions.model_validate({**given, "on_loss": "report"})
     both = {**given, "librdkafka": {"sasl.mechanism": "PLAIN"}}
-    assert KafkaSourceOptions.model_validate({**both, "on_data_loss": "continue"}).known_to_both
+    assert KafkaSourceOptions.model_validate({**both, "on_loss": "report"}).known_to_both
     for options, expected in ((given, 1), (both, 0)):
         source = KafkaSource(KafkaSourceOptions.model_validate(options))
         assert sum("between two runs" in a for a in source.capabilities.assumptions) == expected
@@ -179,7 +179,7 @@ def test_going_on_needs_somebody_who_tells():
 
 def document(pipeline, source):
     lost = {}
-    if source["with"].get("on_data_loss") == "continue":
+    if source["with"].get("on_loss") == "report":
         lost = {"lost": pipeline.sink("lost", "messages.lost")}
     return pipeline.document(
         sources={"messages": source},
@@ -207,16 +207,16 @@ def test_retention_that_passes_an_offset_ends_the_run(pipeline, spark, topics):
     topics.trim(topic, 12)
     with pytest.raises(PipelineError) as failed:
         pipeline.run()
-    assert "on_data_loss: continue" in str(failed.value)
+    assert "on_loss: report" in str(failed.value)
     assert numbers(pipeline) == list(range(5))
 
 
 def test_losses_are_counted_and_the_run_goes_on(pipeline, spark, topics):
-    """Pass: with `on_data_loss: continue` the rest is read, and the output `lost` has the range with its
+    """Pass: with `on_loss: report` the rest is read, and the output `lost` has the range with its
     count, once, over several runs; back to `fail` the checkpoint goes on."""
     topic = topics.make(2)
     topics.put(topic, range(5), partition=0)
-    goes_on = topics.source(topic, on_data_loss="continue")
+    goes_on = topics.source(topic, on_loss="report")
     document(pipeline, goes_on).run()
     assert pipeline.rows("lost") == []
     topics.put(topic, range(5, 20), partition=0)
@@ -241,7 +241,7 @@ def test_losses_are_counted_after_a_kill(pipeline, topics, quick_java):
     that range, and goes on."""
     topic = topics.make()
     topics.put(topic, range(5))
-    document(pipeline, topics.source(topic, on_data_loss="continue"))
+    document(pipeline, topics.source(topic, on_loss="report"))
     assert pipeline.command().returncode == 0
     topics.put(topic, range(5, 10))
     ended = pipeline.command(MAINSTEM_FAILPOINT="run.before-batch:1")
@@ -260,11 +260,11 @@ def test_losses_are_counted_after_a_kill(pipeline, topics, quick_java):
 
 def test_a_topic_that_is_made_anew_is_noticed(pipeline, spark, topics):
     """Pass: a topic is deleted and made anew, longer than it was: the next run fails and says so; with
-    `on_data_loss: continue` a run goes on at the old offset and tells what it skips, once; after that, back
+    `on_loss: report` a run goes on at the old offset and tells what it skips, once; after that, back
     to `fail`, the checkpoint goes on."""
     topic = topics.make()
     topics.put(topic, range(5))
-    goes_on = topics.source(topic, on_data_loss="continue")
+    goes_on = topics.source(topic, on_loss="report")
     document(pipeline, topics.source(topic)).run()
     topics.remove(topic)
     wait_for(lambda: topic not in topics.admin.list_topics(timeout=10).topics)

@@ -245,7 +245,7 @@ def test_records_that_the_emulator_drops_by_age(tmp_path, report):
     server.start()
     try:
         stream = Stream(server)
-        worker = stream.worker(on_loss="report" if report else "error", discover_every="1 day")
+        worker = stream.worker(on_loss="report" if report else "fail", discover_every="1 day")
         stream.put(3)
         run([worker], lambda: len(worker.log.messages) >= 3, 60)
         worker.crash()

@@ -69,12 +69,12 @@ def test_what_is_lost_is_counted_where_nobody_reads_it(nats, pipeline, spark):
 
 
 def test_gaps_can_fail_the_run(nats, pipeline, spark):
-    """`gaps: fail`, and a message in the middle is deleted. Pass: the run fails, and says which."""
+    """`on_loss: fail`, and a message in the middle is deleted. Pass: the run fails, and says which."""
     stream = make_stream(nats)
-    document(pipeline, nats, stream, gaps="fail")
+    document(pipeline, nats, stream, on_loss="fail")
     publish(nats, f"{stream}.a", range(10))
     at(nats, lambda js, _: js.delete_msg(stream, 5))
-    with pytest.raises(PipelineError, match=r"lacks 5 to 5: deleted.*gaps: report"):
+    with pytest.raises(PipelineError, match=r"lacks 5 to 5: deleted.*on_loss: report"):
         pipeline.run()
     assert pipeline.rows("out") == []
 

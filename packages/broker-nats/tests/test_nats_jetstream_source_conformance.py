@@ -47,7 +47,7 @@ class LogSuite(SourceSuite):
             options.partitions or 1,
             "t",
             "messages",
-            options.gaps,
+            options.on_loss,
         )
         planner = Planner(given)
         try:

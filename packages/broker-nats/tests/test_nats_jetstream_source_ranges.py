@@ -316,13 +316,13 @@ def test_where_reading_begins(nats, opened):
 
 
 def test_gaps_can_end_the_run(nats, planner):
-    """`gaps: fail`, and retention has passed the position. Pass: refused, with the way on."""
+    """`on_loss: fail`, and retention has passed the position. Pass: refused, with the way on."""
     stream = make_stream(nats, max_msgs=5)
-    plans = planner(stream, gaps="fail")
+    plans = planner(stream, on_loss="fail")
     start = plans.initial()
     publish(nats, f"{stream}.a", range(12))
     time.sleep(0.1)
-    with pytest.raises(NATSError, match=r"begins at 8.*read to 0.*gaps: report"):
+    with pytest.raises(NATSError, match=r"begins at 8.*read to 0.*on_loss: report"):
         plans.latest(start)
 
 

@@ -329,7 +329,7 @@ def test_pulls_keep_to_the_consumers_limits(nats, receivers):
         ({"subjects": ["a.>", "a.b"]}, "a.> and a.b overlap"),
         ({"mode": "queue"}, "needs a `consumer`"),
         ({"mode": "queue", "consumer": "c", "start": "latest"}, "is for `mode: log`"),
-        ({"mode": "queue", "consumer": "c", "gaps": "fail"}, "is for `mode: log`"),
+        ({"mode": "queue", "consumer": "c", "on_loss": "fail"}, "is for `mode: log`"),
         ({"consumer": "c"}, "is for `mode: queue`"),
         ({"receivers": 2}, "is for `mode: queue`"),
         ({"keep": "1 day"}, "is for `mode: queue`"),

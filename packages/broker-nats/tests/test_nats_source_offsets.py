@@ -40,7 +40,7 @@ def given(server, stream, *, progress=None, first=None, **more):
     )
     return Given(
         options, stream, tuple(options.subjects), options.start, 2, "t", "messages",
-        options.gaps, progress, first,
+        options.on_loss, progress, first,
     )  # fmt: skip
 
 
@@ -158,11 +158,11 @@ def test_a_sequence_to_begin_at_may_lie_ahead(nats, planner):
 
 
 def test_other_subjects_that_go_are_no_gap(nats, planner, monkeypatch):
-    """`gaps: fail` and a filter; other subjects' messages come and are purged. Pass: no error, in this run
+    """`on_loss: fail` and a filter; other subjects' messages come and are purged. Pass: no error, in this run
     and in a later one, and a range that tells of no gap; what goes before it was looked at is an error.
     """
     stream = make_stream(nats)
-    more = {"subjects": [f"{stream}.a"], "gaps": "fail"}
+    more = {"subjects": [f"{stream}.a"], "on_loss": "fail"}
     plans = planner(nats, stream, **more)
     start = plans.initial()
     publish(nats, f"{stream}.b", range(20))

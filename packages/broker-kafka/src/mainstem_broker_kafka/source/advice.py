@@ -24,7 +24,7 @@ def advice(failure: str) -> str:
     if _LOST.search(failure):
         return (
             "Messages were gone before they were read: the topic's retention removed them, or the topic "
-            "was deleted. `on_data_loss: continue` goes on after them, and tells in the output `lost` "
+            "was deleted. `on_loss: report` goes on after them, and tells in the output `lost` "
             "which offsets are gone; `--fresh` begins anew at `start`."
         )
     if _LOGIN.search(failure):

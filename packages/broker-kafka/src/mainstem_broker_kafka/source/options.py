@@ -125,7 +125,7 @@ class KafkaSourceOptions(ConnectionOptions):
         **ConnectionOptions.owned,
         "isolation.level": "write `isolation`",
         "group.id": "write `group`, by which progress is published",
-        "auto.offset.reset": "write `start` and `on_data_loss`",
+        "auto.offset.reset": "write `start` and `on_loss`",
         "enable.auto.commit": "what was read is in the checkpoint; `group` publishes it",
         "interceptor.classes": "Spark does not allow it",
     }
@@ -170,7 +170,7 @@ class KafkaSourceOptions(ConnectionOptions):
         description="Whether messages of transactions are read when these are committed, or at once, "
         "also if they are aborted later.",
     )
-    on_data_loss: Literal["fail", "continue"] = option(
+    on_loss: Literal["fail", "report"] = option(
         "fail",
         description="What happens when messages are gone before they were read (retention, a topic that "
         "was deleted): the run fails, or goes on and tells what is gone in the output `lost`.",
@@ -232,9 +232,9 @@ class KafkaSourceOptions(ConnectionOptions):
         if len(named) != 1:
             given = f", not {' and '.join(named)}" if named else ""
             raise ValueError(f"expected one of `topics`, `pattern` and `assignment`{given}")
-        if self.on_data_loss == "continue" and not self.known_to_both:
+        if self.on_loss == "report" and not self.known_to_both:
             raise ValueError(
-                "`on_data_loss: continue` needs the second client, which tells what is lost, and `kafka` "
+                "`on_loss: report` needs the second client, which tells what is lost, and `kafka` "
                 "says how to log in for Spark's alone: say it under `librdkafka` too, in its words"
             )
         if self.min_rows and self.max_rows and self.min_rows > self.max_rows:
@@ -296,6 +296,6 @@ def reading_options(
     if options.min_partitions is not None:
         made["minPartitions"] = str(options.min_partitions)
     made["kafka.isolation.level"] = options.isolation
-    made["failOnDataLoss"] = str(options.on_data_loss == "fail").lower()
+    made["failOnDataLoss"] = str(options.on_loss == "fail").lower()
     made["includeHeaders"] = str(options.headers).lower()
     return made

@@ -62,11 +62,11 @@ class KafkaSource(Source):
             )
         if o.isolation == "read_uncommitted":
             assumptions.append("messages of transactions that are aborted later count as written")
-        goes_on = o.on_data_loss == "continue"
+        goes_on = o.on_loss == "report"
         return SourceCapabilities(
             ordered=o.min_partitions is None,
             lossy=goes_on,
-            why="with `on_data_loss: continue` messages that the topic no longer has are told in the "
+            why="with `on_loss: report` messages that the topic no longer has are told in the "
             "output `lost`, and not waited for"
             if goes_on
             else "",
@@ -87,7 +87,7 @@ class KafkaSource(Source):
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Return the output `lost`, if it is not the run's end."""
-        return {"lost": LOST} if self.options.on_data_loss == "continue" else {}
+        return {"lost": LOST} if self.options.on_loss == "report" else {}
 
     def load(self, ctx: SourceContext) -> DataFrame:
         """Return what Spark reads, as message columns.
@@ -104,7 +104,7 @@ class KafkaSource(Source):
         brokers = self._look()
         start = starting.resolved(options, brokers)
         notes = topics.Notes.of(ctx, rewound=self._rewound)
-        if options.on_data_loss == "fail" and options.known_to_both:
+        if options.on_loss == "fail" and options.known_to_both:
             topics.check_are_the_same(brokers, ctx, notes)
         try:
             given = reading_options(options, start, bounded=ctx.bounded)
@@ -114,7 +114,7 @@ class KafkaSource(Source):
                 raise MachineError(jars.explained(options)) from None
             raise
         found = rows.messages(frame, headers=options.headers)
-        if options.on_data_loss == "continue":
+        if options.on_loss == "report":
             from mainstem_broker_kafka.source import losing
 
             return losing.with_losses(found, options, ctx, notes)

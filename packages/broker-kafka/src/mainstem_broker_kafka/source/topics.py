@@ -19,7 +19,7 @@ class Notes:
     """What one read keeps beside its checkpoint; can be sent to workers.
 
     Attributes:
-        file: has the ids of topics, and, if `on_data_loss` is `continue`, up to where it is known what
+        file: has the ids of topics, and, if `on_loss` is `report`, up to where it is known what
             of each partition was lost.
     """
 
@@ -73,7 +73,7 @@ def check_are_the_same(brokers: Brokers, ctx: SourceContext, notes: Notes) -> No
     if anew:
         raise PipelineError(
             f"the topic {', '.join(anew)} was deleted and made anew since it was last read: offsets of "
-            "the old one mean nothing in it. Begin anew with `--fresh`; or `on_data_loss: continue` goes "
+            "the old one mean nothing in it. Begin anew with `--fresh`; or `on_loss: report` goes "
             "on at the old offsets, and tells what is skipped in the output `lost`."
         )
     notes.write(before | now)

@@ -66,7 +66,7 @@ def expired(options: KinesisSourceOptions, shard: str, place: Place, now: float)
 def _lost(
     options: KinesisSourceOptions, shard: str, place: Place, to: str, reason: str, at: float
 ) -> Message:
-    if options.on_loss == "error":
+    if options.on_loss == "fail":
         raise Unmendable(
             f"{options.place()}: {reason}. To go on with what is there, give the source `on_loss: "
             "report` and read its output `lost`; to keep records longer, raise the stream's retention"

@@ -35,8 +35,8 @@ class KinesisSourceOptions(ConnectionOptions, IngressOptions):
         description="`when_given`: records are told apart by the identity that the sink `kinesis` packs "
         "with them, and second copies within `duplicates_within` are dropped.",
     )
-    on_loss: Literal["error", "report"] = option(
-        "error",
+    on_loss: Literal["fail", "report"] = option(
+        "fail",
         description="What happens when the stream has dropped records that were not read yet: the run "
         "fails, or a row of the output `lost` says so and reading goes on with what is there.",
     )

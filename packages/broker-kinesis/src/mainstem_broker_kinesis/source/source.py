@@ -55,7 +55,7 @@ class KinesisSource(IngressSource):
         assumptions = [
             "the disk keeps what it says it has written",
             "records are read before the stream drops them"
-            + ("" if options.on_loss == "error" else "; what is dropped comes out of `lost`"),
+            + ("" if options.on_loss == "fail" else "; what is dropped comes out of `lost`"),
             "a record that a producer has put twice is two records",
         ]
         if options.ids != "never":
@@ -90,7 +90,7 @@ class KinesisSource(IngressSource):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         frame = super().load(ctx)
-        if self.options.on_loss == "error":
+        if self.options.on_loss == "fail":
             return frame
         columns = {"origin": "origin", "partition": "partition", "at": "timestamp"}
         return split_lost(frame, ctx, HEADER, columns)

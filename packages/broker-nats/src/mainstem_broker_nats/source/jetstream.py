@@ -224,7 +224,7 @@ class JetStreamLog(JetStreamSource):
         kept = "the stream keeps each message until the batch that reads it is done"
         told = (
             "; what it did not keep is counted, in the output `lost`"
-            if self.options.gaps == "report"
+            if self.options.on_loss == "report"
             else "; else the run fails"
         )
         steady = (
@@ -261,7 +261,7 @@ class JetStreamLog(JetStreamSource):
         from mainstem_broker_nats.source.columns import GAP
         from mainstem_broker_nats.source.reading import register
 
-        given = self._log.given(ctx, "messages", self.options.gaps)
+        given = self._log.given(ctx, "messages", self.options.on_loss)
         frame = ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
         gap = f"from_json({GAP}, '{_GAP_FIELDS}')"
         fields = ", ".join(

@@ -19,7 +19,7 @@ from pydantic import (
 from mainstem_broker_nats.connecting import ConnectionOptions
 
 #: Options of `jetstream` that belong to one mode, beside those of the ingress log.
-LOG_ONLY = ("start", "gaps", "partitions", "patience", "rows_per_task")
+LOG_ONLY = ("start", "on_loss", "partitions", "patience", "rows_per_task")
 QUEUE_ONLY = ("consumer", "ack_wait", "max_deliver", "prefetch")
 
 
@@ -171,7 +171,7 @@ class JetStreamSourceOptions(ReadingOptions, IngressOptions):
         description="With `mode: log`, where a new checkpoint begins: `earliest`, `latest` (what comes "
         "from now on), a stream sequence (the first that is read), or a time. It is looked up once.",
     )
-    gaps: Literal["report", "fail"] = option(
+    on_loss: Literal["report", "fail"] = option(
         "report",
         description="With `mode: log`, what becomes of messages that were deleted, purged or expired "
         "before they were read: `report` counts them and gives them to the output `lost`, `fail` ends "

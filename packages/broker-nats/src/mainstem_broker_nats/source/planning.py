@@ -207,7 +207,7 @@ class Planner:
         if self._given.gaps == "fail" and state.first > read + 1:
             raise NATSError(
                 f"the stream {state.name!r} begins at {state.first}, and the checkpoint has read to "
-                f"{read}: what is between was removed before it was read. `gaps: report` goes on and "
+                f"{read}: what is between was removed before it was read. `on_loss: report` goes on and "
                 "tells of it",
                 lasting=True,
             )

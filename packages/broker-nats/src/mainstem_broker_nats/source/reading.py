@@ -143,8 +143,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if chunk.gaps and given.gaps == "fail":
                         raise NATSError(
                             f"the stream {given.stream!r} lacks {chunk.gaps[0].first} to "
-                            f"{chunk.gaps[0].last}: {chunk.gaps[0].reason}. `gaps: report` goes on and "
-                            "tells of it",
+                            f"{chunk.gaps[0].last}: {chunk.gaps[0].reason}. `on_loss: report` goes on "
+                            "and tells of it",
                             lasting=True,
                         )
                     yield build(chunk, given.stream, schema)
