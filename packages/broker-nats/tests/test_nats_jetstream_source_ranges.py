@@ -64,7 +64,7 @@ def planner(nats):
                     2,
                     "t",
                     "messages",
-                    given.gaps,
+                    given.on_loss,
                 )
             )
         )
