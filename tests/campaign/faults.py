@@ -17,6 +17,7 @@ from typing import Any
 
 from mainstem_testkit.pipelines import PipelineFolder, Process
 
+from campaign.clock import Clock
 from campaign.places import ROOT, Place
 
 #: How large the file system is on which a round works, in MiB: so that it can be filled.
@@ -29,12 +30,14 @@ class Job:
 
     Attributes:
         points: the crash points that it may pass.
+        clock: that of its processes, where one can be moved.
         own_ends: the codes with which it ended by itself, and the last thing that it said.
     """
 
     pipeline: PipelineFolder
     env: dict[str, str] = field(default_factory=dict)
     points: Sequence[str] = ()
+    clock: Clock | None = None
     own_ends: list[str] = field(default_factory=list)
     process: Process | None = None
 
@@ -45,7 +48,8 @@ class Job:
                 self.own_ends.append(f"{ended.returncode}: {ended.stderr[-600:]}")
             self.end()
         if self.process is None:
-            self.process = self.pipeline.start(**self.env)
+            clock = self.clock.env if self.clock else {}
+            self.process = self.pipeline.start(**clock, **self.env)
 
     def end(self) -> None:
         """Kill it and all that it started."""
@@ -105,6 +109,14 @@ def stopped(job: Job, chance: random.Random) -> None:
     _signal(pids, signal.SIGSTOP)
     time.sleep(chance.uniform(0.2, 3))
     _signal(pids, signal.SIGCONT)
+
+
+def clock_moved(job: Job, chance: random.Random) -> str:
+    """Let the wall clock jump. Spark's triggers wait for as long as it goes back by, so that is little."""
+    by = chance.choice([3600, 60, 2, -1, -5])
+    if job.clock is not None:
+        job.clock.move(by)
+    return f"{by:+} s"
 
 
 def full_disk(job: Job, chance: random.Random) -> None:
@@ -173,7 +185,7 @@ AROUND: Mapping[str, Callable[[Place, random.Random], None]] = {
 
 
 def faults(
-    used: Mapping[str, tuple[Place, bool]], sources: Sequence[Any], disk: bool
+    used: Mapping[str, tuple[Place, bool]], sources: Sequence[Any], *, disk: bool, clock: bool
 ) -> dict[str, Fault]:
     """Return the harm that fits a round, by name.
 
@@ -181,6 +193,7 @@ def faults(
         used: the servers that its pipelines speak to, and whether they may be killed.
         sources: of its paths.
         disk: whether it has a file system of its own.
+        clock: whether it has a clock of its own.
     """
     made: dict[str, Fault] = {
         "driver killed": driver,
@@ -192,6 +205,8 @@ def faults(
         made["receiver killed"] = receiver
     if any(s.name == "webhook" for s in sources):
         made["helper killed"] = helper
+    if clock:
+        made["clock moved"] = clock_moved
     if disk:
         made["disk full"] = full_disk
     for name, (place, killable) in used.items():

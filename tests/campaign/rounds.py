@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,9 @@ from typing import Any
 from mainstem_testkit.pipelines import PipelineFolder
 
 from campaign.chains import CHAINS
+from campaign.clock import Clock
 from campaign.events import Event, events
-from campaign.faults import Fault, Job, faults, mounted, points, unmount
+from campaign.faults import AROUND, Fault, Job, faults, mounted, points, unmount
 from campaign.judging import Verdict, judge
 from campaign.paths import Way
 from campaign.places import Places
@@ -78,8 +80,7 @@ class Played:
     def touched_by(self, fault: str) -> bool:
         """Whether a fault is one of the whole pipeline, or of a server that the path speaks to."""
         server, _, what = fault.partition(": ")
-        own = (self.source.needs, self.sink.needs)
-        return server in own or not what or server == "killed at a step"
+        return what not in AROUND or server in (self.source.needs, self.sink.needs)
 
     def feed(self, chance: random.Random, seconds: float, begun: threading.Event) -> None:
         """Send an event, and the others in about so many seconds when the pipeline has begun.
@@ -144,9 +145,12 @@ def play(
         parts = document(made) | ({"spark": spark} if spark else {})
         pipeline.document(**parts, trigger={"every": f"{chance.choice([100, 500, 1500])} ms"})
         claims = {sink.name: sink.promise.level for sink in pipeline.plan().sinks()}
-        job = Job(pipeline, dict(env or {}), _points(made))
+        clock = Clock(folder) if shutil.which("cc") else None
+        job = Job(pipeline, dict(env or {}), _points(made), clock)
         stack.callback(job.end)
-        there = faults(_used(made), [p.source for p in made], disk) | (beside or {})
+        there = faults(_used(made), [p.source for p in made], disk=disk, clock=bool(clock)) | (
+            beside or {}
+        )
         chosen = {name: fault for name, fault in there.items() if not only or name in only}
         told = _run(job, made, chance, seconds, chosen)
         job.end()
