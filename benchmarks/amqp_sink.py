@@ -16,9 +16,9 @@ import pika
 from job import Job
 from mainstem import Batch, messages
 from mainstem_broker_amqp.connecting import parameters
-from mainstem_broker_amqp.link import Message, encode_properties
-from mainstem_broker_amqp.publisher import Publisher
-from mainstem_broker_amqp.sink import AMQPSink, AMQPSinkOptions
+from mainstem_broker_amqp.sink.link import Message, encode_properties
+from mainstem_broker_amqp.sink.publisher import Publisher
+from mainstem_broker_amqp.sink.sink import AMQPSink, AMQPSinkOptions
 from mainstem_testkit.servers.rabbitmq import RabbitMQ
 from rich.console import Console
 from rich.table import Table

@@ -44,13 +44,13 @@ def bare(url: str, messages: int) -> None:
 
 def receiver(url: str, folder: str, number: str, receivers: str) -> None:
     """Run a receiver until nothing comes any more; print when the first and last were stored."""
-    from mainstem_broker_amqp.source import AMQPSourceOptions
+    from mainstem_broker_amqp.source.source import AMQPSourceOptions
     from mainstem_ingress.process import Task, work
 
     options = AMQPSourceOptions.model_validate(
         {"url": url, "queue": QUEUE, "receivers": int(receivers), "high_water": "100 GB"}
     )
-    target = "mainstem_broker_amqp.consumer:AMQPReceiver"
+    target = "mainstem_broker_amqp.source.receiver:AMQPReceiver"
     task = Task(target, "bench", int(number), Path(folder), options)
     stop = threading.Event()
     began = [0.0]

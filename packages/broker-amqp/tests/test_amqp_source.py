@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import pika
 import pytest
-from mainstem_broker_amqp.consumer import AMQPReceiver
-from mainstem_broker_amqp.source import AMQPSourceOptions
+from mainstem_broker_amqp.source.receiver import AMQPReceiver
+from mainstem_broker_amqp.source.source import AMQPSourceOptions
 from mainstem_ingress.errors import Unmendable, Unreachable
 from mainstem_ingress.log import Log
 from mainstem_ingress.process import Task
 from mainstem_ingress.segments import file_of, open_segment
 from mainstem_testkit import wait_for
 
-RECEIVER = "mainstem_broker_amqp.consumer:AMQPReceiver"
+RECEIVER = "mainstem_broker_amqp.source.receiver:AMQPReceiver"
 
 
 class Taker:
@@ -447,7 +447,7 @@ def test_tls_with_a_client_certificate(broker, secured, tmp_path):
 def test_options_that_do_not_fit_are_refused(options, words):
     """Pass: the source says which option, before anything runs."""
     from mainstem import OptionError
-    from mainstem_broker_amqp.source import AMQPSource
+    from mainstem_broker_amqp.source.source import AMQPSource
 
     given = {"url": "amqp://h/", "queue": "q", **options}
     with pytest.raises(OptionError, match=words):

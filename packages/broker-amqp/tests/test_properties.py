@@ -9,8 +9,8 @@ from decimal import Decimal
 import pika
 import pytest
 from mainstem_broker_amqp.connecting import ConnectionOptions, parameters, permanent, places, words
-from mainstem_broker_amqp.link import encode_properties
 from mainstem_broker_amqp.properties import from_headers, to_headers
+from mainstem_broker_amqp.sink.link import encode_properties
 from pika import data, exceptions
 from pika.adapters.utils import connection_workflow as workflow
 from pika.compat import long

@@ -10,10 +10,10 @@ import uuid
 from collections import Counter
 from types import SimpleNamespace
 
-import mainstem_broker_amqp.publisher as module
+import mainstem_broker_amqp.sink.publisher as module
 import pytest
-from mainstem_broker_amqp.link import Exchange, Message, encode_properties
-from mainstem_broker_amqp.publisher import Publisher, PublishError
+from mainstem_broker_amqp.sink.link import Exchange, Message, encode_properties
+from mainstem_broker_amqp.sink.publisher import Publisher, PublishError
 from pika import exceptions
 
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from mainstem import Batch, DocumentError, OptionError, PipelineError, messages, read_columns
 from mainstem.contracts.guarantee import Level
-from mainstem_broker_amqp.sink import AMQPSink
+from mainstem_broker_amqp.sink.sink import AMQPSink
 from pydantic import ValidationError
 
 DDL = (

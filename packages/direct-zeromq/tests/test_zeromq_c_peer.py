@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import zmq
-from mainstem_direct_zeromq.sending import publish
-from mainstem_direct_zeromq.sink import ZeroMQSinkOptions
+from mainstem_direct_zeromq.sink.sending import publish
+from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
 from mainstem_testkit.plugin import required
 from zeromq_peers import address, taker
 

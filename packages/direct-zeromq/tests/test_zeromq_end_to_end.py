@@ -5,7 +5,7 @@ from __future__ import annotations
 import zmq
 from mainstem.plan.rendering import as_text
 from mainstem_direct_zeromq.link import Link
-from mainstem_direct_zeromq.sink import ZeroMQSinkOptions
+from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
 from zeromq_peers import address
 
 

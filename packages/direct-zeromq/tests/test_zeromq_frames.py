@@ -17,7 +17,7 @@ from mainstem_direct_zeromq.frames import (
     check_layout,
     refused,
 )
-from mainstem_direct_zeromq.sequence import Counts, SequenceOptions
+from mainstem_direct_zeromq.source.sequence import Counts, SequenceOptions
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NAMES = TEXT.filter(lambda name: name and name not in (SEQUENCE, ID, LOST))

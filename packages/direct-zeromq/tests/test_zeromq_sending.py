@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 import zmq
 from mainstem import Refused
-from mainstem_direct_zeromq import sending
 from mainstem_direct_zeromq.link import Link, LinkError
-from mainstem_direct_zeromq.sending import Sender, SendError, messages, publish
-from mainstem_direct_zeromq.sink import ZeroMQSink, ZeroMQSinkOptions
+from mainstem_direct_zeromq.sink import sending
+from mainstem_direct_zeromq.sink.sending import Sender, SendError, messages, publish
+from mainstem_direct_zeromq.sink.sink import ZeroMQSink, ZeroMQSinkOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
 from zeromq_peers import address, greeting, taker

@@ -8,8 +8,8 @@ import time
 from contextlib import ExitStack, suppress
 
 import zmq
-from mainstem_direct_zeromq.receiver import ZeroMQReceiver
-from mainstem_direct_zeromq.source import ZeroMQSource, ZeroMQSourceOptions
+from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
+from mainstem_direct_zeromq.source.source import ZeroMQSource, ZeroMQSourceOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import Taker
 from mainstem_testkit.servers.server import free_port

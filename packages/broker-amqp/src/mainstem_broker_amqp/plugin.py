@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainstem import Sink, Source, hookimpl
 
-from mainstem_broker_amqp.sink import AMQPSink
-from mainstem_broker_amqp.source import AMQPSource
+from mainstem_broker_amqp.sink.sink import AMQPSink
+from mainstem_broker_amqp.source.source import AMQPSource
 
 
 @hookimpl

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainstem import Sink, Source, hookimpl
 
-from mainstem_direct_zeromq.sink import ZeroMQSink
-from mainstem_direct_zeromq.source import ZeroMQSource
+from mainstem_direct_zeromq.sink.sink import ZeroMQSink
+from mainstem_direct_zeromq.source.source import ZeroMQSource
 
 
 @hookimpl

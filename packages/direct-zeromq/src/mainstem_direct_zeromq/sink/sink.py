@@ -173,6 +173,6 @@ _SHOWN = {
 
 
 def _publish(batches: Any, options: ZeroMQSinkOptions) -> Iterator[Any]:
-    from mainstem_direct_zeromq.sending import publish
+    from mainstem_direct_zeromq.sink.sending import publish
 
     return publish(batches, options)

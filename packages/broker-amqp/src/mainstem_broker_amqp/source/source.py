@@ -140,7 +140,7 @@ class AMQPSource(IngressSource):
         )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_broker_amqp.consumer import AMQPReceiver
+        from mainstem_broker_amqp.source.receiver import AMQPReceiver
 
         return AMQPReceiver
 

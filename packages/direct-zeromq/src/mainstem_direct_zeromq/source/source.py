@@ -26,7 +26,7 @@ from mainstem_ingress import (
 
 from mainstem_direct_zeromq.connecting import LinkOptions
 from mainstem_direct_zeromq.frames import LOST
-from mainstem_direct_zeromq.sequence import SequenceOptions
+from mainstem_direct_zeromq.source.sequence import SequenceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -140,7 +140,7 @@ class ZeroMQSource(IngressSource):
         )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_direct_zeromq.receiver import ZeroMQReceiver
+        from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
 
         return ZeroMQReceiver
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from mainstem import Refused
 
-from mainstem_broker_amqp.link import Message, encode_properties
 from mainstem_broker_amqp.properties import from_headers
+from mainstem_broker_amqp.sink.link import Message, encode_properties
 
 if TYPE_CHECKING:
-    from mainstem_broker_amqp.sink import AMQPSinkOptions
+    from mainstem_broker_amqp.sink.sink import AMQPSinkOptions
 
 _TRANSIENT, _PERSISTENT = 1, 2
 

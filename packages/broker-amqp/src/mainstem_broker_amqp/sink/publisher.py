@@ -22,7 +22,7 @@ from pika import exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from mainstem_broker_amqp.connecting import permanent, words
-from mainstem_broker_amqp.link import Exchange, Link, Message
+from mainstem_broker_amqp.sink.link import Exchange, Link, Message
 
 if TYPE_CHECKING:
     import pika

@@ -15,8 +15,8 @@ from mainstem_ingress import Message, Receiver, Unmendable, Unreachable, Values,
 
 from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, misfit, refused
 from mainstem_direct_zeromq.link import Link, LinkError
-from mainstem_direct_zeromq.sequence import Counts, Gap
-from mainstem_direct_zeromq.source import ZeroMQSourceOptions
+from mainstem_direct_zeromq.source.sequence import Counts, Gap
+from mainstem_direct_zeromq.source.source import ZeroMQSourceOptions
 
 _KINDS = {"pull": zmq.PULL, "sub": zmq.SUB}
 #: How many frames are read between two looks at their size.

@@ -186,7 +186,7 @@ class AMQPSink(Sink):
         Raises:
             PipelineError: it can't be reached, or is not there.
         """
-        from mainstem_broker_amqp.publisher import PublishError
+        from mainstem_broker_amqp.sink.publisher import PublishError
 
         try:
             publisher = make_publisher(self.options, "mainstem", lambda *_: None)
@@ -212,8 +212,8 @@ def make_publisher(options: AMQPSinkOptions, name: str, refused: Any) -> Any:
     Raises:
         OSError: a file of `tls` can't be read.
     """
-    from mainstem_broker_amqp.link import Exchange
-    from mainstem_broker_amqp.publisher import Publisher
+    from mainstem_broker_amqp.sink.link import Exchange
+    from mainstem_broker_amqp.sink.publisher import Publisher
 
     declared = None
     if options.declare is not None:
@@ -239,7 +239,7 @@ def publish(
     """Publish the rows of a task and yield those that were refused for good; runs in an executor."""
     from mainstem import Refused, failpoint
 
-    from mainstem_broker_amqp.writing import messages
+    from mainstem_broker_amqp.sink.writing import messages
 
     refused = Refused()
     publisher = make_publisher(
