@@ -49,6 +49,29 @@ def test_a_kill_at_every_point_changes_no_count(pipeline: PipelineFolder) -> Non
     assert {f"keyed-state.{name}" for name in names} <= set(points)
 
 
+#: A Python whose first process for state on the driver starts later than Spark waits.
+LATE = """\
+#!/bin/sh
+case "$*" in
+  *transform_with_state_driver_worker*) if mkdir "{mark}" 2> /dev/null; then sleep 12; fi ;;
+esac
+exec "{python}" "$@"
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_python_process_that_comes_too_late_is_started_again(pipeline: PipelineFolder) -> None:
+    """Pass: Spark fails the query after ten seconds, it is started anew, and that is told; counts are exact."""
+    late = pipeline.folder / "late-python"
+    late.write_text(LATE.format(mark=pipeline.folder / "mark", python=sys.executable))
+    late.chmod(0o755)
+    ended = counting(pipeline).command(PYSPARK_PYTHON=str(late))
+    assert ended.returncode == 0, ended.stderr
+    told = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert [each["query"] for each in told if each["event"] == "restarted"] == ["counted"]
+    counts_are_exact(pipeline)
+
+
 @pytest.mark.timeout(600)
 def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
     pipeline: PipelineFolder,

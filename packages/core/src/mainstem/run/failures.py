@@ -56,6 +56,15 @@ def _fragments(error: Any) -> list[str]:
         return []
 
 
+def came_too_late(error: BaseException) -> bool:
+    """Whether Spark gave up on a query for one of its own Python processes, which was slow to start.
+
+    Spark waits ten seconds for the one that it starts on the driver for each query with state by key,
+    and can't be told to wait longer; a busy machine takes that.
+    """
+    return "Python worker failed to connect back" in str(error)
+
+
 def explain(
     error: BaseException, plan: Plan, query: str, *, show_rows: bool = False
 ) -> MainstemError:

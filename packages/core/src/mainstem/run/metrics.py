@@ -49,6 +49,9 @@ class Metrics:
         self._late = made(Counter, "late_rows", "Rows dropped behind the watermark.")
         self._state = made(Gauge, "state_rows", "Rows in the state.")
         self._loading = made(Gauge, "loading", "1 while a query loads what it must know first.")
+        self._restarts = made(
+            Counter, "restarts", "Starts anew of a query, for no fault of its own."
+        )
         self._idle = made(Gauge, "idle", "1 while a node is idle, see `idle_after`.", "node")
         self._watermark = made(Gauge, "watermark_seconds", "The watermark, since 1970.")
         self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")
@@ -95,6 +98,11 @@ class Metrics:
         labels = (facts["pipeline"], facts["query"])
         self._loading.labels(*labels).set(facts["event"] == "loading")
         self._inner.loading(facts)
+
+    def restarted(self, facts: Mapping[str, Any]) -> None:
+        """Count that a query was started anew."""
+        self._restarts.labels(facts["pipeline"], facts["query"]).inc()
+        self._inner.restarted(facts)
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         """Count what a batch did."""

@@ -19,7 +19,7 @@ from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import batch_facts, latest_event, timed
-from mainstem.run.failures import explain
+from mainstem.run.failures import came_too_late, explain
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
@@ -37,6 +37,8 @@ _LAG_EVERY = 5.0
 _LAG_WAITS = 1.0
 #: How long Spark may take to let go of a query that has ended, in seconds.
 _LETTING_GO = 10
+#: How often a query is started anew until its next batch is done; see `came_too_late`.
+_RESTARTS = 5
 
 
 class RunningQuery:
@@ -68,6 +70,7 @@ class RunningQuery:
         self._idleness: Idleness | None = None
         self._running: StreamingQuery | None = None
         self._ended = False
+        self._restarts = 0
         self._reported = -1
         self._measured = 0.0
         self._lags: Mapping[str, Mapping[str, Any]] = {}
@@ -192,8 +195,31 @@ class RunningQuery:
             if self._idleness is not None:
                 self._idleness.move()
             return True
-        self._check()
-        return self._went_on()
+        return self._restarted() or self._went_on()
+
+    def _restarted(self) -> bool:
+        """Start the query anew if it failed for no fault of its own; whether it did.
+
+        Raises:
+            MainstemError: the query failed.
+        """
+        query = self._running
+        failure = query.exception() if query is not None else None
+        if failure is None:
+            return False
+        cause = self._batches.error or failure
+        if isinstance(cause, Stopping) or (
+            self._batches.stopping.is_set() and self._batches.error is None
+        ):
+            return False
+        if not came_too_late(cause) or self._restarts == _RESTARTS:
+            raise self._explained(cause) from failure
+        self._restarts += 1
+        facts = {"pipeline": self._plan.pipeline, "query": self.name}
+        why = f"Spark's Python process took too long to start ({self._restarts} of {_RESTARTS})"
+        self._reporter.restarted({"event": "restarted", **facts, "why": why})
+        self.start()
+        return True
 
     def _went_on(self) -> bool:
         """Start what comes after a phase that has come to its end; whether there is anything."""
@@ -238,6 +264,7 @@ class RunningQuery:
     def _drain(self, report: Any) -> None:
         finished = self._finished()
         for progress in finished:
+            self._restarts = 0
             self._reported = progress.batchId
             latest = latest_event(progress)
             if latest is not None:
@@ -293,18 +320,6 @@ class RunningQuery:
             if "addBatch" in progress.durationMs:
                 found.append(progress)
         return found[::-1]
-
-    def _check(self) -> None:
-        query = self._running
-        failure = query.exception() if query is not None else None
-        if failure is None:
-            return
-        cause = self._batches.error or failure
-        if isinstance(cause, Stopping) or (
-            self._batches.stopping.is_set() and self._batches.error is None
-        ):
-            return
-        raise self._explained(cause) from failure
 
     def _explained(self, error: BaseException) -> MainstemError:
         return explain(error, self._plan, self._query.name, show_rows=self._show_rows)

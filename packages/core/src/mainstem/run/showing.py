@@ -36,6 +36,9 @@ class Reporter(Protocol):
     def loading(self, facts: Mapping[str, Any]) -> None:
         """A query loads what it must know first, or has loaded it: `event` says which."""
 
+    def restarted(self, facts: Mapping[str, Any]) -> None:
+        """A query failed for no fault of its own, and was started anew; `why` says for what."""
+
     def tick(self) -> None:
         """Some time has passed."""
 
@@ -58,6 +61,9 @@ class Silent:
     def loading(self, facts: Mapping[str, Any]) -> None:
         pass
 
+    def restarted(self, facts: Mapping[str, Any]) -> None:
+        pass
+
     def tick(self) -> None:
         pass
 
@@ -66,7 +72,7 @@ class Silent:
 
 
 class JSONLines(Silent):
-    """Writes one JSON line for each batch, for news of helpers, and for the summary."""
+    """Writes one JSON line for each batch, for news of helpers and queries, and for the summary."""
 
     def __init__(self) -> None:
         self._states: dict[str, Any] = {}
@@ -84,6 +90,9 @@ class JSONLines(Silent):
             self._print(facts)
 
     def loading(self, facts: Mapping[str, Any]) -> None:
+        self._print(facts)
+
+    def restarted(self, facts: Mapping[str, Any]) -> None:
         self._print(facts)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
@@ -106,12 +115,14 @@ class LiveTable(Silent):
         self._last: dict[str, Mapping[str, Any]] = {}
         self._helpers: dict[str, dict[str, HelperRow]] = {}
         self._loading: dict[str, str] = {}
+        self._restarted: set[str] = set()
         self._live = Live(self._table(), console=Console(), refresh_per_second=4)
         self._live.start()
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         self._totals.add(facts)
         self._last[facts["query"]] = facts
+        self._restarted.discard(facts["query"])
 
     def helper(self, facts: Mapping[str, Any]) -> None:
         rows = self._helpers.setdefault(facts["node"], {})
@@ -120,6 +131,9 @@ class LiveTable(Silent):
     def loading(self, facts: Mapping[str, Any]) -> None:
         reads = f" loading {', '.join(facts['reads'])}" if facts["event"] == "loading" else ""
         self._loading[facts["query"]] = reads
+
+    def restarted(self, facts: Mapping[str, Any]) -> None:
+        self._restarted.add(facts["query"])
 
     def tick(self) -> None:
         self._live.update(self._table())
@@ -150,8 +164,9 @@ class LiveTable(Silent):
         last = self._last.get(query, {})
         lag = last.get("lag", {})
         seconds = last.get("seconds") or 0
+        doing = self._loading.get(query, "") + (" restarted" if query in self._restarted else "")
         yield {
-            "query / node": f"[bold]{query}[/bold]{self._loading.get(query, '')}",
+            "query / node": f"[bold]{query}[/bold]{doing}",
             "rows": f"{totals['rows_in']:,}",
             "rows/s": f"{last.get('rows_per_second', 0):,.0f}",
             "batch": str(last.get("batch", "")),
