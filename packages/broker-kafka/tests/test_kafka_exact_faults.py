@@ -94,15 +94,12 @@ def test_a_broker_killed_in_the_middle_of_a_batch(own, spark):
     rows = numbered(*range(200))
     share = place.share(rows, writer=0)
     share._transaction.flush()
-    own.kill()
-    back = threading.Timer(4.0, own.start)
-    back.start()
+    own.kill_for(4.0)
     try:
         list(share.finish())
     except PipelineError as error:
         assert "writer 0 of 2" in str(error)  # noqa: PT017
-    finally:
-        back.join()
+    own.started()
     for epoch in (2, 3):
         place.write(rows, epoch=epoch)
         assert place.values() == values_of(*range(200))

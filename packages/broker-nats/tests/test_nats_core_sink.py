@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 
 import pytest
@@ -99,8 +98,7 @@ def test_a_server_that_restarts_is_waited_for(tmp_path, subject, publisher_at):
         for number in range(1000):
             publisher.send(message(subject, number))
             if number == 500:
-                server.kill()
-                threading.Timer(0.5, server.start).start()
+                server.kill_for(0.5)
         publisher.flush()
         assert publisher._open == []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 import uuid
 from datetime import UTC, datetime
@@ -261,8 +260,7 @@ def test_a_server_that_starts_anew_is_waited_for(tmp_path, spark):
         stream = make(server.url)
         sink = sink_of(server, stream)
         rows = [{"key": b"k", "value": b"%d" % n, "_id": bytes([n])} for n in range(5)]
-        server.kill()
-        threading.Timer(1.0, server.start).start()
+        server.kill_for(1.0)
         assert sink.write_new(frame_of(spark, rows), batch_of(spark)) is None
         assert bodies(server.url, stream) == [b"%d" % n for n in range(5)]
 

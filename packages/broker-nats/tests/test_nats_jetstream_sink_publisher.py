@@ -147,8 +147,7 @@ def test_a_server_killed_and_restarted_loses_and_doubles_nothing(tmp_path, publi
         for number in range(6000):
             publisher.send(message(stream, number))
             if number in (1000, 2500, 4000):
-                server.kill()
-                threading.Timer(0.3, server.start).start()
+                server.kill_for(0.3)
         publisher.flush()
         assert bodies(server.url, stream) == numbered(6000)
 

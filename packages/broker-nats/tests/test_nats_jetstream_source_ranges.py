@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -187,8 +186,7 @@ def test_a_server_killed_in_the_middle_of_a_range(nats, opened):
         assert chunk.gaps == []
         if len(found) > (kills + 1) * 10_000 and kills < 2:
             kills += 1
-            nats.kill()
-            threading.Timer(0.5, nats.start).start()
+            nats.kill_for(0.5)
     assert kills == 2
     assert found == numbered(40_000)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import traceback
 
 import pytest
@@ -176,14 +175,10 @@ def test_what_may_come_back_is_tried_for_as_long_as_patience(fault, product, pla
 def test_a_server_that_comes_back_is_waited_for(place_in):
     """Pass: a closed port is tried again until the server is there."""
     place = place_in("postgres")
-    place.server.stop()
     sink = place.sink(patience="60 seconds")
-    starting = threading.Timer(1, place.server.start)
-    starting.start()
-    try:
-        assert place.write([{"id": 1}], DDL, sink=sink) is None
-    finally:
-        starting.join()
+    place.server.kill_for(1)
+    assert place.write([{"id": 1}], DDL, sink=sink) is None
+    place.server.started()
     assert place.ids() == [1]
 
 

@@ -7,6 +7,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -61,6 +62,7 @@ class Server(ABC):
         #: How long the last start took until the first answer, in seconds.
         self.seconds = 0.0
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting: threading.Timer | None = None
         self._prepared = False
 
     # -- what a server says of itself -------------------------------------------------------
@@ -145,6 +147,7 @@ class Server(ABC):
 
     def stop(self, seconds: float = PATIENCE) -> None:
         """Ask the server to end and wait for it; kill it if it takes too long."""
+        self.started()
         self._signal(signal.SIGCONT)
         self._signal(self.stop_signal, alone=True)
         if self._process is not None:
@@ -154,6 +157,7 @@ class Server(ABC):
 
     def kill(self) -> None:
         """End the server as `kill -9` does, with all that it started."""
+        self.started()
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
@@ -162,6 +166,18 @@ class Server(ABC):
                 time.sleep(0.01)
             self._process = None
         self.after()
+
+    def kill_for(self, seconds: float) -> None:
+        """Kill the server, and start it so many seconds later, beside what the test does meanwhile."""
+        self.kill()
+        self._starting = threading.Timer(seconds, self.start)
+        self._starting.start()
+
+    def started(self) -> None:
+        """Wait for a start that goes on beside."""
+        if self._starting is not None:
+            self._starting.join()
+            self._starting = None
 
     def restart(self) -> None:
         """Stop the server and start it again on the same port and data."""
