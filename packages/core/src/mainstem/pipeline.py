@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from mainstem.plan.model import Plan
     from mainstem.run.lagging import SourceLag
     from mainstem.run.showing import Reporter
+
+_REMEMBERED = 1000
 
 
 class Pipeline:
@@ -90,14 +93,10 @@ class Pipeline:
 
 
 class Running:
-    """A pipeline that runs in the background.
-
-    Attributes:
-        progress: the facts of each finished batch so far, oldest first.
-    """
+    """A pipeline that runs in the background."""
 
     def __init__(self, plan: Plan, *, show_rows: bool, fresh: Sequence[str]) -> None:
-        self.progress: list[Mapping[str, Any]] = []
+        self._progress: deque[Mapping[str, Any]] = deque(maxlen=_REMEMBERED)
         self._stop = threading.Event()
         self._summary: dict[str, Any] | None = None
         self._error: BaseException | None = None
@@ -105,6 +104,11 @@ class Running:
             target=self._run, args=(plan, show_rows, fresh), name=plan.pipeline, daemon=True
         )
         self._thread.start()
+
+    @property
+    def progress(self) -> list[Mapping[str, Any]]:
+        """The facts of finished batches, oldest first; of many the latest thousand."""
+        return list(self._progress)
 
     @property
     def active(self) -> bool:
@@ -135,7 +139,7 @@ class Running:
         from mainstem.run.runner import run
         from mainstem.run.showing import Silent
 
-        progress = self.progress
+        progress = self._progress
 
         class Collect(Silent):
             def batch(self, facts: Mapping[str, Any]) -> None:
