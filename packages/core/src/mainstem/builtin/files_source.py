@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -151,8 +152,8 @@ class Files(Source):
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the rows in files not read yet, and the age of the oldest of these."""
-        read = {file.resolve() for file in _logged(reached.folder, upto=_number(reached))}
-        unread = [file for file in self._files() if file.resolve() not in read]
+        read = _logged(reached.folder, upto=_number(reached))
+        unread = [file for file in self._files() if str(file) not in read]
         if not unread:
             return [Lag("0", 0, 0.0)]
         oldest = min(file.stat().st_mtime for file in unread)
@@ -169,13 +170,16 @@ class Files(Source):
     def gone(self, since: Reached) -> str:
         """Return which files were read after a point and are no longer there."""
         logged = _logged(since.folder, after=_number(since))
-        names = [file.name for file in logged if not file.exists()]
+        names = [file.name for file in map(Path, sorted(logged)) if not file.exists()]
         return f"{len(names)} files, such as {names[0]}" if names else ""
 
     def _files(self) -> Iterator[Path]:
-        """Yield what Spark would read: files, also in `key=value` folders, but for hidden ones."""
-        path = Path(self.options.path)
-        pattern = path.relative_to(path.anchor) if path.is_absolute() else path
+        """Yield what Spark would read: files, also in `key=value` folders, but for hidden ones.
+
+        By the names under which Spark logs them: absolute, without dots, and links are not followed.
+        """
+        path = Path(os.path.normpath(self.options.path.absolute()))
+        pattern = path.relative_to(path.anchor)
         for found in Path(path.anchor).glob(str(pattern)):
             yield from _visible(found)
 
@@ -211,12 +215,12 @@ def _number(reached: Reached) -> int:
     return -1 if reached.offset is None else int(reached.offset["logOffset"])
 
 
-def _logged(folder: Path, *, after: int = -1, upto: int | None = None) -> list[Path]:
-    """Return the files that Spark's log of a file source tells of, by the numbers of its entries."""
-    found = {}
+def _logged(folder: Path, *, after: int = -1, upto: int | None = None) -> set[str]:
+    """Return the paths of files in Spark's log of a file source, by the numbers of its entries."""
+    found = set()
     for log in folder.glob("[0-9]*"):
         for line in log.read_text().splitlines()[1:]:
             entry = json.loads(line)
             if after < entry["batchId"] and (upto is None or entry["batchId"] <= upto):
-                found[entry["path"]] = Path(unquote(urlparse(entry["path"]).path))
-    return list(found.values())
+                found.add(unquote(urlparse(entry["path"]).path))
+    return found
