@@ -397,6 +397,38 @@ def test_what_is_wrong_with_a_function_is_told(pipeline, call, told):
     assert "Traceback" not in text
 
 
+@pytest.mark.parametrize("where", ["length(k) > 1", "1 = 0"])
+def test_a_batch_of_which_nothing_is_left_is_counted_all_the_same(pipeline, where):
+    """Pass: no row is left before a step that shuffles; the run goes on, and the rows above are counted."""
+    shuffled = "frame.repartition('k').selectExpr('k', 'v + length(k) AS v')"
+    module(pipeline, "shuffling", f"def f(frame): return {shuffled}\n")
+    pipeline.document(
+        operators={
+            "row": {**ROW, "on_rejected": "fail"},
+            "doubled": {
+                "use": "select",
+                "from": "row",
+                "with": {"columns": {"k": "k", "v": "2 * v"}},
+            },
+            "some": {"use": "select", "from": "doubled", "with": {"where": where}},
+            "step": python("shuffling:f", "some"),
+        },
+        sinks={
+            "out": pipeline.sink("out", "step"),
+            "bad": pipeline.sink("bad", "row.rejected"),
+        },
+    )
+    pipeline.feed("1.jsonl", ["not JSON", '{"k": "a", "v": 1}', '{"k": "b", "v": 1}'])
+    nodes = pipeline.run()["queries"]["lines"]["nodes"]
+    assert nodes["row"] == {"rows": 2, "rejected": 1}
+    assert (nodes["out"], nodes["bad"]) == ({"rows": 0}, {"rows": 1})
+    if where != "1 = 0":  # of what can't be, Spark evaluates nothing
+        assert nodes["doubled"] == {"rows": 2}
+    pipeline.feed("2.jsonl", [{"k": "ab", "v": 1}])
+    pipeline.run()
+    assert pairs(pipeline) == ([("ab", 4)] if where != "1 = 0" else [])
+
+
 # -- spark ----------------------------------------------------------------------------------------
 
 

@@ -386,11 +386,16 @@ class BatchFrames:
         return frame
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return what was counted, by node, for the frames that were evaluated."""
+        """Return what was counted, by node, for the frames that were evaluated.
+
+        What Spark leaves out of a plan, since nothing can come of it, has an empty row for metrics.
+        """
         return {
             name: {key: int(value) for key, value in observation.get.items()}
             for name, observation in self.observations.items()
-            if observation._jo is not None and observation._jo.future().isCompleted()
+            if (java := observation._jo) is not None
+            and java.future().isCompleted()
+            and java.getRow().length()
         }
 
     def release(self) -> None:

@@ -38,6 +38,10 @@ def settings(plan: Plan) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         # Where in Python a column was made: looked up at each call, of which a batch makes hundreds.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # It drops from a running plan what turned out empty, with the counts of the rows that came there.
+        "spark.sql.adaptive.optimizer.excludedRules": (
+            "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
+        ),
         f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
         f"{_STREAMING}.join.stateFormatVersion": "4",
         f"{_STREAMING}.stopTimeout": "60s",
