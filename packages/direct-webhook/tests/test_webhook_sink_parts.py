@@ -126,7 +126,7 @@ def test_no_option_shows_its_secret():
         ({}, "value BINARY, headers MAP<STRING, STRING>", "column headers is"),
         ({}, "value BINARY, timestamp STRING", "column timestamp is string"),
         ({"order": "log"}, "value BINARY, key BINARY", "without origin, partition, position"),
-        ({"forward_headers": ["x"]}, "value BINARY", "no column headers"),
+        ({"forward_headers": ["x"]}, "value BINARY", "no column 'headers'"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(given, columns, words):

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import nkeys  # type: ignore[import-untyped]
@@ -26,6 +25,7 @@ from mainstem_broker_nats.connecting import (
     APIError,
     ConnectionOptions,
     NATSError,
+    check_credentials,
     login,
     places,
 )
@@ -42,7 +42,6 @@ _LASTING = (
     "authorization violation", "authentication expired", "authentication revoked",
     "invalid client protocol", "secure connection - tls required", "credentials have been revoked",
 )  # fmt: skip
-_SEED, _JWT = "-----BEGIN USER NKEY SEED-----", "-----BEGIN NATS USER JWT-----"
 
 
 @dataclass(frozen=True)
@@ -312,7 +311,7 @@ class Connection:
 
     def _connect(self, first: int) -> None:
         options = self._options
-        _check_credentials(options.credentials)
+        check_credentials(options.credentials)
         context = None
         if options.secured():
             try:
@@ -413,21 +412,3 @@ def _words(error: BaseException) -> str:
         return error.strerror or str(error) or type(error).__name__
     text = str(error).removeprefix("nats: ").strip().strip("'\"")
     return text or type(error).__name__
-
-
-def _check_credentials(file: Path | None) -> None:
-    """Look whether a file holds what nats-py looks for: without that it looks for ever.
-
-    Raises:
-        NATSError: it can't be read, or holds none; says nothing of what it holds.
-    """
-    if file is None:
-        return
-    try:
-        text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        told = f"can't read the credentials file {file}: {error.strerror}"
-        raise NATSError(told, lasting=True) from None
-    if _SEED not in text or _JWT not in text:
-        told = f"{file} is no credentials file: it must hold a user's JWT and the seed of an nkey"
-        raise NATSError(told, lasting=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -24,6 +25,8 @@ from pydantic import model_validator
 
 _PORT = 4222
 _SCHEMES = ("nats", "tls")
+#: How the two parts of a credentials file begin.
+_SEED, _JWT = "-----BEGIN USER NKEY SEED-----", "-----BEGIN NATS USER JWT-----"
 
 
 class NATSError(PipelineError):
@@ -206,3 +209,21 @@ def login(options: ConnectionOptions) -> dict[str, Any]:
     if parts.password is None:
         return {"token": unquote(parts.username)}
     return {"user": unquote(parts.username), "password": unquote(parts.password)}
+
+
+def check_credentials(file: Path | None) -> None:
+    """Look whether a file holds what nats-py looks for: without that it looks for ever.
+
+    Raises:
+        NATSError: it can't be read, or holds none; says nothing of what it holds.
+    """
+    if file is None:
+        return
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        told = f"can't read the credentials file {file}: {error.strerror}"
+        raise NATSError(told, lasting=True) from None
+    if _SEED not in text or _JWT not in text:
+        told = f"{file} is no credentials file: it must hold a user's JWT and the seed of an nkey"
+        raise NATSError(told, lasting=True)

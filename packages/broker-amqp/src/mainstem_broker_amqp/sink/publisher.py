@@ -11,13 +11,12 @@ settled, and the window is measured from the oldest that is not.
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import PipelineError
+from mainstem import Patience, PipelineError
 from pika import exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
@@ -69,13 +68,11 @@ class Publisher:
         self._exchange = exchange or Exchange()
         self._mandatory = mandatory
         self._window = window
-        self._give_up = give_up
+        self._patience = Patience(give_up)
         self._link: Link | None = None
         self._again: deque[Message] = deque()
         # Of the messages of `_again`, how many are sent one at a time.
         self._careful = 0
-        self._tries = 0
-        self._since = time.monotonic()
         self._trouble = ""
         self._stride = 0
         self._forget()
@@ -89,7 +86,7 @@ class Publisher:
             PublishError: see the class; nothing can be sent any more.
         """
         if self._next == self._low and not self._again:
-            self._since = time.monotonic()  # nothing was waited for until now
+            self._patience.progress()  # nothing was waited for until now
         if (
             self._again
             or self._unsettled
@@ -121,7 +118,7 @@ class Publisher:
             PublishError: the broker refuses, or none could be reached.
         """
         if self._link is None:
-            self._since = time.monotonic()
+            self._patience.progress()
             self._connect()
 
     def close(self) -> None:
@@ -185,7 +182,7 @@ class Publisher:
         Raises:
             PublishError: no longer.
         """
-        left = self._since + self._give_up - time.monotonic()
+        left = self._patience.left()
         if left > 0:
             return left
         waiting = len(self._again) + len(self._log)
@@ -194,7 +191,8 @@ class Publisher:
             why = f"the broker blocks publishers: {self._link.blocked}"
         what = f"{waiting} messages were not confirmed" if waiting else "could not connect"
         raise PublishError(
-            f"{what}, with no progress for {self._give_up:g} s (give_up), at {self._where()}: {why}"
+            f"{what}, with no progress for {self._patience.seconds:g} s (give_up), "
+            f"at {self._where()}: {why}"
         )
 
     def _where(self) -> str:
@@ -203,18 +201,12 @@ class Publisher:
     def _pause(self, why: str) -> None:
         """Wait before the next try, each time longer; the connection stays alive meanwhile."""
         self._trouble = why
-        self._tries += 1
-        seconds = min(5.0, 0.02 * 2 ** min(self._tries, 10)) * random.uniform(0.5, 1)  # noqa: S311
-        until = time.monotonic() + min(seconds, self._time_left())
+        until = time.monotonic() + min(self._patience.pause(), self._time_left())
         while (left := until - time.monotonic()) > 0:
             if self._link is not None and self._link.error is None:
                 self._link.poll(left)
             else:
                 time.sleep(left)
-
-    def _progress(self) -> None:
-        self._since = time.monotonic()
-        self._tries = 0
 
     # -- connecting -------------------------------------------------------------------------
 
@@ -257,7 +249,7 @@ class Publisher:
             if alone is not None:
                 self._again.popleft()
                 self._careful = max(0, self._careful - 1)
-                self._progress()
+                self._patience.progress()
                 self._refuse(alone, words(error))
             else:
                 self._careful = max(self._careful, len(self._again))
@@ -305,7 +297,7 @@ class Publisher:
         self._again, self._careful = again, careful
 
     def _acked(self, tag: int, multiple: bool) -> None:
-        self._progress()
+        self._patience.progress()
         if self._careful:
             self._careful -= 1
         log = self._log

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
+    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
     Level,
-    OptionError,
     Options,
     PipelineError,
     PositiveDuration,
@@ -20,10 +20,12 @@ from mainstem import (
     Shown,
     Sink,
     SinkCapabilities,
+    check_order,
+    check_types,
+    find_column,
     option,
     write_by_tasks,
 )
-from mainstem.errors import nearest
 from pydantic import model_validator
 
 from mainstem_broker_amqp.connecting import ConnectionOptions, parameters
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_LOG_ORDER = ("origin", "partition", "position")
 _TYPES = {"headers": ("map<string,binary>",), "timestamp": ("timestamp",)}
 _TEXT = ("binary", "string")
 
@@ -148,31 +149,15 @@ class AMQPSink(Sink):
 
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
-        types = {column.name.lower(): column.type for column in columns}
-        names = [column.name for column in columns]
+        options = self.options
         wanted = {**_TYPES, "key": _TEXT}
-        if self.options.routing_key is None:
-            column = self.options.routing_key_from
-            if column.lower() not in types:
-                raise OptionError(
-                    f"there is no column {column!r} to take the routing key from",
-                    option="routing_key_from",
-                    hint=nearest(column, names) or "Give one for all messages: routing_key.",
-                )
-            wanted[column.lower()] = _TEXT
-        for name, allowed in wanted.items():
-            if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
-                raise OptionError(
-                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
-                    hint="Turn it into that, or drop it, with the operator `select`.",
-                )
-        missing = [name for name in (*_LOG_ORDER, "key") if name not in types]
-        if self.options.ordered and missing:
-            raise OptionError(
-                f"without {', '.join(missing)} nobody knows the order of a key's messages",
-                option="ordered",
-                hint="Keep these columns of the source's, or leave out `ordered`.",
-            )
+        if options.routing_key is None:
+            hint = "Give one for all messages: routing_key."
+            find_column(columns, options.routing_key_from, "routing_key_from", hint=hint)
+            wanted[options.routing_key_from.lower()] = _TEXT
+        check_types(columns, wanted)
+        if options.ordered:
+            check_order(columns, "ordered", "leave out `ordered`")
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Publish a batch; return the rows that were refused for good."""
@@ -202,7 +187,7 @@ class AMQPSink(Sink):
         if options.ordered:
             # By key alone, so that a key is in one partition whatever the rest of the row says.
             parts = (options.partitions,) if options.partitions else ()
-            return frame.repartition(*parts, "key").sortWithinPartitions(*_LOG_ORDER)
+            return frame.repartition(*parts, "key").sortWithinPartitions(*LOG_ORDER)
         return frame.coalesce(options.partitions) if options.partitions else frame
 
 

@@ -7,19 +7,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
+    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
     Level,
-    OptionError,
     PipelineError,
     Shape,
     Shown,
     Sink,
     SinkCapabilities,
+    check_order,
+    check_types,
+    find_column,
     write_by_tasks,
 )
-from mainstem.errors import nearest
 
 from mainstem_broker_kinesis.sink.options import LARGEST_RECORD, USUAL_RECORD, KinesisSinkOptions
 
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_LOG_ORDER = ("origin", "partition", "position")
 _KEY = ("binary", "string")
 _TYPES = {"headers": ("map<string,binary>",)}
 _HASH_KEY = ("string", "bigint", "int")
@@ -71,35 +72,18 @@ class KinesisSink(Sink):
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         options = self.options
-        types = {column.name.lower(): column.type for column in columns}
-        names = [column.name for column in columns]
         wanted: dict[str, tuple[str, ...]] = {**_TYPES} if options.format == "kpl" else {}
         named: list[tuple[str, str, tuple[str, ...]]]
         named = [("partition_key_from", options.partition_key_from, _KEY)]
         if options.hash_key_from is not None:
             named.append(("hash_key_from", options.hash_key_from, _HASH_KEY))
         for option, column, kinds in named:
-            if column.lower() not in types and column != "key":
-                raise OptionError(
-                    f"there is no column {column!r}",
-                    option=option,
-                    hint=nearest(column, names) or f"There are: {', '.join(names)}.",
-                )
+            if column != "key":
+                find_column(columns, column, option)
             wanted[column.lower()] = kinds
-        for name, allowed in wanted.items():
-            if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
-                raise OptionError(
-                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
-                    hint="Turn it into that, or drop it, with the operator `select`.",
-                )
-        key = options.partition_key_from
-        missing = [name for name in (*_LOG_ORDER, key.lower()) if name not in types]
-        if options.order == "log" and missing:
-            raise OptionError(
-                f"without {', '.join(missing)} nobody knows the order of a key's messages",
-                option="order",
-                hint="Keep these columns of the source's, or write `order: key`.",
-            )
+        check_types(columns, wanted)
+        if options.order == "log":
+            check_order(columns, "order", "write `order: key`", key=options.partition_key_from)
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Look whether the stream is there and can be written to."""
@@ -144,7 +128,7 @@ class KinesisSink(Sink):
             # By key alone, so that a key is in one partition whatever the rest of the row says.
             parts = (options.partitions,) if options.partitions else ()
             by = frame.repartition(*parts, options.partition_key_from)
-            return by.sortWithinPartitions(*_LOG_ORDER)
+            return by.sortWithinPartitions(*LOG_ORDER)
         return frame.coalesce(options.partitions) if options.partitions else frame
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import random
 import re
 import time
 from collections.abc import Callable
+
+from mainstem import Patience
 
 from mainstem_broker_nats.connecting import ConnectionOptions, NATSError, places
 from mainstem_broker_nats.sink.link import Link
@@ -67,7 +68,7 @@ class FlushingPublisher:
         Raises:
             NATSError: the server can't be reached, or does not allow it.
         """
-        since, tries = time.monotonic(), 0
+        patience = Patience(self._give_up)
         while self._open:
             try:
                 self._publish()
@@ -75,16 +76,14 @@ class FlushingPublisher:
                 self.close()
                 if error.lasting:
                     raise
-                left = since + self._give_up - time.monotonic()
+                left = patience.left()
                 if left <= 0:
                     raise NATSError(
                         f"the server did not take {len(self._open)} messages for {self._give_up:g} s "
                         f"(give_up), at {', '.join(places(self._options))}: {error}"
                     ) from None
                 _LOG.warning("publishing to NATS: %s", error)
-                tries += 1
-                pause = min(5.0, 0.02 * 2 ** min(tries, 10)) * random.uniform(0.5, 1)  # noqa: S311
-                time.sleep(min(pause, left))
+                time.sleep(min(patience.pause(), left))
 
     def close(self) -> None:
         """End the connection."""

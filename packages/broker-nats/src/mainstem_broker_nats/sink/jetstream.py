@@ -11,11 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
+    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
     Level,
     OptionError,
+    Patience,
     PositiveDuration,
     Shape,
     Shown,
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_LOG_ORDER = ("origin", "partition", "position")
 _EXPECT = {
     "expect_sequence": "Nats-Expected-Last-Sequence",
     "expect_subject_sequence": "Nats-Expected-Last-Subject-Sequence",
@@ -223,7 +224,7 @@ class JetStreamSink(Sink):
         """Refuse columns that can't be what their names say, or lack what the options name."""
         check_columns(columns, Template(self.options.subject), self.options.expectation())
         names = {column.name.lower() for column in columns}
-        if self.options.ordered and (missing := [n for n in _LOG_ORDER if n not in names]):
+        if self.options.ordered and (missing := [n for n in LOG_ORDER if n not in names]):
             raise OptionError(
                 f"without {', '.join(missing)} nobody knows the order of a subject's messages",
                 option="ordered",
@@ -286,11 +287,11 @@ class JetStreamSink(Sink):
         from mainstem_broker_nats.sink.ledger import Ledger
 
         options = self.options
-        until, tries = time.monotonic() + options.give_up.total_seconds(), 0
+        patience = Patience(options.give_up.total_seconds())
         while True:
             try:
                 name = f"mainstem {batch.pipeline} {batch.sink}"
-                with Connection.open(options, name, tries) as connection:
+                with Connection.open(options, name, patience.tries) as connection:
                     config = connection.ask(f"STREAM.INFO.{options.stream}")["config"]
                     failpoint("jetstream.before-ledger")
                     replicas = int(config.get("num_replicas") or 1)
@@ -299,9 +300,8 @@ class JetStreamSink(Sink):
                     failpoint("jetstream.after-ledger")
                     return since, window_of(config)
             except NATSError as error:
-                tries += 1
-                pause = min(5.0, 0.05 * 2 ** min(tries, 10))
-                if error.lasting or time.monotonic() + pause > until:
+                pause = patience.pause()
+                if error.lasting or pause > patience.left():
                     raise
                 _LOG.warning("%s: the ledger can't be asked: %s", batch.sink, error)
                 time.sleep(pause)
@@ -327,7 +327,7 @@ class JetStreamSink(Sink):
             template = Template(options.subject)
             subject = expr(template.sql(map(quoted, template.columns)))
             parts = (options.partitions,) if options.partitions else ()
-            return frame.repartition(*parts, subject).sortWithinPartitions(*_LOG_ORDER)
+            return frame.repartition(*parts, subject).sortWithinPartitions(*LOG_ORDER)
         return frame.coalesce(options.partitions) if options.partitions else frame
 
 

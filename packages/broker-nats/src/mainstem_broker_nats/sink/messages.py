@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import Column, OptionError, Refused
-from mainstem.errors import nearest
+from mainstem import Column, Refused, check_types, find_column
 
 from mainstem_broker_nats.sink.subjects import Template
 
@@ -78,24 +77,12 @@ def check_columns(
     Raises:
         OptionError: says which column of what.
     """
-    types = {column.name.lower(): column.type for column in columns}
     wanted = dict(_TYPES)
     named = [("subject", column) for column in template.columns]
     for option, column in [*named, *([expect] if expect else [])]:
-        if column.lower() not in types:
-            raise OptionError(
-                f"there is no column {column!r}",
-                option=option,
-                hint=nearest(column, [c.name for c in columns])
-                or f"There are: {', '.join(c.name for c in columns)}.",
-            )
+        find_column(columns, column, option)
         wanted[column.lower()] = _NUMBERS if expect == (option, column) else ("binary", "string")
-    for name, allowed in wanted.items():
-        if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
-            raise OptionError(
-                f"column {name} is {kind}, and must be {' or '.join(allowed)}",
-                hint="Turn it into that, or drop it, with the operator `select`.",
-            )
+    check_types(columns, wanted)
 
 
 def messages(

@@ -13,12 +13,13 @@ is in the stream's duplicate window. The log tells when one is sent again later 
 from __future__ import annotations
 
 import logging
-import random
 import re
 import time
 from collections import deque
 from collections.abc import Callable
 from itertools import takewhile
+
+from mainstem import Patience
 
 from mainstem_broker_nats.connecting import APIError, ConnectionOptions, NATSError, places
 from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
@@ -76,10 +77,10 @@ class Publisher:
         self._stream = stream
         self._refuse = refused
         self._window = window
-        self._give_up = give_up
+        self._patience = Patience(give_up)
         self._ordered = ordered
         self._expect = expect
-        self._patience = options.answer_timeout.total_seconds()
+        self._silence = options.answer_timeout.total_seconds()
         self._link: Link | None = None
         self._subjects: tuple[str, ...] = ()
         self._taken: dict[str, str] = {}
@@ -94,9 +95,8 @@ class Publisher:
         #: Subjects of which one is on its way, with what waits for that; for `ordered`.
         self._busy: dict[str, deque[Message]] = {}
         self._held = 0
-        self._tries = 0
         self._turn = 0
-        self._since = self._answered = time.monotonic()
+        self._answered = time.monotonic()
         self._trouble = ""
         #: How many messages were there already.
         self.known = 0
@@ -110,7 +110,7 @@ class Publisher:
             PublishError: see the class; nothing can be sent any more.
         """
         if not self._log and not self._again:
-            self._since = time.monotonic()  # nothing was waited for until now
+            self._patience.progress()  # nothing was waited for until now
         if (
             self._link is None
             or self._failed
@@ -139,7 +139,7 @@ class Publisher:
             PublishError: no server lets us in, or the stream is not there.
         """
         if self._link is None:
-            self._since = time.monotonic()
+            self._patience.progress()
             self._connect()
 
     def close(self) -> None:
@@ -226,26 +226,20 @@ class Publisher:
         Raises:
             PublishError: no longer.
         """
-        left = self._since + self._give_up - time.monotonic()
+        left = self._patience.left()
         if left > 0:
             return left
         waiting = len(self._again) + len(self._log) + len(self._failed) + self._held
         what = f"{waiting} messages were not acknowledged" if waiting else "could not connect"
         raise PublishError(
-            f"{what}, with no progress for {self._give_up:g} s (give_up), at "
+            f"{what}, with no progress for {self._patience.seconds:g} s (give_up), at "
             f"{', '.join(places(self._options))}, stream {self._stream}: "
             f"{self._trouble or 'no answer came'}"
         )
 
     def _pause(self) -> None:
         """Wait before the next try, each time longer."""
-        self._tries += 1
-        seconds = min(5.0, 0.02 * 2 ** min(self._tries, 10)) * random.uniform(0.5, 1)  # noqa: S311
-        time.sleep(min(seconds, self._time_left()))
-
-    def _progress(self) -> None:
-        self._since = time.monotonic()
-        self._tries = 0
+        time.sleep(min(self._patience.pause(), self._time_left()))
 
     # -- connecting -------------------------------------------------------------------------
 
@@ -317,8 +311,8 @@ class Publisher:
 
     def _check_silence(self) -> None:
         """Take back what will have no answer any more: the stream changed its leader, or was full."""
-        if self._log and time.monotonic() - self._answered > self._patience:
-            self._trouble = f"no answer for {self._patience:g} s (answer_timeout)"
+        if self._log and time.monotonic() - self._answered > self._silence:
+            self._trouble = f"no answer for {self._silence:g} s (answer_timeout)"
             self._take_back()
 
     def _take_back(self) -> None:
@@ -379,7 +373,7 @@ class Publisher:
         )
 
     def _done(self, message: Message) -> None:
-        self._progress()
+        self._patience.progress()
         self._unanswered.remove(message)
         if self._ordered and (held := self._busy.pop(message.subject, None)):
             following = held.popleft()

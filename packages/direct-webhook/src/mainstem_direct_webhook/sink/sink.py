@@ -9,16 +9,19 @@ from socket import gaierror
 from typing import TYPE_CHECKING
 
 from mainstem import (
+    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
     Level,
-    OptionError,
     PipelineError,
     Shown,
     Sink,
     SinkCapabilities,
     TLSOptions,
+    check_order,
+    check_types,
+    find_column,
     write_by_tasks,
 )
 
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_LOG_ORDER = ("origin", "partition", "position")
 _TYPES = {
     "key": ("binary", "string"),
     "value": ("binary", "string"),
@@ -68,26 +70,12 @@ class WebhookSink(Sink):
 
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
-        types = {column.name.lower(): column.type for column in columns}
-        for name, allowed in _TYPES.items():
-            if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
-                raise OptionError(
-                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
-                    hint="Turn it into that, or drop it, with the operator `select`.",
-                )
-        missing = [name for name in (*_LOG_ORDER, "key") if name not in types]
-        if self.options.order == "log" and missing:
-            raise OptionError(
-                f"without {', '.join(missing)} nobody knows the order of a key's messages",
-                option="order",
-                hint="Keep these columns of the source's, or write `order: key`.",
-            )
-        if self.options.forward_headers and "headers" not in types:
-            raise OptionError(
-                "there is no column headers to forward headers from",
-                option="forward_headers",
-                hint="Keep the column of the source's, or leave out `forward_headers`.",
-            )
+        check_types(columns, _TYPES)
+        if self.options.order == "log":
+            check_order(columns, "order", "write `order: key`")
+        if self.options.forward_headers:
+            hint = "Keep the column of the source's, or leave out `forward_headers`."
+            find_column(columns, "headers", "forward_headers", hint=hint)
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Send a batch; return the rows that were refused for good.
@@ -127,7 +115,7 @@ class WebhookSink(Sink):
         if options.order == "log":
             # By key alone, so that a key is in one partition whatever the rest of the row says.
             parts = (options.partitions,) if options.partitions else ()
-            return frame.repartition(*parts, "key").sortWithinPartitions(*_LOG_ORDER)
+            return frame.repartition(*parts, "key").sortWithinPartitions(*LOG_ORDER)
         return frame.coalesce(options.partitions) if options.partitions else frame
 
 

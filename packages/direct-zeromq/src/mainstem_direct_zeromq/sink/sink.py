@@ -17,10 +17,11 @@ from mainstem import (
     Shown,
     Sink,
     SinkCapabilities,
+    check_types,
+    find_column,
     option,
     write_by_tasks,
 )
-from mainstem.errors import nearest
 from pydantic import field_validator
 
 from mainstem_direct_zeromq.connecting import LinkOptions
@@ -140,24 +141,14 @@ class ZeroMQSink(Sink):
 
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse columns that can't be what their names say, or lack what the frames are made of."""
-        types = {column.name.lower(): column.type for column in columns}
-        names = [column.name for column in columns]
+        for name in self._layout.needs:
+            find_column(columns, name, "frames")
         wanted = {name: _TYPES[name] for name in self._layout.needs}
         if "topic" in self._layout.names and self.options.topic is None:
-            wanted[self.options.topic_from.lower()] = _TEXT
-        for name, allowed in wanted.items():
-            if name not in types:
-                topic = name == self.options.topic_from.lower()
-                raise OptionError(
-                    f"there is no column {name!r} for the frames {', '.join(self._layout.names)}",
-                    option="topic_from" if topic else "frames",
-                    hint=nearest(name, names) or ("Or give one for all: topic." if topic else ""),
-                )
-            if (kind := types[name]) is not None and kind.replace(" ", "") not in allowed:
-                raise OptionError(
-                    f"column {name} is {kind}, and must be {' or '.join(allowed)}",
-                    hint="Turn it into that, or drop it, with the operator `select`.",
-                )
+            column = self.options.topic_from
+            find_column(columns, column, "topic_from", hint="Or give one for all: topic.")
+            wanted[column.lower()] = _TEXT
+        check_types(columns, wanted)
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Send a batch; return the rows that make no message."""
