@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import pytest
 from mainstem import (
@@ -22,23 +22,19 @@ from mainstem import (
     OptionError,
     Reached,
     Rewindable,
-    Source,
-    SourceCapabilities,
 )
 from mainstem.contracts.shapes import MESSAGE_COLUMNS
 from mainstem.document.model import Trigger
 from mainstem.pipeline import Running
 
 from mainstem_testkit.conformance import reading as reads
-from mainstem_testkit.conformance.reading import Reading
-from mainstem_testkit.conformance.suite import Suite, not_claimed, not_given, proves
+from mainstem_testkit.conformance.sourcing import Row, SourcingSuite
+from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
-from mainstem_testkit.processes import Resources, resident
+from mainstem_testkit.processes import resident
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-Row = Mapping[str, Any]
 
 #: How long what a run held may take to go, in seconds.
 SETTLING = 10.0
@@ -46,7 +42,7 @@ SETTLING = 10.0
 _BATCHES, _GROWTH = 40, 24 * 1024 * 1024
 
 
-class SourceSuite(Suite):
+class SourceSuite(SourcingSuite):
     """The standard tests of a source.
 
     ```python
@@ -63,99 +59,6 @@ class SourceSuite(Suite):
             return row["n"]
     ```
     """
-
-    kind: ClassVar[str] = "source"
-
-    def put(self, numbers: Sequence[int]) -> None:
-        """Make an event of each number, in order; there may be none.
-
-        Left out for a source that makes its own events.
-        """
-        raise NotImplementedError
-
-    def number(self, row: Row) -> int:
-        """Return the number that an event was made of; its `value` when left out."""
-        return int(row["value"])
-
-    def limited(self, rows: int) -> Mapping[str, Any] | None:
-        """Return options by which a batch has at most so many rows; None if there are none such."""
-        return None
-
-    def parts(self, **changes: Any) -> dict[str, Any]:
-        return {
-            "sources": {"subject": {"use": self.use, "with": {**self.options(), **changes}}},
-            "sinks": {
-                "out": {
-                    "use": "files",
-                    "from": "subject",
-                    "with": {"path": "./out", "format": "parquet"},
-                }
-            },
-        }
-
-    # -- reading ----------------------------------------------------------------------------
-
-    @property
-    def claims(self) -> SourceCapabilities:
-        """What the source says of itself."""
-        assert isinstance(self.component, Source)
-        return self.component.capabilities
-
-    @property
-    def fed(self) -> bool:
-        """Whether events are put in, and not made by the source."""
-        return type(self).put is not SourceSuite.put
-
-    def reading(self, name: str = "reading", source: Any = None, **changes: Any) -> Reading:
-        """Return a reading of the source on a checkpoint of that name."""
-        return Reading(self.plan(**changes), self.place / name, source, bounded=self.fed)
-
-    def read_to_end(self, reading: Reading, rows: int) -> None:
-        """Read what there is; of a source that makes its own, until there are so many rows."""
-        if self.fed:
-            reading.to_end()
-        else:
-            with reading.running() as running:
-                reading.wait(running, rows)
-
-    def check(self, rows: Iterable[Row], put: Sequence[int] | None = None) -> None:
-        """Hold what came out against what went in, as far as the source claims.
-
-        Raises:
-            AssertionError: numbers were lost or doubled, or were never put.
-        """
-        found = Counter(map(self.number, rows))
-        expected = set(range(max(found, default=-1) + 1)) if put is None else set(put)
-        assert found or not expected, "no row came out"
-        strange = sorted(found.keys() - expected)
-        assert not strange, f"never put: {_some(strange)}"
-        lost = sorted(expected - found.keys())
-        assert self.claims.lossy or not lost, f"lost: {_some(lost)}"
-        doubled = sorted(number for number, count in found.items() if count > 1)
-        assert self.claims.may_duplicate or not doubled, f"doubled: {_some(doubled)}"
-
-    @staticmethod
-    def _held() -> Resources:
-        """Return what is held, but for what Java has yet to find out that nobody uses."""
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.getActiveSession()
-        if spark is not None:
-            spark._jvm.System.gc()  # type: ignore[union-attr]
-        return Resources.now()
-
-    def _feed(self, numbers: Sequence[int]) -> None:
-        """Put numbers in; end the test if nobody can."""
-        if not self.fed:
-            not_given("put")
-        self.put(numbers)
-
-    def _offer(self, numbers: Sequence[int]) -> None:
-        """Put numbers in if somebody can."""
-        if self.fed:
-            self.put(numbers)
-
-    # -- the tests --------------------------------------------------------------------------
 
     @proves("shape")
     def test_rows_are_as_announced(self) -> None:
@@ -465,8 +368,3 @@ def _plain(row: Row) -> Row:
         name: value.decode(errors="replace") if isinstance(value, bytes) else value
         for name, value in row.items()
     }
-
-
-def _some(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:10]))
-    return shown + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")
