@@ -8,7 +8,7 @@ import pytest
 from kafka_reading import document, values
 from kafka_secured import CLIENT, CLIENT_SECRET, PASSWORD, USER, SecuredKafka
 from kafka_topics import JARS, Topics
-from mainstem import DocumentError, MachineError, OptionError, PipelineError
+from mainstem import DocumentError, MachineError, OptionError, PipelineError, secrets_in
 from mainstem_broker_kafka import jars
 from mainstem_broker_kafka.connecting import ConnectionOptions, java, librdkafka
 from mainstem_testkit.plugin import serve
@@ -26,6 +26,25 @@ def options(**given):
 
 
 # -- options ------------------------------------------------------------------------------------
+
+
+def test_settings_are_not_printed_and_only_credentials_are_looked_for():
+    """Pass: no setting stands in the options' text; of all settings, those with credentials are secrets."""
+    kafka = {
+        "check.crcs": True,
+        "group.id": "group-7",
+        "sasl.jaas.config": "login-1",
+        "sasl.oauthbearer.assertion.private.key.passphrase": "phrase-2",
+    }
+    librdkafka = {
+        "ssl.key.pem": "pem-3",
+        "sasl.oauthbearer.client.secret": "word-4",
+        "debug": "all",
+    }
+    found = options(kafka=kafka, librdkafka=librdkafka)
+    secrets = ["login-1", "pem-3", "phrase-2", "word-4"]
+    assert sorted(secrets_in(found)) == secrets
+    assert not any(each in repr(found) for each in ("group-7", *secrets))
 
 
 def test_settings_are_rendered_for_both_clients():

@@ -8,7 +8,7 @@ import sys
 from typing import Annotated
 
 import pytest
-from mainstem import Hidden, Options, Secret, option, secrets_in
+from mainstem import Hidden, Options, Secret, Unprinted, option, secrets_in
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
 from pydantic import ValidationError, model_validator
@@ -143,6 +143,13 @@ def test_the_schema_says_that_a_checked_secret_is_one():
 def test_of_a_url_the_password_is_told_too_unless_it_is_an_open_word_of_it(url, told):
     """Pass: as it is written and as it is meant; a word that the URL has elsewhere would hide too much."""
     assert sorted(secrets_in(Secret(url))) == sorted([url, *told])
+
+
+def test_what_is_only_unprinted_is_not_looked_for_elsewhere():
+    """Pass: it is not shown where it stands, and is none of the secrets."""
+    held = {"a": Unprinted("true"), "b": [Secret("hunter2")]}
+    assert "true" not in repr(held)
+    assert list(secrets_in(held)) == ["hunter2"]
 
 
 PLUGIN = """

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from mainstem import (
-    LocalPath,
-    Options,
-    PositiveDuration,
-    Secret,
-    option,
+from mainstem import LocalPath, Options, PositiveDuration, Secret, Unprinted, option
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
 )
-from pydantic import BeforeValidator, WithJsonSchema, field_validator, model_validator
 
 from mainstem_broker_kafka.certificates import KafkaTLSOptions
 
@@ -110,8 +110,24 @@ def _as_text(value: Any) -> Any:
 
 
 _SCALAR = {"type": ["string", "number", "boolean"]}
-#: A setting in Kafka's own words: text, a number or a truth value; never printed.
-Setting = Annotated[Secret, BeforeValidator(_as_text), WithJsonSchema(_SCALAR)]
+#: The settings of both clients that hold credentials, by a part of their names.
+_CREDENTIAL = re.compile(
+    r"password|passphrase|secret|jaas|token|credential|oauthbearer\.config|\.key(\.pem)?$",
+    re.IGNORECASE,
+)
+
+
+def _secrets_apart(settings: dict[str, Secret]) -> dict[str, Secret]:
+    return {
+        key: value if _CREDENTIAL.search(key) else Unprinted(value.get_secret_value())
+        for key, value in settings.items()
+    }
+
+
+#: A setting in Kafka's own words: text, a number or a truth value.
+_Setting = Annotated[Secret, BeforeValidator(_as_text), WithJsonSchema(_SCALAR)]
+#: Settings by name. None is printed; those that hold credentials are secrets.
+Settings = Annotated[dict[str, _Setting], AfterValidator(_secrets_apart)]
 
 #: One text, or a list of several.
 Texts = Annotated[
@@ -174,14 +190,14 @@ class ConnectionOptions(Options):
         advanced=True,
         description="How long the brokers may take to answer a question about topics, offsets or groups.",
     )
-    kafka: dict[str, Setting] = option(
+    kafka: Settings = option(
         dict,
         advanced=True,
         description="Anything else, in Kafka's own words, for Spark's client; of the client that "
         "measures and publishes offsets, what it knows by these names.",
         example={"receive.buffer.bytes": 1048576},
     )
-    librdkafka: dict[str, Setting] = option(
+    librdkafka: Settings = option(
         dict,
         advanced=True,
         description="Settings of the second client alone (librdkafka), where it differs: a login that "

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import Column, OptionError, literal, quoted
-from mainstem.errors import nearest
+from mainstem import Column, check_types, find_column, literal, quoted
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.topics import Topic
@@ -37,14 +36,12 @@ _TYPES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def check_types(columns: Sequence[Column], options: KafkaSinkOptions) -> None:
+def check_columns(columns: Sequence[Column], options: KafkaSinkOptions) -> None:
     """Refuse columns that can't be what their names say, or lack what the options name.
 
     Raises:
         OptionError: names the column.
     """
-    types = {column.name.lower(): column.type for column in columns}
-    names = [column.name for column in columns]
     wanted = dict(_TYPES)
     more: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("topic_from", ("string",)),
@@ -52,18 +49,10 @@ def check_types(columns: Sequence[Column], options: KafkaSinkOptions) -> None:
     )
     for option, allowed in more:
         column = getattr(options, option)
-        if column is None:
-            continue
-        if column.lower() not in types:
-            hint = nearest(column, names) or f"Columns: {', '.join(names)}."
-            raise OptionError(f"there is no column {column!r}", option=option, hint=hint)
-        wanted[column.lower()] = allowed
-    for name, allowed in wanted.items():
-        if (kind := types.get(name)) is not None and kind.replace(" ", "") not in allowed:
-            raise OptionError(
-                f"column {name} is {kind}, and must be {' or '.join(allowed)}",
-                hint="Turn it into that, or drop it, with the operator `select`.",
-            )
+        if column is not None:
+            find_column(columns, column, option)
+            wanted[column.lower()] = allowed
+    check_types(columns, wanted)
 
 
 def messages(

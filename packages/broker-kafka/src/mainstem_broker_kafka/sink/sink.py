@@ -82,9 +82,9 @@ class KafkaSink(Sink):
 
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
-        from mainstem_broker_kafka.sink.rows import check_types
+        from mainstem_broker_kafka.sink.rows import check_columns
 
-        check_types(columns, self.options)
+        check_columns(columns, self.options)
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make the topics, or hold those that are there against the options."""

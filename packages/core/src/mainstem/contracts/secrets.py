@@ -14,6 +14,15 @@ from pydantic_core import core_schema
 #: A value that is never printed. `.get_secret_value()` gives it.
 Secret = SecretStr
 
+
+class Unprinted(Secret):
+    """A value that need not be a secret, such as one of a client's settings.
+
+    It is not printed where it stands, and, unlike a secret, not looked for in other texts either: the
+    word `true` would be taken out of them all.
+    """
+
+
 _TEXT = {"type": "string", "minLength": 1, "writeOnly": True, "format": "password"}
 
 
@@ -84,11 +93,13 @@ _SCHEMAS: Mapping[Any, JsonSchemaValue] = {
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """Yield the texts of all secrets in options: each whole, and of a URL also the password.
+    """Yield the texts of all secrets in options (`Unprinted` is none): each whole, and a URL's password.
 
     A password that stands elsewhere in its URL, as in `postgres:postgres@`, is not told by itself:
     with it, words would be hidden that are none.
     """
+    if isinstance(value, Unprinted):
+        return
     if isinstance(value, Secret):
         text = value.get_secret_value()
         if text:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from mainstem.errors import MainstemError
+
 #: Shorter values are left alone: hiding `1` everywhere would make output unreadable.
 SHORTEST_HIDDEN = 4
 
@@ -17,6 +22,20 @@ class Scrubber:
         for form in {value, value.strip(), *value.split("\n")}:
             if len(form) >= SHORTEST_HIDDEN:
                 self._hidden.setdefault(form, reference)
+
+    def clean_all(self, value: Any) -> Any:
+        """Return a value as JSON has it with every text in it cleaned, keys too."""
+        if isinstance(value, str):
+            return self.clean(value)
+        if isinstance(value, Mapping):
+            return {self.clean_all(key): self.clean_all(held) for key, held in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.clean_all(each) for each in value]
+        return value
+
+    def clean_error(self, error: MainstemError) -> None:
+        """Clean what an error says."""
+        error.args = tuple(map(self.clean_all, error.args))
 
     def clean(self, text: str) -> str:
         """Return `text` with every hidden value replaced."""
