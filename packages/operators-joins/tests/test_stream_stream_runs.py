@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 from mainstem_testkit.pipelines import PipelineFolder
@@ -161,3 +162,42 @@ def test_both_ends_of_within_belong_to_it(world):
     """Pass: rows exactly as far apart as allowed are pairs, a microsecond more and they are not."""
     assert world.values("inner", ENDS_CASE) == [("A", "first"), ("A", "last")]
     assert world.values("unmatched_right", ENDS_CASE) == [(None, "too early"), (None, "too late")]
+
+
+def test_a_flush_completes_what_an_earlier_run_read(tmp_path):
+    """Pass: the first run leaves the latest row waiting; the second reads nothing new, and lets it out
+    although the streams' delays differ; a third finds nothing to do, and the next hour is not late.
+    """
+    pipeline = PipelineFolder(tmp_path)
+
+    def run(flush):
+        punctual = {**source("right"), "watermark": {"column": "at", "delay": "1 second"}}
+        pipeline.document(
+            trigger={"available_now": True, "flush": flush},
+            sources={"left": source("left"), "right": punctual},
+            operators={"both": join("left")},
+            sinks={"out": pipeline.sink("out", "both")},
+        )
+        summary = pipeline.run()
+        return [(row["n"], row.get("m")) for row in pipeline.rows("out")], summary
+
+    def rows(side, number, minute):
+        row = {
+            "c": 1,
+            "k": "a",
+            "n": number,
+            "at": datetime(2026, 1, 1, 10, minute, tzinfo=UTC),
+            "v": "x",
+        }
+        feed(pipeline.folder / side, f"{number}.json", [row], number)
+
+    rows("left", 1, 10)
+    rows("right", 2, 30)
+    assert run(flush=False)[0] == []
+    assert run(flush=True)[0] == [(1, None)]
+    assert run(flush=True)[0] == [(1, None)]
+    rows("left", 3, 50)
+    rows("right", 4, 51)
+    found, summary = run(flush=True)
+    assert found == [(1, None), (3, 4)]
+    assert not any(query["late_rows"] for query in summary["queries"].values())

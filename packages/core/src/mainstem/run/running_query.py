@@ -18,12 +18,13 @@ from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.checkpoint import Checkpoint
-from mainstem.run.facts import batch_facts, latest_event, timed
+from mainstem.run.facts import batch_facts, timed
 from mainstem.run.failures import came_too_late, explain
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
 from mainstem.run.lagging import query_lags, summed
+from mainstem.run.latest import LatestEvent
 from mainstem.run.loading import Loading, Phase, Waiting, loaded_by
 from mainstem.run.showing import Reporter
 from mainstem.run.watermarks import Watermarks
@@ -75,7 +76,7 @@ class RunningQuery:
         self._measured = 0.0
         self._lags: Mapping[str, Mapping[str, Any]] = {}
         self._measurer = threading.Thread()
-        self._latest: datetime | None = None
+        self._latest = LatestEvent(checkpoint.query(query.name))
         #: By node, the latest event time that this run has loaded.
         self._loaded: dict[str, datetime] = {}
         self._batches: Batches
@@ -170,7 +171,7 @@ class RunningQuery:
 
     def flush(self) -> None:
         """Start the query once more, with control rows that close its windows."""
-        if self.watermarks().flush(self._latest, self.history.watermark()):
+        if self.watermarks().flush(self._latest.time, self.history.watermark()):
             self.start()
 
     def watch(self, report: Any, stop: threading.Event) -> bool:
@@ -266,17 +267,16 @@ class RunningQuery:
         for progress in finished:
             self._restarts = 0
             self._reported = progress.batchId
-            latest = latest_event(progress)
-            if latest is not None:
-                self._latest = max(latest, self._latest or latest)
+            metrics = progress.observedMetrics or {}
+            self._latest.hear(metrics)
             counts = self._batches.counts.pop(progress.batchId, {})
             facts = batch_facts(self._plan, self._query, progress, counts)
             idle = []
             if self._idleness is not None:
-                self._idleness.hear(progress.observedMetrics or {})
+                self._idleness.hear(metrics)
                 idle = self._idleness.idle()
             if self._phase is not None:
-                for _, node, at in timed(progress.observedMetrics or {}):
+                for _, node, at in timed(metrics):
                     if at is not None:
                         self._loaded[node] = max(at, self._loaded.get(node, at))
             loading = sorted(self._phase.reads) if self._phase else []

@@ -65,8 +65,6 @@ class Watermarks:
         self._checkpoint = checkpoint
         self._reads: dict[str, int] = {}
         self.used = any(plan.nodes[name].state for name in query.streaming)
-        idle = any(plan.nodes[name].idle_after for name in query.streaming)
-        self._observed = idle or waiting is not None
 
     def put(self, node: Node, frame: DataFrame) -> DataFrame:
         """Return a node's streaming frame with its watermark, if a step below keeps state."""
@@ -76,12 +74,11 @@ class Watermarks:
         delay = write_duration(wanted.delay)
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
-        if self._observed:
-            frame = frame.observe(
-                f"{node.name}__{TIMED}{count}",
-                F.count(F.lit(1)).alias("rows"),
-                F.expr(f"unix_micros(max({column}))").alias("latest"),
-            )
+        frame = frame.observe(
+            f"{node.name}__{TIMED}{count}",
+            F.count(F.lit(1)).alias("rows"),
+            F.expr(f"unix_micros(max({column}))").alias("latest"),
+        )
         if not self._plan.controlled(node):
             return frame.withWatermark(wanted.column, delay)
         name = f"{node.name}__control" + (f"{count}" if count > 1 else "")
@@ -120,7 +117,7 @@ class Watermarks:
         """Write the control rows that close everything the query holds; False if there is nothing.
 
         Args:
-            latest: the latest event time that this run has seen, or None.
+            latest: the latest event time of all rows that the query has read, or None if not known.
             watermark: the query's watermark, or None if it never had one.
 
         The watermark moves just far enough past the latest event to complete what that event takes
