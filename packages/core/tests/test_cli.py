@@ -148,3 +148,14 @@ def test_what_a_reference_stands_for_is_never_printed(file, old, new, reference)
         assert result.returncode in (0, 2, 3)
         assert SECRET not in result.stdout + result.stderr
         assert "Traceback" not in result.stderr
+
+
+def test_a_plan_without_its_secrets_is_json_still(file):
+    """Pass: a secret that JSON would escape is in no name of the plan, which can be read."""
+    secret = 'open"sesame'
+    file.write_text(RIGHT.replace('"k STRING"', "'`${env:MAINSTEM_TEST_SECRET}` STRING'"))
+    result = mainstem("plan", file, "--format", "json", MAINSTEM_TEST_SECRET=secret)
+    assert result.returncode == 0, result.stderr
+    assert "sesame" not in result.stdout
+    row = next(node for node in json.loads(result.stdout)["nodes"] if node["name"] == "row")
+    assert "${env:MAINSTEM_TEST_SECRET}" in [each["name"] for each in row["shape"]["columns"]]

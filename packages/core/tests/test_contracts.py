@@ -10,7 +10,18 @@ import mainstem
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mainstem import Accepts, Changelog, Column, Events, Level, Options, Promise, option
+from mainstem import (
+    Accepts,
+    Changelog,
+    Column,
+    Events,
+    Level,
+    OptionError,
+    Options,
+    Promise,
+    option,
+)
+from mainstem.contracts.columns import check_order, check_types, find_column
 from mainstem.contracts.ddl import DDLError, quoted, read_columns, read_type
 from mainstem.contracts.options import read_duration, read_size, write_duration
 
@@ -134,3 +145,39 @@ def test_importing_mainstem_and_all_it_exports_imports_no_spark():
     assert dir(mainstem) == mainstem.__all__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mainstem.nothing
+
+
+def test_a_column_that_an_option_names_is_found_or_told():
+    """Pass: case aside; what is not there is told with the nearest name, a hint, or all names."""
+    columns = read_columns("Amount DOUBLE, at TIMESTAMP")
+    assert find_column(columns, "amount", "by").name == "Amount"
+    for name, said, hint in (
+        ("amont", "there is no column 'amont'", "Did you mean 'Amount'?"),
+        ("x", "there is no column 'x'", "Columns: Amount, at."),
+    ):
+        with pytest.raises(OptionError, match=said) as failure:
+            find_column(columns, name, "by")
+        assert (failure.value.option, failure.value.hint) == ("by", hint)
+    with pytest.raises(OptionError, match="the table has no column 'x'") as failure:
+        find_column(columns, "x", "by", whose="the table", hint="Give one.")
+    assert failure.value.hint == "Give one."
+
+
+def test_columns_of_other_types_or_without_an_order_are_refused():
+    """Pass: one of an unknown type, or left out, passes; of another type it is told with those that fit."""
+    wanted = {"Key": ("string", "binary"), "n": ("int",), "headers": ("map<string,binary>",)}
+    check_types([Column("key", "binary"), Column("headers", "map<string, binary>")], wanted)
+    check_types([Column("key"), Column("n", "int")], wanted)
+    with pytest.raises(OptionError, match="column Key is double, and must be string or binary"):
+        check_types([Column("key", "double")], wanted)
+    check_order(
+        read_columns("origin STRING, Partition STRING, position STRING, k INT"),
+        "order",
+        "x",
+        key="K",
+    )
+    with pytest.raises(
+        OptionError, match="without position, key nobody knows the order"
+    ) as failure:
+        check_order(read_columns("origin STRING, partition STRING"), "order", "write `order: key`")
+    assert failure.value.hint == "Keep these columns of the source's, or write `order: key`."

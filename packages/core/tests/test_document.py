@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import warnings
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,25 @@ def test_aliases_and_merges_that_are_meant_work(tmp_path):
     nodes = make_plan(file).nodes
     rates = [nodes[name].component.options.rows_per_second for name in ("one", "two", "three")]
     assert rates == [3, 3, 5]
+
+
+def test_an_anchor_that_is_set_anew_shows_nothing_of_the_document(tmp_path):
+    """Pass: the latest counts, as YAML says; no warning, which would quote the lines, secrets too."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(
+        textwrap.dedent("""\
+        pipeline: test
+        sources:
+          one: {use: rate, with: {rows_per_second: &a 3}}
+          two: {use: rate, with: {rows_per_second: &a 4}}
+          three: {use: rate, with: {rows_per_second: *a}}
+        sinks:
+          out: {use: console, from: [one, two, three]}
+        """)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make_plan(file).nodes["three"].component.options.rows_per_second == 4
 
 
 def test_references_are_read_as_what_an_option_needs(tmp_path, monkeypatch):

@@ -47,7 +47,12 @@ def plan(monkeypatch, tmp_path):
     for module in (lagging, rollback):
         monkeypatch.setattr(module, "History", History)
     node = SimpleNamespace(source=Log(), word="log", state=None)
-    return SimpleNamespace(nodes={"orders": node}, home=lambda _: tmp_path, checkpoint=tmp_path)
+    return SimpleNamespace(
+        nodes={"orders": node},
+        home=lambda _: tmp_path,
+        checkpoint=tmp_path,
+        query_folder=lambda name: tmp_path / "queries" / name,
+    )
 
 
 QUERY = SimpleNamespace(name="all", reads={"orders": 2}, streaming=["orders"], sinks=[])

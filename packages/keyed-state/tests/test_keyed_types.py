@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -200,6 +201,19 @@ def test_state_of_other_columns_is_refused_before_a_row_is_read(
     layout_of(context, "", keys, Noting(columns, version=2))
     with pytest.raises(OptionError):
         layout_of(context, "", keys, Noting({"n": pl.Int64}, version=2))
+
+
+def test_a_layout_without_columns_is_still_read(tmp_path: Any) -> None:
+    """Pass: one of before they were noted fits, keeps its buckets, and has them noted now."""
+    context: Any = Context(SimpleNamespace(conf={"spark.sql.shuffle.partitions": "2"}), tmp_path)
+    keys = KeyKind(("int",))
+    made = layout_of(context, "", keys, Noting({"n": pl.Int64}))
+    file = tmp_path / "keyed-state.json"
+    noted = json.loads(file.read_text())
+    file.write_text(json.dumps({key: noted[key] for key in ("format", "buckets", "keys")}))
+    assert layout_of(context, "", keys, Noting({"n": pl.Int64})) == made
+    with pytest.raises(OptionError):
+        layout_of(context, "", keys, Noting({"n": pl.String}))
 
 
 def test_a_store_that_can_not_hold_it_is_refused(tmp_path: Any) -> None:

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from mainstem.contracts.capabilities import SinkCapabilities as SinkCapabilities
     from mainstem.contracts.capabilities import SourceCapabilities as SourceCapabilities
     from mainstem.contracts.capabilities import StateStoreCapabilities as StateStoreCapabilities
+    from mainstem.contracts.columns import LOG_ORDER as LOG_ORDER
+    from mainstem.contracts.columns import check_order as check_order
+    from mainstem.contracts.columns import check_types as check_types
+    from mainstem.contracts.columns import find_column as find_column
     from mainstem.contracts.components import Delivery as Delivery
     from mainstem.contracts.components import Inputs as Inputs
     from mainstem.contracts.components import Needs as Needs
@@ -68,6 +72,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.options import write_duration as write_duration
     from mainstem.contracts.secrets import Hidden as Hidden
     from mainstem.contracts.secrets import Secret as Secret
+    from mainstem.contracts.secrets import Unprinted as Unprinted
     from mainstem.contracts.secrets import secrets_in as secrets_in
     from mainstem.contracts.shapes import ANYTHING as ANYTHING
     from mainstem.contracts.shapes import EVENTS as EVENTS
@@ -93,6 +98,7 @@ if TYPE_CHECKING:
     from mainstem.errors import PipelineError as PipelineError
     from mainstem.errors import PluginError as PluginError
     from mainstem.hookspecs import hookimpl as hookimpl
+    from mainstem.patience import Patience as Patience
     from mainstem.pipeline import Pipeline as Pipeline
     from mainstem.pipeline import Running as Running
     from mainstem.relations import write_by_relation as write_by_relation
@@ -111,12 +117,13 @@ _HOMES = {
     ),
     "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
     "mainstem.contracts.contexts": "Batch OperatorContext Progress SourceContext",
+    "mainstem.contracts.columns": "LOG_ORDER check_order check_types find_column",
     "mainstem.contracts.ddl": "Column literal quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (
         "Duration LocalPath Options PositiveDuration Schema Size option write_duration"
     ),
-    "mainstem.contracts.secrets": "Hidden Secret secrets_in",
+    "mainstem.contracts.secrets": "Hidden Secret Unprinted secrets_in",
     "mainstem.contracts.shapes": (
         "ANYTHING EVENTS LOST MESSAGE_COLUMNS MESSAGES REJECTED Accepts Changelog Events EventTime "
         "Shape messages"
@@ -128,6 +135,7 @@ _HOMES = {
     "mainstem.crashpoints": "failpoint",
     "mainstem.durable": "sync_folder write_whole",
     "mainstem.hookspecs": "hookimpl",
+    "mainstem.patience": "Patience",
     "mainstem.pipeline": "Pipeline Running",
     "mainstem.relations": "write_by_relation",
     "mainstem.tasks": "Refused write_by_tasks",

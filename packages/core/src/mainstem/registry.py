@@ -155,10 +155,6 @@ class Registry:
                     ) from error
         return brought
 
-    def create(self, kind: str, use: str, options: Any) -> Component:
-        """Return a component made with validated options."""
-        return self.component(kind, use)(options)
-
 
 def _core() -> str:
     return f"mainstem {version('mainstem')}"

@@ -117,7 +117,8 @@ def read(file: Path) -> Layout:
     if found["format"] > _FORMAT:
         raise PluginError(f"{file} was written by a later version of mainstem-keyed-state")
     keys = KeyKind(tuple(found["keys"]["types"]), found["keys"]["nulls_equal"])
-    return Layout(tuple(found["buckets"]), keys, found["version"], found["tables"])
+    # A file of before the two were noted says nothing of them, and all fits it.
+    return Layout(tuple(found["buckets"]), keys, found.get("version", 0), found.get("tables", {}))
 
 
 def even_labels(partitions: int, each: int) -> list[int]:

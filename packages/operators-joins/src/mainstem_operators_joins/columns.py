@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainstem import OptionError, Shape
-from mainstem.errors import nearest
+from mainstem import Column, OptionError, Shape, find_column
 
 
 def pairs(on: list[str] | dict[str, str]) -> dict[str, str]:
@@ -13,16 +12,54 @@ def pairs(on: list[str] | dict[str, str]) -> dict[str, str]:
     return dict(on) if isinstance(on, dict) else {name: name for name in on}
 
 
-def check_columns(shape: Shape, names: Iterable[str], option: str, side: str) -> None:
+def check_columns(shape: Shape, names: Iterable[str], option: str, whose: str) -> None:
     """Look whether a side has columns.
 
     Raises:
         OptionError: one is not there.
     """
     for name in names:
-        if shape.column(name) is None:
-            hint = nearest(name, shape.names) or f"Columns: {', '.join(shape.names)}."
-            raise OptionError(f"the {side} has no column {name!r}", option=option, hint=hint)
+        find_column(shape.columns, name, option, whose=whose)
+
+
+def taken_columns(
+    take: list[str] | dict[str, str] | None,
+    shape: Shape,
+    whose: str,
+    *,
+    beside: Iterable[str],
+    keys: Iterable[str],
+) -> dict[str, Column]:
+    """Return the columns of one side that go into the result, by their names there.
+
+    Args:
+        take: as the option has them; all but the keys when None.
+        whose: the side, such as `the right table`.
+        beside: the names that the result has already.
+        keys: the side's columns that are equal to some of those.
+
+    Raises:
+        OptionError: a column is not there, or its name can't be had.
+    """
+    if take is None:
+        left_out = {name.lower() for name in keys}
+        take = [n for n in shape.names if n.lower() not in left_out and not n.startswith("_")]
+    there = {name.lower() for name in beside}
+    found = {}
+    for name, source in pairs(take).items():
+        column = find_column(shape.columns, source, "take", whose=whose)
+        if name.startswith("_"):
+            raise OptionError(f"{name!r}: names that begin with _ are reserved", option="take")
+        if name.lower() in there:
+            word = whose.split()[1]
+            raise OptionError(
+                f"the result would have two columns {name!r}",
+                option="take",
+                hint=f"Give that of {whose} another name: `take: {{{word}_{name}: {source}, ...}}`.",
+            )
+        there.add(name.lower())
+        found[name] = column
+    return found
 
 
 def exact(shape: Shape, name: str) -> str:

@@ -23,10 +23,13 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    find_column,
     option,
 )
 from mainstem.contracts.shapes import EventTime
 from pydantic import model_validator
+
+from mainstem_operators_joins.columns import pairs, taken_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -142,11 +145,18 @@ class StreamStreamJoin(Operator):
         ]
         if self.options.join == "left_semi":
             return Events(columns, event_time=self._event_time(left, right))
-        self._taken = self._right_columns(right)
-        names = {column.name.lower() for column in columns}
-        for name, source in self._taken.items():
-            columns.append(self._right_column(name, source, right, names, nullable=keeps_left))
-            names.add(name.lower())
+        found = taken_columns(
+            self.options.take,
+            right,
+            "the right stream",
+            beside=left.names,
+            keys=self._on().values(),
+        )
+        self._taken = {name: column.name for name, column in found.items()}
+        columns += [
+            Column(name, column.type, column.nullable or keeps_left)
+            for name, column in found.items()
+        ]
         return Events(columns, event_time=self._event_time(left, right))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
@@ -195,8 +205,7 @@ class StreamStreamJoin(Operator):
 
     def _on(self) -> Mapping[str, str]:
         """Return the left key columns, each with the right one that it equals."""
-        on = self.options.on
-        return on if isinstance(on, dict) else {name: name for name in on}
+        return pairs(self.options.on)
 
     def _time(self) -> str | None:
         """Return the side whose event time the result goes on with, if any."""
@@ -208,13 +217,7 @@ class StreamStreamJoin(Operator):
         for name, other in self._on().items():
             pair = []
             for side, shape, key in ((LEFT, left, name), (RIGHT, right, other)):
-                column = shape.column(key)
-                if column is None:
-                    hint = f"Columns: {', '.join(shape.names)}."
-                    raise OptionError(
-                        f"the {side} stream has no column {key!r}", option="on", hint=hint
-                    )
-                pair.append(column)
+                pair.append(find_column(shape.columns, key, "on", whose=f"the {side} stream"))
             one, two = pair
             if one.type and two.type and one.type != two.type:
                 raise OptionError(
@@ -222,34 +225,6 @@ class StreamStreamJoin(Operator):
                     option="on",
                     hint="Cast one of them in a `select` above.",
                 )
-
-    def _right_columns(self, right: Shape) -> Mapping[str, str]:
-        """Return the right stream's columns in the result, by their names there."""
-        take = self.options.take
-        if take is None:
-            keys = {name.lower() for name in self._on().values()}
-            names = (name for name in right.names if not name.startswith("_"))
-            return {name: name for name in names if name.lower() not in keys}
-        return take if isinstance(take, dict) else {name: name for name in take}
-
-    def _right_column(
-        self, name: str, source: str, right: Shape, names: set[str], *, nullable: bool
-    ) -> Column:
-        found = right.column(source)
-        if found is None:
-            hint = f"Columns: {', '.join(right.names)}."
-            raise OptionError(
-                f"the right stream has no column {source!r}", option="take", hint=hint
-            )
-        if name.startswith("_"):
-            raise OptionError(f"{name!r}: names that begin with _ are reserved", option="take")
-        if name.lower() in names:
-            raise OptionError(
-                f"both streams have a column {name!r}",
-                option="take",
-                hint=f"Give the right one another name: `take: {{right_{name}: {source}, ...}}`.",
-            )
-        return Column(name, found.type, found.nullable or nullable)
 
     def _event_time(self, left: Shape, right: Shape) -> EventTime | None:
         """Return the event time of the result; None if it has none, or the column is not in it.

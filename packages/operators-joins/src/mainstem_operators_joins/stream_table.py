@@ -29,7 +29,7 @@ from mainstem import (
     quoted,
 )
 
-from mainstem_operators_joins.columns import check_columns, exact, pairs, time_column
+from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns, time_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -227,10 +227,8 @@ class StreamTableJoin(Operator):
     def _check(self, stream: Shape, table: Changelog) -> None:
         options = self.options
         on = pairs(options.on)
-        check_columns(stream, on, "on", "stream")
-        check_columns(table, on.values(), "on", "table")
-        taken = options.take or {}
-        check_columns(table, taken.values() if isinstance(taken, dict) else taken, "take", "table")
+        check_columns(stream, on, "on", "the stream")
+        check_columns(table, on.values(), "on", "the table")
         if {name.lower() for name in table.key} != {name.lower() for name in on.values()}:
             raise OptionError(
                 f"the table's key is {', '.join(table.key)}, and `on` names {', '.join(on.values())}",
@@ -258,25 +256,13 @@ class StreamTableJoin(Operator):
         """Return the table's columns that go into the output, by the name they get there.
 
         Raises:
-            OptionError: a name is taken.
+            OptionError: one is not there, or its name can't be had.
         """
-        stream, table, take = inputs[STREAM], inputs[TABLE], self.options.take
-        if take is None:
-            keys = {name.lower() for name in pairs(self.options.on).values()}
-            take = [n for n in table.names if n.lower() not in keys and not n.startswith("_")]
-        found: dict[str, Column] = {}
-        for new, name in pairs(take).items():
-            column = table.column(name)
-            assert column is not None  # noqa: S101
-            if stream.column(new) is not None:
-                raise OptionError(
-                    f"both sides have a column {new!r}",
-                    option="take",
-                    hint=f"Give the table's another name: `take: {{table_{new}: {name}, ...}}`.",
-                )
-            _free(new, found, "take")
-            found[new] = column
-        return found
+        keys = pairs(self.options.on).values()
+        beside = inputs[STREAM].names
+        return taken_columns(
+            self.options.take, inputs[TABLE], "the table", beside=beside, keys=keys
+        )
 
     def _told(self, inputs: Inputs[Shape]) -> list[Column]:
         version = self.options.version

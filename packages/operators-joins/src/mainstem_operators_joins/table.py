@@ -22,6 +22,7 @@ from mainstem import (
     PositiveDuration,
     Shape,
     StateFacts,
+    find_column,
     option,
     quoted,
 )
@@ -100,8 +101,8 @@ class ToTable(Operator):
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         self._shapes = inputs
         given, options = inputs.only, self.options
-        check_columns(given, options.key, "key", "input")
-        check_columns(given, [options.sequence], "sequence", "input")
+        check_columns(given, options.key, "key", "the input")
+        find_column(given.columns, options.sequence, "sequence", whose="the input")
         within = options.history.within if options.history else None
         for name, asked in (("deletes_within", options.deletes_within), ("history", within)):
             if asked is not None and given.event_time is None:

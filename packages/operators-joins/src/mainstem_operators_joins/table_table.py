@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
@@ -24,7 +24,7 @@ from mainstem import (
 )
 from pydantic import model_validator
 
-from mainstem_operators_joins.columns import exact
+from mainstem_operators_joins.columns import pairs, taken_columns
 from mainstem_operators_joins.table_table_versions import check_sequence
 
 if TYPE_CHECKING:
@@ -97,29 +97,11 @@ class TableTableJoin(Operator):
             sequence = given.column(given.sequence or "")
             check_sequence(sequence.type if sequence else None, side)
         self._check_keys(left, right)
-        taken = self.taken(left, right)
-        names = {name.lower() for name in left.names}
         columns = list(left.columns)
         if self.options.join == "full":
             keys = {name.lower() for name in left.key}
             columns = [c if c.name.lower() in keys else _nullable(c) for c in columns]
-        for name, source in taken.items():
-            found = right.column(source)
-            if found is None:
-                hint = f"Columns: {', '.join(right.names)}."
-                raise OptionError(
-                    f"the right table has no column {source!r}", option="take", hint=hint
-                )
-            if name.startswith("_"):
-                raise OptionError(f"{name!r}: names that begin with _ are reserved", option="take")
-            if name.lower() in names:
-                raise OptionError(
-                    f"both tables have a column {name!r}",
-                    option="take",
-                    hint=f"Give the right one another name: `take: {{right_{name}: {source}, ...}}`.",
-                )
-            names.add(name.lower())
-            columns.append(Column(name, found.type))
+        columns += [Column(name, found.type) for name, found in self.taken(left, right).items()]
         return Changelog(columns, left.key, "_commit_version", preimages=True)
 
     def sides(self, inputs: Inputs[Shape]) -> tuple[Changelog, Changelog]:
@@ -147,8 +129,7 @@ class TableTableJoin(Operator):
     @property
     def pairs(self) -> dict[str, str]:
         """The key columns that `on` names: the right one's by the left one's."""
-        on = self.options.on
-        return dict(on) if isinstance(on, Mapping) else {name: name for name in on or ()}
+        return pairs(self.options.on or [])
 
     @property
     def references(self) -> list[str]:
@@ -163,19 +144,20 @@ class TableTableJoin(Operator):
         by_left = {name.lower(): other for name, other in self.pairs.items()}
         return [by_left[name.lower()] for name in left.key]
 
-    def taken(self, left: Changelog, right: Changelog) -> dict[str, str]:
-        """Return the right columns of the result, by their names in it."""
-        take = self.options.take
-        if take is not None:
-            named = dict(take) if isinstance(take, Mapping) else {name: name for name in take}
-            return {name: exact(right, source) for name, source in named.items()}
+    def taken(self, left: Changelog, right: Changelog) -> dict[str, Column]:
+        """Return the right columns of the result, by their names in it.
+
+        Raises:
+            OptionError: one is not there, or its name can't be had.
+        """
         if self.options.on is not None:
-            told = {name.lower() for name in self.pairs.values()}
+            keys: Iterable[str] = self.pairs.values()
         else:  # a foreign key that is a left column tells the right key already
             plain = [left.column(text.strip().strip("`")) for text in self.references]
-            told = {k.lower() for k, c in zip(right.key, plain, strict=True) if c is not None}
-        names = (name for name in right.names if not name.startswith("_"))
-        return {name: name for name in names if name.lower() not in told}
+            keys = [k for k, c in zip(right.key, plain, strict=False) if c is not None]
+        return taken_columns(
+            self.options.take, right, "the right table", beside=left.names, keys=keys
+        )
 
     def _check_keys(self, left: Changelog, right: Changelog) -> None:
         if self.options.on is None:
@@ -217,7 +199,7 @@ class TableTableJoin(Operator):
                 "on": self.pairs or None,
                 "foreign_key": self.references or None,
                 "join": self.options.join,
-                "take": self.taken(left, right),
+                "take": {name: column.name for name, column in self.taken(left, right).items()},
             },
             grows="each key of both tables is kept; of a deleted one the sequence.",
         )

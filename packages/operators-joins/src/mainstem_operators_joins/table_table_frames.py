@@ -51,7 +51,8 @@ class Joining:
         self._left, self._right = shapes
         self._inputs = inputs
         self._ctx = ctx
-        self._taken = operator.taken(*shapes)
+        found = operator.taken(*shapes)
+        self._taken = {name: column.name for name, column in found.items()}
         self._columns = {
             LEFT: list(self._left.names),
             RIGHT: list(dict.fromkeys([*self._taken.values(), *self._right.key])),

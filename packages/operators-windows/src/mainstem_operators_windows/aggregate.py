@@ -20,6 +20,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    find_column,
     option,
     quoted,
     write_duration,
@@ -98,11 +99,7 @@ class Aggregate(Operator):
         given, options = inputs.only, self.options
         columns = []
         for name in options.by:
-            found = given.column(name)
-            if found is None:
-                hint = f"Columns: {', '.join(given.names)}."
-                raise OptionError(f"there is no column {name!r}", option="by", hint=hint)
-            columns.append(found)
+            columns.append(find_column(given.columns, name, "by"))
         if options.window is not None:
             self._check_window(given, options.window)
             columns += [Column(START, "timestamp"), Column(END, "timestamp")]
@@ -133,10 +130,7 @@ class Aggregate(Operator):
         return Changelog(columns, key=keys)
 
     def _check_window(self, given: Shape, window: Window) -> None:
-        found = given.column(window.on)
-        if found is None:
-            hint = f"Columns: {', '.join(given.names)}."
-            raise OptionError(f"there is no column {window.on!r}", option="window", hint=hint)
+        found = find_column(given.columns, window.on, "window")
         if found.type not in (None, "timestamp"):
             raise OptionError(f"{found.ddl} is no TIMESTAMP", option="window")
 

@@ -13,13 +13,13 @@ from mainstem import (
     Operator,
     OperatorCapabilities,
     OperatorContext,
-    OptionError,
     Options,
     Shape,
     literal,
     option,
     quoted,
 )
+from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class ToChangelog(Operator):
             ("sequence", [self.options.sequence]),
         ):
             for name in names:
-                if given.column(name) is None:
-                    hint = f"Columns: {', '.join(given.names)}."
-                    raise OptionError(f"there is no column {name!r}", option=option_name, hint=hint)
+                find_column(given.columns, name, option_name)
         return Changelog(
             given.columns, self.options.key, self.options.sequence, event_time=given.event_time
         )

@@ -27,7 +27,7 @@ from mainstem import (
     quoted,
 )
 from mainstem.builtin.stateless import refuse_state, stand_ins
-from mainstem.errors import nearest
+from mainstem.contracts.columns import find_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,11 +86,8 @@ class Declared(Operator):
             )
         if options.row_wise and len(options.tables) > 1:
             raise OptionError("is for one table", option="row_wise")
-        names = [column.name for column in options.table_schema]
         for name in options.identity:
-            if name not in names:
-                hint = nearest(name, names) or f"Columns: {', '.join(names)}."
-                raise OptionError(f"there is no column {name!r}", option="identity", hint=hint)
+            find_column(options.table_schema, name, "identity")
 
     @property
     def ports(self) -> Mapping[str, Accepts]:  # type: ignore[override]

@@ -34,6 +34,7 @@ from mainstem.builtin.json_text import (
     NULL,
     PLAIN,
 )
+from mainstem.contracts.columns import find_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -137,19 +138,17 @@ class Decode(Operator):
 
     def _changelog(self, columns: list[Column], given: Shape) -> Changelog:
         options = self.options
-        names = [column.name.lower() for column in options.table_schema or ()]
         if not options.key:
             raise OptionError("debezium-json needs a `key`", option="key")
         for name in options.key:
-            if name.lower() not in names:
-                hint = f"Columns: {', '.join(names)}."
-                raise OptionError(f"there is no column {name!r}", option="key", hint=hint)
+            find_column(options.table_schema or (), name, "key")
         if options.sequence not in options.keep:
             if options.sequence != _POSITION:
                 hint = f"Kept are: {', '.join([*options.keep, _POSITION])}."
                 raise OptionError(f"{options.sequence!r} is not kept", option="sequence", hint=hint)
             position = given.column(_POSITION)
-            if position is None or _POSITION in names:
+            declared = {column.name.lower() for column in options.table_schema or ()}
+            if position is None or _POSITION in declared:
                 hint = "Keep one under another name, and name that."
                 raise OptionError(
                     "the messages have no `position` to keep", option="sequence", hint=hint

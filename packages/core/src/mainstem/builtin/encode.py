@@ -18,6 +18,7 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
     CHANGELOG_COLUMNS,
@@ -87,11 +88,7 @@ class Encode(Operator):
         if wanted is None:
             return list(shape.names)
         for name in wanted:
-            if shape.column(name) is None:
-                have = ", ".join(shape.names)
-                raise OptionError(
-                    f"there is no column {name!r}", option="columns", hint=f"Columns: {have}."
-                )
+            find_column(shape.columns, name, "columns")
         return wanted
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:

@@ -32,7 +32,7 @@ from mainstem import (
     failpoint,
     option,
 )
-from mainstem.errors import nearest
+from mainstem.contracts.columns import find_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -119,10 +119,7 @@ class FilesSink(Sink):
         form = self.options.format
         types = {column.name.lower(): column.type or "" for column in columns}
         for name in self.options.partition_by:
-            if name.lower() not in types:
-                names = [column.name for column in columns]
-                hint = nearest(name, names) or f"Columns: {', '.join(names)}."
-                raise OptionError(f"there is no column {name!r}", option="partition_by", hint=hint)
+            find_column(columns, name, "partition_by")
             if types[name.lower()].startswith(_NO_TEXT):
                 message = f"column {name}, of type {types[name.lower()]}, can't be a folder's name"
                 raise OptionError(message, option="partition_by")

@@ -24,7 +24,7 @@ from mainstem import (
     option,
     quoted,
 )
-from mainstem.errors import nearest
+from mainstem.contracts.columns import find_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -123,9 +123,7 @@ class SparkSource(Source):
                 message = f"{name!r}: names that begin with _ are reserved"
                 raise OptionError(message, option="schema")
         for name in self.options.identity:
-            if name not in names:
-                hint = nearest(name, names) or f"Columns: {', '.join(names)}."
-                raise OptionError(f"there is no column {name!r}", option="identity", hint=hint)
+            find_column(self.options.table_schema, name, "identity")
         return Events(self.options.table_schema, self.options.identity)
 
     def needs(self) -> Needs:

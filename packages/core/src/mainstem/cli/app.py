@@ -88,14 +88,13 @@ def plan(
     from mainstem.plan.rendering import as_json, as_mermaid, as_text
 
     shows: dict[str, Callable[[Plan], str]] = {
-        "text": as_text,
-        "mermaid": as_mermaid,
-        "json": lambda shown: json.dumps(as_json(shown), indent=2) + "\n",
+        "text": lambda shown: hidden.clean(as_text(shown)),
+        "mermaid": lambda shown: hidden.clean(as_mermaid(shown)),
+        "json": lambda shown: json.dumps(hidden.clean_all(as_json(shown)), indent=2) + "\n",
     }
     if format not in shows:
         raise typer.BadParameter("expected text, mermaid or json", param_hint="--format")
-    made = load(file, set_)
-    typer.echo(made.scrubber.clean(shows[format](made)), nl=False)
+    typer.echo(shows[format](load(file, set_)), nl=False)
 
 
 @app.command()

@@ -89,6 +89,18 @@ class Shape:
             kept = None
         return replace(self, columns=new, identity=(), event_time=kept)
 
+    def unlike(self, other: Shape) -> str | None:
+        """Return why rows of another shape can't come with those of this one, or None if they can."""
+        if type(self) is not type(other):
+            return f"one is {self.kind}, the other {other.kind}"
+        if missing := set(self.names) ^ set(other.names):
+            return f"only one has {', '.join(sorted(missing))}"
+        for column in self.columns:
+            twin = other.column(column.name)
+            if twin and column.type and twin.type and twin.type != column.type:
+                return f"{column.name} is {column.type} in one and {twin.type} in the other"
+        return None
+
     def __str__(self) -> str:
         body = ", ".join(f"{c.name} {c.type.upper() if c.type else '?'}" for c in self.columns)
         return f"{self.kind}({body})"

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from mainstem.contracts.guarantee import Level
 from mainstem.contracts.options import Duration, LocalPath, Options, option
 
 NodeName = Annotated[
@@ -175,4 +174,3 @@ class Document(Options):
 
 #: The sections of nodes, with the kind of component in each.
 SECTIONS = {"sources": "source", "operators": "operator", "sinks": "sink"}
-LEVELS = {level.value: level for level in Level}

@@ -71,6 +71,8 @@ def read_file(path: Path) -> Written:
 def read_text(text: str, *, file: str = "", folder: Path | None = None) -> Written:
     """Read a document from text; relative paths in it are relative to `folder`."""
     yaml = YAML(typ="safe", pure=True)
+    # The latest counts, as YAML says. The warning would show what stands there, secrets too.
+    yaml.composer.warn_double_anchors = False
     written = Written(file, folder or Path.cwd(), None)
     try:
         nodes = list(yaml.compose_all(text))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Branching, Stateful
+from mainstem.contracts.columns import find_column
 from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
 from mainstem.contracts.secrets import secrets_in
@@ -21,7 +22,7 @@ from mainstem.document.overriding import override
 from mainstem.document.reading import Path_, Written, from_values, read_file, read_text
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
-from mainstem.errors import DocumentError, OptionError, PluginError, nearest
+from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
 from mainstem.plan import advice, delivering, identity, queries
 from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
@@ -54,7 +55,12 @@ def make_plan(
     else:
         written = read_file(Path(document))
     override(written, changes)
-    return _Maker(written, registry or Registry(), scrubber or Scrubber()).make()
+    scrubber = scrubber or Scrubber()
+    try:
+        return _Maker(written, registry or Registry(), scrubber).make()
+    except MainstemError as error:
+        scrubber.clean_error(error)
+        raise
 
 
 class _Maker:
@@ -311,7 +317,7 @@ class _Maker:
                 continue
             first = found[0]
             for stream, shape in zip(streams[1:], found[1:], strict=True):
-                reason = _difference(first, shape)
+                reason = first.unlike(shape)
                 if reason:
                     message = f"{stream} and {streams[0]} are not of one shape: {reason}"
                     self._problem(message, *self._path(node.name), "from")
@@ -324,7 +330,7 @@ class _Maker:
                     event_time = replace(event_time, punctual=punctual)
                 if any(time != event_time for time in times):
                     event_time = None
-                first = type(first)(**{**_fields(first), "event_time": event_time})
+                first = replace(first, event_time=event_time)
             refusal = accepts[port].refusal(first)
             if refusal:
                 where = f"port {port!r} " if len(accepts) > 1 else ""
@@ -367,13 +373,10 @@ class _Maker:
     def _watermark(self, node: Node, wanted: Watermark) -> None:
         assert node.shape is not None  # noqa: S101
         path = (*self._path(node.name), "watermark")
-        column = node.shape.column(wanted.column)
-        if column is None:
-            hint = (
-                nearest(wanted.column, node.shape.names)
-                or f"Columns: {', '.join(node.shape.names)}."
-            )
-            self._problem(f"there is no column {wanted.column!r}", *path, "column", hint=hint)
+        try:
+            column = find_column(node.shape.columns, wanted.column, "column")
+        except OptionError as error:
+            self._problem(error.message, *path, "column", hint=error.hint)
             return
         if column.type not in (None, "timestamp"):
             self._problem(f"{column.ddl} is no TIMESTAMP", *path, "column")
@@ -384,21 +387,4 @@ class _Maker:
             return
         node.watermark = EventTime(column.name, wanted.delay)
         node.idle_after = wanted.idle_after
-        node.shape = type(node.shape)(**{**_fields(node.shape), "event_time": node.watermark})
-
-
-def _fields(shape: Shape) -> dict[str, Any]:
-    return {name: getattr(shape, name) for name in shape.__dataclass_fields__}
-
-
-def _difference(first: Shape, other: Shape) -> str | None:
-    if type(first) is not type(other):
-        return f"one is {first.kind}, the other {other.kind}"
-    missing = set(first.names) ^ set(other.names)
-    if missing:
-        return f"only one has {', '.join(sorted(missing))}"
-    for column in first.columns:
-        twin = other.column(column.name)
-        if twin and column.type and twin.type and twin.type != column.type:
-            return f"{column.name} is {column.type} in one and {twin.type} in the other"
-    return None
+        node.shape = replace(node.shape, event_time=node.watermark)

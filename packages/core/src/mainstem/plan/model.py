@@ -162,6 +162,10 @@ class Plan:
         """The pipeline's checkpoint folder."""
         return Path(self.document.checkpoint, self.pipeline)
 
+    def query_folder(self, query: str) -> Path:
+        """Return the folder of Spark's checkpoint of a query."""
+        return self.checkpoint / "queries" / query
+
     def home(self, name: str) -> Path:
         """Return a source's durable folder: that of the plan which this one was derived from."""
         return Path(self.derived_from or self.checkpoint, "nodes", name)

@@ -116,7 +116,7 @@ class Checkpoint:
 
     def query(self, name: str) -> Path:
         """Return the folder of Spark's checkpoint of a query."""
-        return self.path / "queries" / name
+        return self.plan.query_folder(name)
 
     def node(self, name: str) -> Path:
         """Return a node's durable folder, made when it is not there yet."""

@@ -38,7 +38,7 @@ def show(plan: Plan) -> dict[str, Any]:
 def _shown(plan: Plan) -> dict[str, Any]:
     queries = {}
     for query in plan.queries:
-        history = History(plan.checkpoint / "queries" / query.name)
+        history = History(plan.query_folder(query.name))
         last = history.last()
         planned = [batch for batch in history.planned() if last is None or batch > last]
         queries[query.name] = {
@@ -64,7 +64,7 @@ def verify(plan: Plan) -> list[str]:
         return [str(error)]
     found = []
     for query in plan.queries:
-        folder = plan.checkpoint / "queries" / query.name
+        folder = plan.query_folder(query.name)
         if not folder.exists():
             continue  # new in the document
         try:

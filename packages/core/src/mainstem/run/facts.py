@@ -53,12 +53,6 @@ def batch_facts(
     }
 
 
-def latest_event(progress: Any) -> datetime | None:
-    """Return the latest event time that a batch saw, or None."""
-    text = (progress.eventTime or {}).get("max")
-    return datetime.fromisoformat(text) if text else None
-
-
 def timed(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, datetime | None]]:
     """Yield what a batch had at watermarks: metric, node, and the latest event time of its rows.
 

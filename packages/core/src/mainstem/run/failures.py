@@ -59,8 +59,8 @@ def _fragments(error: Any) -> list[str]:
 def came_too_late(error: BaseException) -> bool:
     """Whether Spark gave up on a query for one of its own Python processes, which was slow to start.
 
-    Spark waits ten seconds for the one that it starts on the driver for each query with state by key,
-    and can't be told to wait longer; a busy machine takes that.
+    Spark waits ten seconds for the one that it starts on the driver for each query with state by key
+    or with a source written in Python, and can't be told to wait longer; a busy machine takes that.
     """
     return "Python worker failed to connect back" in str(error)
 
@@ -73,8 +73,7 @@ def explain(
     Spark's messages quote the values they are about; those are left out unless `show_rows`.
     """
     if isinstance(error, MainstemError):
-        clean = plan.scrubber.clean
-        error.args = tuple(clean(each) if isinstance(each, str) else each for each in error.args)
+        plan.scrubber.clean_error(error)
         return error
     text = str(error)
     refused = _REJECTED.search(text)

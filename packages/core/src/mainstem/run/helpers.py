@@ -75,8 +75,8 @@ class Helpers:
         for helper in self._helpers:
             for facts in helper.watch():
                 if facts.get("state") == "failed":
-                    message = f"{helper.node}: {self._clean(facts.get('why', 'failed'))}"
-                    raise PipelineError(message, node=helper.node)
+                    why = self._plan.scrubber.clean(str(facts.get("why", "failed")))
+                    raise PipelineError(f"{helper.node}: {why}", node=helper.node)
                 self._tell(helper, facts)
 
     def ready(self, nodes: Collection[str]) -> bool:
@@ -112,12 +112,9 @@ class Helpers:
                 "pipeline": self._plan.pipeline,
                 "node": helper.node,
                 "helper": helper.process.name,
-                **{key: self._clean(value) for key, value in facts.items()},
+                **self._plan.scrubber.clean_all(facts),
             }
         )
-
-    def _clean(self, value: Any) -> Any:
-        return self._plan.scrubber.clean(value) if isinstance(value, str) else value
 
 
 def _processes(plan: Plan, name: str, component: Supervised) -> list[HelperProcess]:

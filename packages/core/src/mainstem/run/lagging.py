@@ -30,7 +30,7 @@ def lags(plan: Plan) -> Iterator[SourceLag]:
         MachineError: a source can't be asked, or the checkpoint can't be read; says which.
     """
     for query in plan.queries:
-        yield from query_lags(plan, query, plan.checkpoint / "queries" / query.name)
+        yield from query_lags(plan, query, plan.query_folder(query.name))
 
 
 def query_lags(plan: Plan, query: Query, folder: Path) -> Iterator[SourceLag]:

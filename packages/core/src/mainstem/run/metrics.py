@@ -83,6 +83,7 @@ class Metrics:
         for query in plan.queries:
             labels = (plan.pipeline, query.name)
             self._loading.labels(*labels).set(0)
+            self._restarts.labels(*labels)  # told from the start, as 0
             patient = [name for name in query.streaming if plan.nodes[name].idle_after]
             self._patient[query.name] = patient
             for name in patient:

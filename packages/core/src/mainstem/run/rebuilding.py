@@ -76,7 +76,7 @@ def _complete(plan: Plan, replay: Plan) -> None:
             source = plan.nodes[name].component
             assert isinstance(source, Source)  # noqa: S101
             assert isinstance(source, Rewindable)  # noqa: S101
-            history = History(plan.checkpoint / "queries" / query.name)
+            history = History(plan.query_folder(query.name))
             for read in reads_of(query, name):
                 if gone := source.gone(history.beginning(read, plan.home(name))):
                     raise PipelineError(f"{name} no longer has all that was read: {gone}")

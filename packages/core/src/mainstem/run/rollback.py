@@ -22,7 +22,7 @@ COPIED = "copied"
 
 def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
     """Return why a query can't be taken back to the end of a batch; empty if it can."""
-    history = History(_folder(plan, query))
+    history = History(plan.query_folder(query.name))
     done = [number for number in history.committed() if number in history.planned()]
     if batch not in done:
         have = f"{done[0]} to {done[-1]}" if done else "none"
@@ -77,13 +77,13 @@ def take_back(plan: Plan, query: Query, batch: int) -> None:
         raise PipelineError(
             f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
         )
-    write_whole(_folder(plan, query) / _MARK, str(batch))
+    write_whole(plan.query_folder(query.name) / _MARK, str(batch))
     finish(plan, query)
 
 
 def finish(plan: Plan, query: Query) -> None:
     """Remove what lies after the batch that a query is being taken back to, if it is."""
-    folder = _folder(plan, query)
+    folder = plan.query_folder(query.name)
     mark = folder / _MARK
     if not mark.exists():
         return
@@ -103,10 +103,6 @@ def finish(plan: Plan, query: Query) -> None:
         if file.is_file() and file.name[0].isdigit() and _number(file) > batch + 1:
             file.unlink()
     mark.unlink()
-
-
-def _folder(plan: Plan, query: Query) -> Path:
-    return plan.checkpoint / "queries" / query.name
 
 
 def _number(file: Path) -> int:

@@ -1,0 +1,78 @@
+"""Columns as options name them: found by name, and refused with words that help.
+
+Names compare as Spark's do: case aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mainstem.contracts.ddl import Column
+from mainstem.errors import OptionError, nearest
+
+#: The columns whose order is that of the log which messages come from.
+LOG_ORDER = ("origin", "partition", "position")
+
+
+def find_column(
+    columns: Iterable[Column], name: str, option: str, *, whose: str = "", hint: str = ""
+) -> Column:
+    """Return the column that an option names.
+
+    Args:
+        option: the option, for the line in the document.
+        whose: what should have the column (`the right table`), where there are several.
+        hint: the next step where no name is near; all names when left out.
+
+    Raises:
+        OptionError: there is no such column.
+    """
+    columns = list(columns)
+    for column in columns:
+        if column.name.lower() == name.lower():
+            return column
+    names = [column.name for column in columns]
+    said = f"{whose} has no column {name!r}" if whose else f"there is no column {name!r}"
+    told = nearest(name, names) or hint or f"Columns: {', '.join(names)}."
+    raise OptionError(said, option=option, hint=told)
+
+
+def check_types(columns: Iterable[Column], wanted: Mapping[str, Sequence[str]]) -> None:
+    """Look whether columns are of types that can be what their names say.
+
+    Args:
+        wanted: the types by name, in Spark's short form. A column that is not there may be left out,
+            and one whose type only Spark can know passes.
+
+    Raises:
+        OptionError: one is of another type.
+    """
+    types = {column.name.lower(): column.type for column in columns}
+    for name, allowed in wanted.items():
+        kind = types.get(name.lower())
+        if kind is not None and kind.replace(" ", "") not in allowed:
+            raise OptionError(
+                f"column {name} is {kind}, and must be {' or '.join(allowed)}",
+                hint="Turn it into that, or drop it, with the operator `select`.",
+            )
+
+
+def check_order(columns: Iterable[Column], option: str, hint: str, *, key: str = "key") -> None:
+    """Look whether the order of each key's messages can be known.
+
+    Args:
+        option: the option that asks for it, for the line in the document.
+        hint: what to write if it need not be kept.
+        key: the column of the key.
+
+    Raises:
+        OptionError: a column is missing for it.
+    """
+    there = {column.name.lower() for column in columns}
+    missing = [name for name in (*LOG_ORDER, key) if name.lower() not in there]
+    if missing:
+        raise OptionError(
+            f"without {', '.join(missing)} nobody knows the order of a key's messages",
+            option=option,
+            hint=f"Keep these columns of the source's, or {hint}.",
+        )
