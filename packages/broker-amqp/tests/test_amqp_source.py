@@ -260,6 +260,7 @@ def test_a_broker_that_is_killed_is_waited_for(broker, place):
     """Pass: after `kill -9` of the broker the state is `waiting`, with the reason and without the
     password; when it is back, what was published before and after is there once."""
     queue = broker.queue()
+    broker.server.sync()
     with place.taking(queue, connect_timeout="2 s") as taker:
         publish(broker, queue, range(5))
         wait_for(lambda: len(place.stored()) == 5)

@@ -195,6 +195,7 @@ def nothing_lost(bodies, count=20_000):
 def test_a_broker_that_starts_anew_gets_what_it_did_not_confirm(broker, make, rabbitmq, how):
     """Pass: after a restart or kill -9 in the middle, no message is missing; each key's last is last."""
     queue, publisher = broker.queue(), make()
+    rabbitmq.sync()
 
     def act():
         if how == "kill":

@@ -66,6 +66,7 @@ def test_each_message_is_there_once_whatever_is_killed(seed, broker, tmp_path, q
     chance = random.Random(seed)
     kind = chance.choice(["classic", "quorum", "stream"])
     queue = broker.queue(kind)
+    broker.server.sync()
     # A publisher that sends again what was not confirmed doubles in a stream, and nobody drops it there.
     troubles = ["driver", "receiver", "pause"] + ([] if kind == "stream" else ["broker"])
     source = {"url": broker.server.url, "queue": queue, "type": kind, "segment_rows": 50}

@@ -83,6 +83,11 @@ class RabbitMQ(Server):
             raise ServerFailed(f"rabbitmqctl {' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout
 
+    def sync(self) -> None:
+        """Have written what was declared: RabbitMQ confirms a queue before its name is on disk, so that
+        `kill -9` soon afterwards takes the queue with it."""
+        self.control("eval", "mnesia:sync_log().")
+
     def _environment(self) -> dict[str, str]:
         home = str(self.folder)
         return {
