@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Swappable as Swappable
     from mainstem.contracts.abilities import Transactional as Transactional
     from mainstem.contracts.abilities import Typed as Typed
-    from mainstem.contracts.abilities import Upgradable as Upgradable
     from mainstem.contracts.capabilities import DeliveryCapabilities as DeliveryCapabilities
     from mainstem.contracts.capabilities import OperatorCapabilities as OperatorCapabilities
     from mainstem.contracts.capabilities import Shown as Shown
@@ -109,7 +108,7 @@ _HOMES = {
     "mainstem.contracts.abilities": (
         "ABILITIES Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
         "KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful StateFacts "
-        "Supervised Swappable Transactional Typed Upgradable"
+        "Supervised Swappable Transactional Typed"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "

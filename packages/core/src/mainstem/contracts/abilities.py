@@ -17,7 +17,7 @@ from mainstem.contracts.ddl import Column
 from mainstem.contracts.shapes import Shape
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from mainstem.contracts.components import Sink, Source
     from mainstem.contracts.contexts import Batch
@@ -337,21 +337,13 @@ class Swappable(Protocol):
         """
 
 
-@runtime_checkable
-class Upgradable(Protocol):
-    """An operator that can read the state of its older versions."""
-
-    def migrate(self, state: Path, version: int, spark: SparkSession) -> None:
-        """Turn the state at `state`, of layout `version`, into the present layout."""
-
-
 #: Every ability, by the name under which it is shown.
 ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, LoadedFirst, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
         Advising, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites,
-        Swappable, Upgradable,
+        Swappable,
     )
 }  # fmt: skip
 

@@ -85,7 +85,8 @@ class RabbitMQ(Server):
 
     def sync(self) -> None:
         """Have written what was declared: RabbitMQ confirms a queue before its name is on disk, so that
-        `kill -9` soon afterwards takes the queue with it."""
+        `kill -9` soon afterwards takes the queue with it.
+        """
         self.control("eval", "mnesia:sync_log().")
 
     def _environment(self) -> dict[str, str]:
