@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 
 import pika
 import pytest
@@ -81,15 +82,19 @@ class Place:
         finally:
             taker.end()
 
+    def batches(self):
+        """Return the segments in the log, by receiver and in order."""
+        for name in self.log.receivers():
+            for number in range(self.log.earliest(name), self.log.end(name)):
+                yield open_segment(file_of(self.log.receiver(name), number))[1]
+
     def stored(self, reasons=False):
         """Return the bodies in the log, by receiver and in order; a refused one's reason with it."""
         found = []
-        for name in self.log.receivers():
-            for number in range(self.log.earliest(name), self.log.end(name)):
-                _, batch = open_segment(file_of(self.log.receiver(name), number))
-                for row in batch.to_pylist():
-                    if bool(row["_reason"]) == reasons:
-                        found.append(row["_reason"] if reasons else row["value"].decode())
+        for batch in self.batches():
+            for row in batch.to_pylist():
+                if bool(row["_reason"]) == reasons:
+                    found.append(row["_reason"] if reasons else row["value"].decode())
         return found
 
 
@@ -391,6 +396,36 @@ def test_properties_and_headers_come_under_their_names(broker, place):
         "shop": b"nord",
         "count": b"7",
     }
+
+
+class Beyond(datetime):
+    """A time that a publisher gives in milliseconds where AMQP asks for seconds."""
+
+    def utctimetuple(self):
+        return 1970, 1, 1, 0, 0, 1_800_000_000_000
+
+
+def test_what_is_not_as_amqp_says_does_not_hold_up_the_queue(broker, place):
+    """Pass: a routing key that is not UTF-8, and a header's time beyond the year 9999, arrive with the
+    messages before and after; an empty message id is none."""
+    queue = broker.queue()
+    with broker.channel() as channel:
+        channel.exchange_declare("all", "fanout")
+        channel.queue_bind(queue, "all")
+        for key, headers in (
+            ("a", None),
+            (b"\xff", {"at": [Beyond(2000, 1, 1), 1]}),
+            ("b", None),
+        ):
+            properties = pika.BasicProperties(message_id="", headers=headers)
+            channel.basic_publish("all", key, b"x", properties)
+    with place.taking(queue) as taker:
+        wait_for(lambda: len(place.stored()) == 3)
+        wait_for(lambda: unacknowledged(broker, queue) == 0)
+        assert not [state for state in taker.states if state["state"] == "waiting"]
+    rows = [row for batch in place.batches() for row in batch.to_pylist()]
+    assert [row["key"] for row in rows] == [b"a", b"\xff", b"b"]
+    assert dict(rows[1]["headers"])["at"] == b"[1800000000000,1]"
 
 
 def test_a_queue_is_declared_with_all_that_the_options_say(broker, place):

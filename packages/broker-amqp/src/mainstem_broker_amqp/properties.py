@@ -11,10 +11,11 @@
 | any other name | the application header of that name |
 
 Application headers when read: text is UTF-8, bytes are as they are, numbers and booleans are text
-(`12`, `0.5`, `true`), timestamps are ISO 8601 in UTC (`2026-01-31T23:59:59Z`), tables and arrays are
-JSON, and a header without a value is empty. When written: text if the bytes are UTF-8, else bytes; null
-is a header without a value. What comes back after a round trip is the same bytes; that a number was one
-is lost. The property `timestamp` is the column `timestamp`; `cluster_id` is obsolete and left out.
+(`12`, `0.5`, `true`), timestamps are ISO 8601 in UTC (`2026-01-31T23:59:59Z`; the bare number beyond
+the year 9999), tables and arrays are JSON, and a header without a value is empty. When written: text if
+the bytes are UTF-8, else bytes; null is a header without a value. What comes back after a round trip is
+the same bytes; that a number was one is lost. The property `timestamp` is the column `timestamp`;
+`cluster_id` is obsolete and left out.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ _LONGEST_EXPIRATION = 2**32 - 1  # RabbitMQ's
 
 
 def to_headers(
-    properties: Any, exchange: str = "", redelivered: bool = False
+    properties: Any, exchange: str | bytes = "", redelivered: bool = False
 ) -> list[tuple[str, bytes]] | None:
     """Return a received message's properties and headers; None when there are none.
 
     Args:
         properties: pika's `BasicProperties`.
-        exchange: where the message was published to.
+        exchange: where the message was published to; pika leaves a name that is not UTF-8 as bytes.
         redelivered: whether the broker had given it out before.
     """
     # Unrolled: this runs for each message, and most properties of most messages are not set.
@@ -81,7 +82,7 @@ def to_headers(
     if (value := properties.app_id) is not None:
         found.append(("amqp.app_id", _text(value)))
     if exchange:
-        found.append(("amqp.exchange", exchange.encode()))
+        found.append(("amqp.exchange", _text(exchange)))
     if redelivered:
         found.append(("amqp.redelivered", b"true"))
     if table := properties.headers:

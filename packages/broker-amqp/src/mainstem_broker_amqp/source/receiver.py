@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pika
+import pika.data
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 from pika import exceptions
 
@@ -26,6 +28,8 @@ _NO_ID = "it has no message id, and `ids: always` asks for one"
 
 #: pika's method and properties of a message, and its body.
 _Delivery = tuple[Any, Any, bytes]
+#: What comes of a property or header that is not what AMQP says.
+_NOT_HELD = (ArithmeticError, AttributeError, TypeError, ValueError)
 
 
 class AMQPReceiver(Receiver):
@@ -36,6 +40,7 @@ class AMQPReceiver(Receiver):
     def __init__(self, options: AMQPSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what matters is told by our states
+        pika.data.decode_value = _decoded
         try:
             self._parameters = parameters(options, f"mainstem {node}-{number}")
         except OSError as error:  # a file of `tls`
@@ -123,26 +128,32 @@ class AMQPReceiver(Receiver):
     # -- messages -----------------------------------------------------------------------------
 
     def _messages(self, taken: list[_Delivery], ids: str) -> list[Message]:
-        queue = self.options.queue
         made = []
-        for method, properties, body in taken:
-            routing_key: str = method.routing_key
-            identifier = properties.message_id if ids != "never" else None
-            at = properties.timestamp
-            made.append(
-                Message(
-                    body,
-                    routing_key.encode(),
-                    to_headers(properties, method.exchange, method.redelivered),
-                    None if at is None else at * 1_000_000,
-                    queue,
-                    None if identifier is None else _bytes(identifier),
-                    None,
-                    method.delivery_tag,
-                    _NO_ID if identifier is None and ids == "always" else None,
-                )
-            )
+        for delivery in taken:
+            try:
+                made.append(self._message(*delivery, ids))
+            except (
+                _NOT_HELD
+            ) as error:  # raised again and again, it would hold up the queue for ever
+                reason = f"it can't be read: {type(error).__name__}: {error}"
+                token = delivery[0].delivery_tag
+                made.append(Message(delivery[2], token=token, refused=reason))
         return made
+
+    def _message(self, method: Any, properties: Any, body: bytes, ids: str) -> Message:
+        identifier = None if ids == "never" else properties.message_id or None
+        at = properties.timestamp
+        return Message(
+            body,
+            _bytes(method.routing_key),
+            to_headers(properties, method.exchange, method.redelivered),
+            None if at is None else at * 1_000_000,
+            self.options.queue,
+            None if identifier is None else _bytes(identifier),
+            None,
+            method.delivery_tag,
+            _NO_ID if identifier is None and ids == "always" else None,
+        )
 
     def _streamed(self, taken: list[_Delivery]) -> list[Message]:
         """Return messages of a stream with their offsets, none twice."""
@@ -305,6 +316,23 @@ def _ignore(*_: Any) -> None:
 
 def _nothing() -> None:
     """End a wait of pika's loop."""
+
+
+_decode = pika.data.decode_value
+
+
+def _decoded(encoded: bytes, offset: int) -> tuple[Any, int]:
+    """Decode a header's value as pika does; a time beyond what Python can tell is its number.
+
+    pika raises, which ends the connection, and the message comes again: milliseconds in place of seconds,
+    a slip that is often made, would hold up the queue for ever.
+    """
+    try:
+        return _decode(encoded, offset)
+    except (ArithmeticError, OSError, ValueError):
+        if encoded[offset : offset + 1] != b"T":
+            raise
+        return struct.unpack_from(">Q", encoded, offset + 1)[0], offset + 9
 
 
 def _bytes(text: Any) -> bytes:
