@@ -137,7 +137,9 @@ class Logs(RuleBasedStateMachine):
     @rule()
     def tidy(self) -> None:
         for number, retention in self.retentions.items():
-            retention.tidy(self.stores[number].next, self.stores[number].bytes)
+            retention.tidy(
+                self.stores[number].next, self.stores[number].bytes, self.stores[number].now()
+            )
 
     # -- queries --------------------------------------------------------------------------------
 

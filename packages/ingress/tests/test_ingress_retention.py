@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -41,7 +42,9 @@ def filled(log: Log, number: int = 0, count: int = 10) -> Store:
 
 def tidy(store: Store, **options: object) -> list[int]:
     """Tidy up once, and return which segments are left."""
-    Retention(store.log, store.name, IngressOptions(**options)).tidy(store.next, store.bytes)
+    Retention(store.log, store.name, IngressOptions(**options)).tidy(
+        store.next, store.bytes, store.now()
+    )
     return numbers(store.folder)
 
 
@@ -55,7 +58,7 @@ def test_what_is_behind_every_consumer_goes(log: Log) -> None:
     for slow, quick, left in ((0, 9, 0), (3, 9, 3), (3, 10, 3), (8, 10, 8), (10, 10, 9)):
         log.consumers.put("slow", {"0": slow})
         log.consumers.put("quick", {"0": quick})
-        retention.tidy(store.next, store.bytes)
+        retention.tidy(store.next, store.bytes, store.now())
         assert numbers(store.folder) == list(range(left, 10))
         assert retention.first == log.earliest("0") == left
 
@@ -146,6 +149,8 @@ class Clock:
     def __init__(self) -> None:
         self.now = 1_000_000.0
 
+    monotonic = staticmethod(time.monotonic)
+
     def time(self) -> float:
         return self.now
 
@@ -214,7 +219,7 @@ def test_a_consumer_that_comes_in_while_segments_go_finds_what_it_was_told(log: 
     retention = Retention(log, "0", IngressOptions())
 
     def all_gone() -> bool:
-        retention.tidy(store.next, store.bytes)
+        retention.tidy(store.next, store.bytes, store.now())
         return retention.first == 59
 
     try:
@@ -252,7 +257,7 @@ def test_files_that_came_back_are_not_read_again(log: Log) -> None:
     again = Retention(log, "0", IngressOptions())
     assert again.first == 6
     log.consumers.put("all", {"0": 8})
-    again.tidy(store.next, store.bytes)
+    again.tidy(store.next, store.bytes, store.now())
     assert log.earliest("0") == 8
     assert store_of(log).next == 10
 
@@ -357,12 +362,31 @@ def test_a_kill_between_ids_and_segment_leaves_nothing_that_trips_it_later(
     header, batch = open_segment(file_of(store.folder, 0))
     write(store.folder, header, batch.select([ID]), IDS_SUFFIX)
     retention = Retention(log, "0", IngressOptions())
-    retention.tidy(store.next, store.bytes)
+    retention.tidy(store.next, store.bytes, store.now())
     assert numbers(store.folder, IDS_SUFFIX) == [0, 1]
     clock.now += 3601
-    retention.tidy(store.next, store.bytes)
+    retention.tidy(store.next, store.bytes, store.now())
     assert numbers(store.folder, IDS_SUFFIX) == []
     assert numbers(store.folder) == [2]
+
+
+def test_much_that_is_to_go_goes_in_pieces(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that removes has messages to take: one call ends after a piece, and the ids of a piece
+    are in one file."""
+    store = filled(log, count=0)
+    for n in range(25):
+        store.store(messages(n, ids=True))
+    log.consumers.put("all", {"0": 25})
+    monkeypatch.setattr(retention_module, "_TOGETHER", 10)
+    monkeypatch.setattr(retention_module, "_PATIENCE", 0.0)
+    retention = Retention(log, "0", IngressOptions())
+    left = []
+    while not retention.tidy(store.next, store.bytes, store.now()):
+        left.append((len(numbers(store.folder)), numbers(store.folder, IDS_SUFFIX)))
+    assert left == [(15, [9]), (5, [9, 19]), (1, [9, 19, 23])]
+    again = store_of(log)
+    again.store(messages(*range(26), ids=True))
+    assert again.counts.duplicates == 25
 
 
 def test_the_source_tells_what_is_gone_since_a_point_and_since_the_beginning(log: Log) -> None:

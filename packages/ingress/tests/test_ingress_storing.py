@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +39,8 @@ class Clock:
         for module in (storing_module, retention_module):
             monkeypatch.setattr(module, "time", self)
 
+    monotonic = staticmethod(time.monotonic)
+
     def time(self) -> float:
         return self.now
 
@@ -52,7 +55,7 @@ def read_all(log: Log) -> None:
     with log.consumers.locked():
         log.consumers.put("all", log.ends())
     for name in log.receivers():
-        Retention(log, name, IngressOptions()).tidy_whole()
+        Retention(log, name, IngressOptions()).tidy_whole(time.time())
 
 
 def test_a_second_copy_within_a_group_is_dropped(log: Log) -> None:
@@ -127,10 +130,13 @@ def test_what_was_renamed_before_a_kill_is_safe_before_it_counts(
     store_of(log, 0).store(messages(1, ids=True))
     synced: list[str] = []
     monkeypatch.setattr(storing_module, "sync_folder", lambda folder: synced.append(folder.name))
-    learn = Store._learn
-    monkeypatch.setattr(
-        Store, "_learn", lambda self, **of: (synced.append("learn"), learn(self, **of))
-    )
+
+    def told(name: str) -> None:
+        learn = getattr(Store, name)
+        monkeypatch.setattr(Store, name, lambda self: (synced.append("learn"), learn(self)))
+
+    told("_learn")
+    told("_learn_all")
     another = store_of(log, 1)
     assert synced == ["1", "learn"]
     synced.clear()
@@ -179,7 +185,7 @@ def test_ids_outlast_their_segments(log: Log, number: int) -> None:
         store.store(messages(n, ids=True))
     read_all(log)
     assert numbers(store.folder) == [3]
-    assert numbers(store.folder, IDS_SUFFIX) == [0, 1, 2]
+    assert numbers(store.folder, IDS_SUFFIX) == [2]
     store_of(log, number).store(messages(0, 1, 2, 3, 4, ids=True))
     assert values_in(log) == [3, 4]
 
@@ -223,7 +229,7 @@ def test_a_slow_receiver_learns_though_ids_have_gone_as_well(log: Log, clock: Cl
     quick.store(messages(6, ids=True))
     with log.consumers.locked():
         log.consumers.put("all", log.ends())
-    Retention(log, "0", IngressOptions(duplicates_within="10 s")).tidy_whole()
+    Retention(log, "0", IngressOptions(duplicates_within="10 s")).tidy_whole(clock.now)
     assert numbers(quick.folder, IDS_SUFFIX) == []
     slow.store(messages(6, 7, ids=True))
     assert values_in(log, 1) == [2, 7]
@@ -278,14 +284,50 @@ def test_beyond_the_horizon_an_id_is_new(log: Log, clock: Clock) -> None:
     assert values_in(log) == [1, 2, 1]
 
 
-@pytest.mark.parametrize(("age", "found"), [(9.0, [1, 2]), (11.0, [1, 1, 2])])
+@pytest.mark.parametrize(("age", "found"), [(9.0, [1, 2]), (11.0, [1, 2, 1])])
 def test_a_restart_learns_the_horizon_and_no_more(
     log: Log, clock: Clock, age: float, found: list[int]
 ) -> None:
-    store_of(log, duplicates_within="10 s").store(messages(1, ids=True))
+    store = store_of(log, duplicates_within="10 s")
+    store.store(messages(1, ids=True))
     clock.now += age
+    store.store(messages(2, ids=True))
     store_of(log, duplicates_within="10 s").store(messages(1, 2, ids=True))
     assert values_in(log) == found
+
+
+def test_ids_do_not_age_while_nobody_takes(log: Log, clock: Clock) -> None:
+    """What was stored and not acknowledged comes again, however long that takes; in several groups."""
+    options = {"duplicates_within": "10 s"}
+    store_of(log, **options).store(messages(1, 2, 3, ids=True))
+    clock.now += 1000
+    store = store_of(log, **options)
+    store.store(messages(1, 4, ids=True))
+    read_all(log)
+    clock.now += 1000
+    store.away(1000)
+    store.store(messages(2, ids=True))
+    store.store(messages(3, 5, ids=True))
+    assert values_in(log)[-1] == 5
+    assert store.counts.duplicates == 3
+    clock.now += 30
+    store.store(messages(6, ids=True))
+    clock.now += 30
+    store.store(messages(1, ids=True))
+    assert store.counts.duplicates == 3
+
+
+def test_a_restart_remembers_the_newest_ids_of_all_receivers(log: Log, clock: Clock) -> None:
+    """Though each receiver has stored more than are remembered."""
+    options = {"duplicates_most": 1000, "receivers": 2}
+    first, second = (store_of(log, number, **options) for number in (0, 1))
+    for start in range(0, 2500, 50):
+        first.store(messages(*range(start, start + 50), ids=True))
+        second.store(messages(*range(10_000 + start, 10_050 + start), ids=True))
+        clock.now += 1
+    again = store_of(log, 0, **options)
+    again.store(messages(*range(2450, 2500), ids=True))
+    assert again.counts.duplicates == 50
 
 
 def test_ids_files_go_when_the_horizon_has_passed(log: Log, clock: Clock) -> None:
@@ -296,10 +338,10 @@ def test_ids_files_go_when_the_horizon_has_passed(log: Log, clock: Clock) -> Non
     log.consumers.folder.mkdir()
     log.consumers.put("all", log.ends())
     retention = Retention(log, "0", IngressOptions(duplicates_within="10 s"))
-    retention.tidy(store.next, store.bytes)
+    retention.tidy(store.next, store.bytes, store.now())
     assert numbers(store.folder, IDS_SUFFIX) == [1]
     clock.now += 4
-    retention.tidy(store.next, store.bytes)
+    retention.tidy(store.next, store.bytes, store.now())
     assert numbers(store.folder, IDS_SUFFIX) == []
 
 

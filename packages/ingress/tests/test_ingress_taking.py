@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -121,6 +122,7 @@ class Work:
         self.stop = threading.Event()
         self.error: BaseException | None = None
         retention = Retention(store.log, store.name, options)
+        self.store = store
         self._taking = Taking(receiver, store, [retention], options, self.told, self.stop)
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
@@ -311,6 +313,19 @@ def test_who_is_away_is_waited_for_with_its_reason(log: Log) -> None:
     assert receiver.acknowledged == [[1, 2]]
     assert receiver.events[:4] == ["connect", "close", "connect", "close"]
     assert receiver.events.count("connect") == receiver.events.count("close") == 4
+
+
+def test_ids_do_not_age_while_the_far_side_is_away(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking_module, "_FIRST_PAUSE", 0.5)
+    monkeypatch.setattr(taking_module, "_LONGEST_PAUSE", 30.0)
+    receiver = Scripted(messages(1), Unreachable("the cable is out"), messages(2))
+    receiver.refuses = [Unreachable("nobody there")]
+    with working(receiver, log, linger="0 s") as work:
+        receiver.idle.wait(30)
+        behind = time.time() - work.store.now()
+    assert 0.7 < behind < 30, "two pauses, of a quarter and of half a second at least"
 
 
 def test_any_other_fault_is_waited_for_too(log: Log) -> None:

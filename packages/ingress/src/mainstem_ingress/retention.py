@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+
+import pyarrow as pa
 
 from mainstem_ingress.log import Log, whole_run
 from mainstem_ingress.options import IngressOptions
@@ -17,6 +21,10 @@ from mainstem_ingress.segments import (
     read_header,
     write,
 )
+
+#: How many segments are removed at once, and for how long one call goes on, in seconds: the thread that
+#: calls has messages to take.
+_TOGETHER, _PATIENCE = 100, 0.05
 
 
 class Retention:
@@ -35,26 +43,28 @@ class Retention:
         self.first = whole_run(self._folder)[0]
         self._ids = numbers(self._folder, IDS_SUFFIX)
 
-    def tidy(self, end: int, size: int) -> None:
-        """Remove what every consumer has read, and `keep` does not hold.
+    def tidy(self, end: int, size: int, now: float) -> bool:
+        """Remove what every consumer has read, and `keep` does not hold; whether that was all.
 
         Args:
             end: the number after the newest segment.
             size: the bytes of all segments that were ever written.
+            now: the time by which ids age, see `Store.now`.
         """
-        floor = min(self._log.consumers.floor(self._receiver), end - 1)
-        if self.first < floor and self._spare(self._header(self.first), size):
+        until = time.monotonic() + _PATIENCE
+        while run := self._spared(end, size):
             with self._log.consumers.locked():
-                floor = min(self._log.consumers.floor(self._receiver), end - 1)
-                while self.first < floor and self._spare(header := self._header(self.first), size):
-                    self._remove(header)
-                    self.first += 1
+                if run := self._spared(end, size):
+                    self._remove(run, now)
+            if time.monotonic() > until:
+                return False
         while self._ids:
             file = file_of(self._folder, self._ids[0], IDS_SUFFIX)
-            if time.time() - read_header(file).created <= self._horizon:
+            if now - read_header(file).created <= self._horizon:
                 break
             file.unlink()
             del self._ids[0]
+        return True
 
     def unread(self, end: int, size: int) -> int:
         """Return the bytes that a consumer still has to read; all while there is no consumer."""
@@ -64,26 +74,48 @@ class Retention:
     def _header(self, number: int) -> Header:
         return read_header(file_of(self._folder, number))
 
+    def _spared(self, end: int, size: int) -> list[Header]:
+        """Return the oldest segments that nobody wants, so many as are removed at once."""
+        floor = min(self._log.consumers.floor(self._receiver), end - 1)
+        found: list[Header] = []
+        for number in range(self.first, min(floor, self.first + _TOGETHER)):
+            header = self._header(number)
+            if not self._spare(header, size):
+                break
+            found.append(header)
+        return found
+
     def _spare(self, header: Header, size: int) -> bool:
         if self._age is not None:
             return time.time() - header.created > self._age
         return self._size is None or size - header.bytes_before > self._size
 
-    def _remove(self, header: Header) -> None:
-        """Remove a segment, leaving its ids where they are still needed."""
-        file = file_of(self._folder, header.number)
-        if time.time() - header.created <= self._horizon:
-            batch = open_segment(file)[1]
-            if batch.column(ID).null_count < batch.num_rows:
-                # Before the segment goes. Without room it stays until nobody needs its ids any more.
-                write(self._folder, header, batch.select([ID]), IDS_SUFFIX)
-                if header.number not in self._ids:  # left by a kill at this point
-                    self._ids.append(header.number)
-        file.unlink()
+    def _remove(self, run: Sequence[Header], now: float) -> None:
+        """Remove segments that follow each other, leaving their ids where they are still needed.
 
-    def tidy_whole(self) -> None:
+        The ids stand in one file, which has the newest's name and time.
+        """
+        files = [file_of(self._folder, header.number) for header in run]
+        needed = [
+            open_segment(file)[1].column(ID).drop_null()
+            for file, header in zip(files, run, strict=True)
+            if now - header.created <= self._horizon
+        ]
+        if any(map(len, needed)):
+            # Before the segments go. Without room they stay until nobody needs their ids any more.
+            ids = pa.record_batch([pa.concat_arrays(needed)], [ID])
+            last = run[-1]
+            write(self._folder, replace(last, rows=ids.num_rows), ids, IDS_SUFFIX)
+            if last.number not in self._ids:  # left by a kill at this point
+                self._ids.append(last.number)
+        for file in files:
+            file.unlink()
+        self.first = run[-1].number + 1
+
+    def tidy_whole(self, now: float) -> bool:
         """Do the same for a folder in which nobody writes any more."""
         end = whole_run(self._folder)[1]
-        if end:
-            newest = file_of(self._folder, end - 1)
-            self.tidy(end, read_header(newest).bytes_before + newest.stat().st_size)
+        if not end:
+            return True
+        newest = file_of(self._folder, end - 1)
+        return self.tidy(end, read_header(newest).bytes_before + newest.stat().st_size, now)

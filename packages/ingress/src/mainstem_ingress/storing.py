@@ -90,9 +90,19 @@ class Store:
             self.bytes = header.bytes_before + newest.stat().st_size
         kept = kept_cursor(self.folder, self.next)
         self.cursor = self.cursor if kept is None else kept
+        #: For how long nothing could come, in seconds: ids did not age meanwhile.
+        self._away = 0.0
         if self._horizon:
             with lock(log.folder / "lock"):
-                self._learn(all_of_own=True)
+                self._learn_all()
+
+    def now(self) -> float:
+        """Return the time by which ids age: that of the clock, without what `away` was told."""
+        return time.time() - self._away
+
+    def away(self, seconds: float) -> None:
+        """Say that for so long nothing could come, so that no copy could either."""
+        self._away += seconds
 
     def keep(self, cursor: str) -> None:
         """Store where the far side goes on, without messages; when this returns, it is there for good.
@@ -131,7 +141,7 @@ class Store:
             self._learn()
             identified = [i for i, each in enumerate(hashes) if each is not None]
             words = words_of([each for each in hashes if each is not None])
-            self._identities.forget(time.time())
+            self._identities.forget(self.now())
             new = self._identities.new(words)
             dropped = {identified[i] for i in (~new).nonzero()[0]}
             kept = [m for i, m in enumerate(messages) if i not in dropped] if dropped else messages
@@ -181,7 +191,7 @@ class Store:
         )
         self.bytes += write(self.folder, header, batch)
         if ids is not None and (known := [each for each in ids if each is not None]):
-            self._identities.add(words_of(known), time.time())
+            self._identities.add(words_of(known), self.now())
         self.rows += len(messages)
         self.cursor = header.cursor
         self.next += 1
@@ -217,23 +227,43 @@ class Store:
 
     # -- the ids of what is stored already --------------------------------------------------
 
-    def _learn(self, *, all_of_own: bool = False) -> None:
-        """Learn the ids that other receivers have stored since the last time, and at first our own."""
-        since = time.time() - self._horizon
+    def _learn_all(self) -> None:
+        """Learn the ids of all folders, the oldest first: of too many it is these that are forgotten.
+
+        Nobody took anything for this folder since its newest segment: ids did not age meanwhile.
+        """
+        known = {name: _either(self.log.receiver(name)) for name in self.log.receivers()}
+        newest = {name: self._created(name, some[-1]) for name, some in known.items() if some}
+        last = newest.get(self.name) or max(newest.values(), default=time.time())
+        self._away = max(0.0, time.time() - last)
+        since = self.now() - self._horizon
+        found = []
+        for name, some in known.items():
+            self._learned[name] = max(some, default=-1) + 1
+            for number in reversed(some):
+                created = self._created(name, number)
+                if 0.0 < created < since:
+                    break
+                found.append((created, name, number))
+        for _, name, number in sorted(found):
+            self._learn_from(self.log.receiver(name), number)
+
+    def _created(self, name: str, number: int) -> float:
+        """Return when a segment was stored; 0 if it was removed meanwhile, and its ids with it."""
+        header = _of_either(read_header, self.log.receiver(name), number)
+        return header.created if header is not None else 0.0
+
+    def _learn(self) -> None:
+        """Learn the ids that other receivers have stored since the last time."""
         for name in self.log.receivers():
-            if name == self.name and not all_of_own:
+            if name == self.name:
                 continue
             folder = self.log.receiver(name)
-            if name not in self._learned:
-                known = _either(folder)
-                self._learned[name] = max(known, default=-1) + 1
-                files: Sequence[int] = _recent(folder, known, since)
-            else:
-                first = self._learned[name]
-                end = end_since(folder, first)
-                # Of those that were removed meanwhile, what is left are ids, or nothing.
-                files = range(first, end) if end else [n for n in _either(folder) if n >= first]
-                self._learned[name] = max(files, default=first - 1) + 1
+            first = self._learned.get(name, 0)
+            end = end_since(folder, first)
+            # Of those that were removed meanwhile, what is left are ids, or nothing.
+            files = range(first, end) if end else [n for n in _either(folder) if n >= first]
+            self._learned[name] = max(files, default=first - 1) + 1
             for number in files:
                 self._learn_from(folder, number)
 
@@ -245,7 +275,9 @@ class Store:
         hashes = [each for each in batch.column(ID).to_pylist() if each is not None]
         if hashes:
             words = words_of(hashes)
-            self._identities.add(words[self._identities.new(words)], header.created)
+            self._identities.add(
+                words[self._identities.new(words)], min(header.created, self.now())
+            )
 
 
 def _cursor(messages: Sequence[Message]) -> str | None:
@@ -257,15 +289,6 @@ def _cursor(messages: Sequence[Message]) -> str | None:
 def _either(folder: Path) -> list[int]:
     """Return the numbers of the segments that are there, or their ids, in order."""
     return sorted({*numbers(folder), *numbers(folder, IDS_SUFFIX)})
-
-
-def _recent(folder: Path, known: Sequence[int], since: float) -> Sequence[int]:
-    """Return which of some segments were stored since a time, in order."""
-    for at in reversed(range(len(known))):
-        header = _of_either(read_header, folder, known[at])
-        if header is not None and header.created < since:
-            return known[at + 1 :]
-    return known
 
 
 def _of_either(read: Callable[[Path], T], folder: Path, number: int) -> T | None:

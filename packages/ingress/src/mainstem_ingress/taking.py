@@ -78,12 +78,16 @@ class Taking:
             LogError: the log can't be used.
         """
         pause = _FIRST_PAUSE
+        broke: float | None = None
         while not self._stop.is_set():
             self.tell("connecting")
             began = time.monotonic()
             try:
                 try:
                     self._receiver.connect(self._store.cursor)
+                    if broke is not None:
+                        self._store.away(time.monotonic() - broke)
+                        broke = None
                     self._session()
                 except BaseException:
                     with suppress(Exception):  # of a broken connection: the cause counts
@@ -93,6 +97,7 @@ class Taking:
             except (Unmendable, LogError):
                 raise
             except Exception as error:
+                broke = time.monotonic() if broke is None else broke
                 if time.monotonic() - began > _LONGEST_PAUSE:
                     pause = _FIRST_PAUSE
                 why = (
@@ -223,13 +228,17 @@ class Taking:
             return
         self._tidied = now
         own, *gone = self._retentions
+        ids = self._store.now()
         try:
-            own.tidy(self._store.next, self._store.bytes)
+            all_gone = own.tidy(self._store.next, self._store.bytes, ids)
             for retention in gone:
-                retention.tidy_whole()
+                all_gone = all_gone and retention.tidy_whole(ids)
         except OSError as error:
             if error.errno not in NO_ROOM:  # the ids of a segment to be removed had no room
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error
+        else:
+            if not all_gone:  # what is left goes after the next look at the far side
+                self._tidied = 0.0
         self._unread = own.unread(self._store.next, self._store.bytes)
 
     def _refuse_large(self, messages: Group) -> tuple[Group, int]:
