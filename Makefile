@@ -14,7 +14,7 @@ help:
 	@echo "make test     install, servers too, and run all tests but the slow ones"
 	@echo "make tox      every package alone in its own environment, lint, types, docs, examples"
 	@echo "make crash    ROUNDS=n: paths from every source to every sink, broken at random, and counted"
-	@echo "make slow     the slow tests: variants of suites, kills at every pass of every crash point"
+	@echo "make slow     the slow tests: variants of suites, kills at the first three passes of every crash point"
 	@echo "make fuzz     bad payloads, documents and messages; the joins against plain computations, a"
 	@echo "              hundred times as many cases"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
@@ -62,7 +62,7 @@ slow: install services
 
 fuzz: install services
 	PYTHONPATH=tests $(BIN)/python -m fuzz
-	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 packages/operators-joins/tests packages/keyed-state/tests -k 'properties or fuzz'
+	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 -m fuzz packages/operators-joins/tests
 
 cluster: install services
 	$(BIN)/pytest -m slow tests/test_cluster.py

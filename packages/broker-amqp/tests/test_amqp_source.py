@@ -365,6 +365,40 @@ def test_a_stream_begins_where_the_options_say_and_goes_on_where_it_was(
     assert place.stored() == texts(sorted({*expected, *range(10, 15)}))
 
 
+def test_a_stream_that_is_made_anew_ends_it(broker, place):
+    """Pass: of a stream of the same name that is shorter than what was read, nothing is passed over: the
+    run ends and says why, also when it is still empty."""
+    queue = broker.queue("stream")
+    publish(broker, queue, range(10))
+    with place.taking(queue, type="stream", start="first"):
+        wait_for(lambda: len(place.stored()) == 10)
+    with broker.channel() as channel:
+        channel.queue_delete(queue)
+    broker.queue("stream", queue)
+    with place.taking(queue, type="stream", start="first") as taker:
+        assert "no answer" in taker.state("waiting")["why"]
+        publish(broker, queue, range(100, 105))
+        why = taker.state("failed", 60)["why"]
+    assert "ends with message 4, and 9 was read already" in why
+    assert place.stored() == texts(range(10))
+
+
+def test_what_a_stream_has_removed_is_told(broker, place):
+    """Pass: messages that went by the stream's own limit, unread, leave a refused row in their place."""
+    limits = {"max_length_bytes": 2_000_000, "stream_max_segment_size_bytes": 500_000}
+    queue = broker.queue("stream", **limits)
+    publish(broker, queue, range(3))
+    with place.taking(queue, type="stream", start="first"):
+        wait_for(lambda: len(place.stored()) == 3)
+    for _ in range(20):  # more than the limit, segment by segment
+        publish(broker, queue, ["x" * 50_000] * 10, message_id=None)
+    with place.taking(queue, type="stream", start="first"):
+        wait_for(lambda: place.stored(reasons=True))
+        assert not [text for text in place.stored()[:3] if text.startswith("x")]
+    (reason,) = place.stored(reasons=True)
+    assert "messages between 2 and" in reason
+
+
 # -- what comes with a message ----------------------------------------------------------------
 
 

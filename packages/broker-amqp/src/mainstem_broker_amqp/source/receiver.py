@@ -22,6 +22,8 @@ from mainstem_broker_amqp.source.source import AMQPSourceOptions, Binding
 _ANSWER = 60.0
 #: How long it may take to answer a farewell.
 _FAREWELL = 5.0
+#: How long a stream may take to give its last messages, and how long nothing comes after those.
+_LAST, _QUIET = 10.0, 1.0
 _OFFSET = "x-stream-offset"
 _NOT_FOUND = 404
 _NO_ID = "it has no message id, and `ids: always` asks for one"
@@ -61,6 +63,8 @@ class AMQPReceiver(Receiver):
         self._taken: list[_Delivery] = []
         #: The offset of the next message of a stream; None to begin where the options say.
         self._next = None if cursor is None else int(cursor) + 1
+        #: The last message that is stored, which is asked for again: it shows that nothing is missing.
+        self._again = None if cursor is None else int(cursor)
 
     # -- what the log asks for ----------------------------------------------------------------
 
@@ -162,8 +166,13 @@ class AMQPReceiver(Receiver):
         for message, (_, properties, _) in zip(messages, taken, strict=True):
             offset = properties.headers[_OFFSET]
             if self._next is None or offset >= self._next:
+                if self._again is not None and offset > self._again:
+                    made.append(_removed(self._again, offset))
+                self._again = None
                 self._next = offset + 1
                 made.append(message._replace(cursor=str(offset)))
+            elif offset == self._again:
+                self._again = None
         return made
 
     # -- the connection -----------------------------------------------------------------------
@@ -203,6 +212,8 @@ class AMQPReceiver(Receiver):
         self._waiting = None if options.type == "stream" else answer.method.message_count
         if options.type != "stream" and self._is_stream():
             raise Unmendable(f"the queue {options.queue!r} is a stream: write `type: stream`")
+        if options.type == "stream" and self._again is not None:
+            self._see_end(self._again)
         self._channel.add_on_cancel_callback(self._cancelled)
         self._ask(self._consume)
 
@@ -231,13 +242,51 @@ class AMQPReceiver(Receiver):
             opened[0].close()
         return answers[0]
 
+    def _see_end(self, stored: int) -> None:
+        """See that the stream still goes to the last message that is stored.
+
+        Of one that was made anew, or that lost its end with a disk, the broker would give nothing until
+        it has grown beyond that message, and then only what comes after it.
+        """
+        queue = self.options.queue
+        seen: list[tuple[int, float]] = []
+        opened: list[Any] = []
+
+        def look(channel: Any) -> None:
+            opened.append(channel)
+            channel.add_on_close_callback(closed)
+            channel.basic_qos(0, self.options.prefetch)
+            channel.basic_consume(queue, note, arguments={_OFFSET: "last"})
+
+        def note(channel: Any, method: Any, properties: Any, _: bytes) -> None:
+            seen.append((properties.headers[_OFFSET], time.monotonic()))
+            channel.basic_ack(method.delivery_tag)
+
+        def closed(_: Any, error: BaseException) -> None:
+            if not isinstance(error, exceptions.ChannelClosedByClient):
+                self._lose(error)
+
+        def done() -> bool:
+            return bool(seen) and (seen[-1][0] >= stored or time.monotonic() - seen[-1][1] > _QUIET)
+
+        self._connection.channel(on_open_callback=look)
+        self._until(done, _LAST)
+        if seen[-1][0] < stored:
+            raise Unmendable(
+                f"the stream {queue!r} ends with message {seen[-1][0]}, and {stored} was read already: "
+                "it was made anew, or its end was lost. To read what is there, give the source another "
+                "name"
+            )
+        opened[0].close()
+
     def _consume(self, done: Callable[[Any], None] | None = None) -> None:
         self._paused_whole = False
         arguments: dict[str, Any] = {}
         if self.options.priority is not None:
             arguments["x-priority"] = self.options.priority
         if self.options.type == "stream":
-            arguments[_OFFSET] = self.options.start if self._next is None else self._next
+            first = self._next if self._again is None else self._again
+            arguments[_OFFSET] = self.options.start if first is None else first
         self._tag = self._channel.basic_consume(
             self.options.queue, self._deliver, arguments=arguments, callback=done
         )
@@ -308,6 +357,15 @@ class AMQPReceiver(Receiver):
         if why is not None and not (gone and self._served):
             return Unmendable(f"{place}: {why}")
         return Unreachable(f"{place}: {words(error)}")
+
+
+def _removed(stored: int, offset: int) -> Message:
+    """Return what stands for messages of a stream that may be missing."""
+    return Message(
+        None,
+        refused=f"messages between {stored} and {offset} may be lost: the stream removed {stored}, the "
+        "last one that was stored, before it was read on",
+    )
 
 
 def _ignore(*_: Any) -> None:
