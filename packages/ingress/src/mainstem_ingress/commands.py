@@ -147,8 +147,7 @@ def _expected(plan: Plan, name: str) -> list[str]:
     return [
         f"{plan.pipeline}.{query.name}.{read}"
         for query in plan.queries
-        for count in range(1, query.reads.get(name, 0) + 1)
-        for read in [name if count == 1 else f"{name}__{count}"]
+        for read in reads_of(query, name)
     ]
 
 
