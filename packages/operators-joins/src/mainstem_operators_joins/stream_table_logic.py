@@ -262,7 +262,7 @@ class StreamTableLogic(Logic):
     def _with_version(self, events: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         """Return events with their versions' columns, `_KNOWN` and `_MATCHED`.
 
-        The columns, whose names begin with `__`, are null if there is no row of the table.
+        The columns are null if there is no row of the table; for their names see `_marked`.
         """
         known = versions.drop(_DUE).join(events.select(KEY).unique(), on=KEY, how="semi")
         known = known.rename(lambda name: name if name == KEY else _marked(name))
@@ -319,5 +319,5 @@ class StreamTableLogic(Logic):
 
 
 def _marked(name: str) -> str:
-    """Return the name of a version's column beside an event's own."""
-    return f"__{name}"
+    """Return the name of a version's column beside an event's own, and those that this module adds."""
+    return f"__version_{name}"
