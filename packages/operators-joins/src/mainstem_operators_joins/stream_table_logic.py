@@ -7,7 +7,7 @@ decides how much is remembered: see `StreamTableLogic`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,7 @@ from mainstem_operators_joins.frames import (
     time_of,
     with_columns,
 )
+from mainstem_operators_joins.ties import in_order
 
 STREAM, TABLE = "stream", "table"
 LATE, LATE_CHANGES, REJECTED, UNMATCHED = "late", "late_changes", "rejected", "unmatched"
@@ -87,7 +88,7 @@ class StreamTableLogic(Logic):
     - `joined` (`now` as of event time): up to which time events of a key have been joined, which tells
       of a change whether it came too late for one.
 
-    Two changes of a key with the same time and the same sequence are one change.
+    Two changes of a key with the same time and the same sequence are one change: see `ties`.
 
     Args:
         settings: see there.
@@ -184,12 +185,10 @@ class StreamTableLogic(Logic):
         )
         touched = pl.concat([new.select(KEY), due.select(KEY)]).unique()
         mine = pl.concat([before.join(touched, on=KEY, how="semi"), new])
-        # Of one time the greater sequence holds; of one sequence, the row rather than its deletion.
-        order: Iterable[str | pl.Expr] = (_SEQUENCE, ~pl.col(_GONE))
-        same = [KEY]
-        if self._by_time:
-            order, same = (_TIME, *order), [KEY, _TIME]
-        mine = mine.sort(KEY, *order).unique(same, keep="last", maintain_order=True)
+        # Of one time the greater sequence holds.
+        same = [KEY, _TIME] if self._by_time else [KEY]
+        mine = in_order(mine, [*same, _SEQUENCE], _GONE, [*self._takes, _TIME])
+        mine = mine.unique(same, keep="last", maintain_order=True)
         return mine, before.join(touched, on=KEY, how="anti")
 
     def _needed(self, versions: pl.DataFrame, watermark: int | None) -> pl.DataFrame:

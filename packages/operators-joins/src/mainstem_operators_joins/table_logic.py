@@ -20,6 +20,7 @@ from mainstem_operators_joins.frames import (
     refused,
     with_columns,
 )
+from mainstem_operators_joins.ties import in_order
 
 INPUT, LATE, REJECTED = "input", "late", "rejected"
 #: On the rows of the port: whether the row deletes its key.
@@ -66,7 +67,7 @@ class TableLogic(Logic):
     - `history`, if asked for: rows and deletions that are no longer the newest, and those that came when
       they were not the newest any more.
 
-    Rows of one key and one sequence are one row; of a row and a deletion the row counts.
+    Rows of one key and one sequence are one row: of one batch what `ties` says, else the first.
 
     Args:
         settings: see there.
@@ -116,7 +117,10 @@ class TableLogic(Logic):
         """Return rows with the reason why each changes nothing, null where it may change something."""
         sequence = self._set.sequence
         known = state[_ROWS].select(KEY, pl.col(sequence).alias(_KNOWN))
-        rows = rows.sort(KEY, sequence, ~pl.col(GONE)).join(known, on=KEY, how="left")
+        others = [name for name in self._columns if name != sequence]
+        rows = in_order(rows, [KEY, sequence], GONE, others).join(
+            known, on=KEY, how="left", maintain_order="left"
+        )
         again = pl.struct(KEY, sequence).is_last_distinct().not_()
         if self._set.history:
             former = (
@@ -124,7 +128,7 @@ class TableLogic(Logic):
                 .select(KEY, sequence)
                 .with_columns(pl.lit(value=True).alias(_BEFORE))
             )
-            rows = rows.join(former.unique(), on=[KEY, sequence], how="left")
+            rows = rows.join(former.unique(), on=[KEY, sequence], how="left", maintain_order="left")
             again = again | pl.col(_BEFORE).fill_null(value=False)
         seen = pl.col(sequence) == pl.col(_KNOWN)
         older = pl.col(sequence) < pl.col(_KNOWN)
