@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections import Counter
 from collections.abc import Mapping
@@ -52,10 +53,15 @@ def histories(draw: st.DrawFn) -> list[tuple[list[dict[str, object]], int | None
 
 
 @settings(max_examples=150, deadline=None)
-@given(histories(), st.sampled_from([SMALL, {"page_bytes": 200, "portion_bytes": 1}, {}]))
-def test_any_batches_give_what_one_list_gives(history, limits) -> None:
-    """Pass: rows come out once they are due, and only those, as if all state were one list."""
-    bucket = OneBucket(Remember(COLUMNS, "at"), **limits)
+@given(
+    histories(),
+    st.sampled_from([SMALL, {"page_bytes": 200, "portion_bytes": 1}, {}]),
+    st.booleans(),
+)
+def test_any_batches_give_what_one_list_gives(history, limits, queued) -> None:
+    """Pass: rows come out once they are due, and only those, as if all state were one list; also where
+    they wait apart from their keys."""
+    bucket = OneBucket(Remember(COLUMNS, "at", queued), **limits)
     kept: list[dict[str, object]] = []
     for rows, watermark in history:
         found = bucket.batch({"rows": rows}, watermark)
@@ -329,3 +335,77 @@ def test_the_hash_of_a_key_is_its_first_bytes(kind: Any) -> None:
     assert keys.type == kind
     assert keys.to_pylist() == [key("a"), None, key("b" * 50), key("")]
     assert hashes_of(pl.Series(keys)).tolist() == wanted
+
+
+# -- rows that wait apart from their keys -----------------------------------------------------
+
+
+def waiting_rows(first: int, count: int, spread: int = 0) -> list[dict[str, object]]:
+    """Rows of 500 keys, one a second, each due up to so many seconds later than it came."""
+    chance = random.Random(first)
+    return [
+        {
+            KEY: key(n % 500),
+            "k": n % 500,
+            "text": "x" * 50,
+            "at": START + timedelta(seconds=n + chance.uniform(0, spread)),
+        }
+        for n in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize("spread", [0, 5000])
+def test_rows_that_wait_cost_what_comes_and_goes(spread) -> None:
+    """Pass: with fifty times as many rows that wait, a batch writes no more than three times as much, and
+    a row is written a few times in all; by key it would be written fifty times."""
+    written = {}
+    for waiting in (1000, 50_000):
+        bucket = OneBucket(Remember(COLUMNS, "at", queued=True))
+        bucket.batch({"rows": waiting_rows(0, waiting, spread)}, 1)
+        sizes = []
+        for number in range(20):
+            bucket.store.forget_counts()
+            came = waiting_rows(waiting + number * 500, 500, spread)
+            at = micros(START + timedelta(seconds=(number + 1) * 500 - 1))
+            bucket.batch({"rows": came}, at)
+            entries = bucket.store.entries
+            sizes.append(
+                sum(len(entries[name][1]) for name in set(bucket.store.written) & set(entries))
+            )
+        written[waiting] = sum(sizes) / (20 * 500)
+        assert len(bucket.store.entries) < 200
+    assert written[50_000] < 3 * written[1000]
+    assert written[50_000] < 8 * 100, "bytes of a row's writes, of some 100 bytes each"
+
+
+def test_rows_that_were_kept_by_key_wait_apart_from_now_on() -> None:
+    """Pass: a later version queues what an older one kept by key; each row comes out once, in time."""
+
+    class Queued(Remember):
+        version = 2
+
+        def migrate(self, state, version):
+            return state
+
+    bucket = OneBucket(Remember(COLUMNS, "at"), **SMALL)
+    rows = waiting_rows(0, 100)
+    bucket.batch({"rows": rows}, 1)
+    bucket.logic = Queued(COLUMNS, "at", queued=True)
+    gone = []
+    for seconds in (10, 50, 70, 200):
+        found = bucket.batch(
+            {"rows": waiting_rows(1000 + seconds, 3)}, micros(START + timedelta(seconds=seconds))
+        )
+        gone.append([r["at"] for r in found.get("gone", [])])
+    due = [r["at"] for r in rows]
+    assert sorted(at for some in gone for at in some) == due
+    assert sorted(gone[0]) == due[:11]
+    assert [len(some) for some in gone] == [11, 40, 20, 29]
+
+
+def test_a_queue_that_is_no_longer_declared_is_told() -> None:
+    bucket = OneBucket(Remember(COLUMNS, "at", queued=True))
+    bucket.batch({"rows": waiting_rows(0, 10)}, 1)
+    bucket.logic = Remember(COLUMNS, "at")
+    with pytest.raises(ValueError, match="rows of \\['kept'\\] wait"):
+        bucket.batch({"rows": waiting_rows(0, 10)}, 1)

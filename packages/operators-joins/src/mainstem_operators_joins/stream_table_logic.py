@@ -84,7 +84,8 @@ class StreamTableLogic(Logic):
 
     - `versions`: of a key, those that hold at the watermark or later; with `latest` the newest one. A
       deletion is a version too, so that an older change does not bring the key back.
-    - `waiting`: events that are not joined yet.
+    - `waiting`: events that are not joined yet; with `complete`, which looks at none before its time,
+      apart from their keys. In version 1 these stood by key, too.
     - `joined` (`now` as of event time): up to which time events of a key have been joined, which tells
       of a change whether it came too late for one.
 
@@ -96,6 +97,8 @@ class StreamTableLogic(Logic):
         table: the table's columns, with `_change_type` and `_commit_version`, without `PAYLOAD`. Rows of
             pre-images must not be among the rows.
     """
+
+    version = 2
 
     def __init__(self, settings: StreamTableSettings, stream: pl.Schema, table: pl.Schema) -> None:
         self._set = settings
@@ -130,7 +133,11 @@ class StreamTableLogic(Logic):
         self.tables = {_VERSIONS: Table(with_columns(version, facts), due=_DUE)}
         self._waits = settings.when == "complete" or settings.wait is not None
         if self._waits:
-            self.tables[_WAITING] = Table(with_columns(stream, {_DUE: TIME}), due=_DUE)
+            # One that waits for its time alone need not be looked at before.
+            queued = settings.when == "complete"
+            self.tables[_WAITING] = Table(
+                with_columns(stream, {_DUE: TIME}), due=_DUE, queued=queued
+            )
         if self._remembers:
             self.tables[_JOINED] = Table(pl.Schema({_UNTIL: TIME, _DUE: TIME}), due=_DUE)
         #: The columns of each port that can't be null in a row that is used.
@@ -138,6 +145,11 @@ class StreamTableLogic(Logic):
             STREAM: [self._at] if self._by_time or self._waits else [],
             TABLE: [*settings.table_key, *filter(None, [settings.table_time]), COMMIT_VERSION],
         }
+
+    def migrate(
+        self, state: Mapping[str, pl.DataFrame], version: int
+    ) -> Mapping[str, pl.DataFrame]:
+        return state
 
     def step(self, step: Step) -> Done:
         """Take in the table's changes, then join the events that need not wait."""
