@@ -13,9 +13,9 @@ TIME = pl.Datetime("us", "UTC")
 class Remember(Logic):
     """Keeps every row until it is due, and tells which rows of its key are there."""
 
-    def __init__(self, columns: pl.Schema, due: str) -> None:
+    def __init__(self, columns: pl.Schema, due: str, queued: bool = False) -> None:
         self.ports = {"rows": columns}
-        self.tables = {"kept": Table(columns, due=due)}
+        self.tables = {"kept": Table(columns, due=due, queued=queued)}
         self.outputs = {MAIN: columns, "gone": columns}
         self._due = due
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_driver import OneBucket, key
 from keyed_logics import TIME, Count, CountText, Remember
-from mainstem_keyed_state import KEY, MAIN, Done, Step
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.directory import Directory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,10 +53,15 @@ def histories(draw: st.DrawFn) -> list[tuple[list[dict[str, object]], int | None
 
 
 @settings(max_examples=150, deadline=None)
-@given(histories(), st.sampled_from([SMALL, {"page_bytes": 200, "portion_bytes": 1}, {}]))
-def test_any_batches_give_what_one_list_gives(history, limits) -> None:
-    """Pass: rows come out once they are due, and only those, as if all state were one list."""
-    bucket = OneBucket(Remember(COLUMNS, "at"), **limits)
+@given(
+    histories(),
+    st.sampled_from([SMALL, {"page_bytes": 200, "portion_bytes": 1}, {}]),
+    st.booleans(),
+)
+def test_any_batches_give_what_one_list_gives(history, limits, queued) -> None:
+    """Pass: rows come out once they are due, and only those, as if all state were one list; also where
+    they wait apart from their keys."""
+    bucket = OneBucket(Remember(COLUMNS, "at", queued), **limits)
     kept: list[dict[str, object]] = []
     for rows, watermark in history:
         found = bucket.batch({"rows": rows}, watermark)
@@ -133,6 +140,17 @@ def test_few_keys_of_many_are_handled_alone(batches) -> None:
         assert max(sizes) == len(set(ids))
     found = bucket.batch({"rows": rows_of(list(range(3000)))})[MAIN]
     assert {r["k"]: r["n"] for r in found} == {k: counter[k] + 1 for k in range(3000)}
+
+
+def test_a_row_due_before_1970_is_given_once_there_is_a_watermark() -> None:
+    """Pass: without a watermark its bucket is to be woken after 0, which is Spark's until there is one."""
+    bucket = OneBucket(Remember(COLUMNS, "at"))
+    old = datetime(1965, 1, 1, tzinfo=UTC)
+    bucket.batch({"rows": [{KEY: key(1), "k": 1, "text": "", "at": old}]})
+    assert bucket.timer == 1
+    found = bucket.batch({}, micros(START))
+    assert [r["k"] for r in found["gone"]] == [1]
+    assert bucket.timer is None
 
 
 def test_pages_stay_about_as_large_as_wanted() -> None:
@@ -221,6 +239,45 @@ def test_older_state_is_migrated_when_it_is_touched() -> None:
     assert {table for table, _ in bucket.store.entries} == {"", "totals"}
 
 
+class Signs(Logic):
+    """Keeps rows below 0 and others in two tables."""
+
+    ports = {"rows": pl.Schema({"k": pl.Int64})}
+    tables = {name: Table(pl.Schema({"k": pl.Int64()})) for name in ("above", "below")}
+    outputs = {MAIN: pl.Schema({"k": pl.Int64})}
+
+    def step(self, step: Step) -> Done:
+        rows, below = step.rows["rows"], pl.col("k") < 0
+        new = {"above": rows.filter(~below), "below": rows.filter(below)}
+        return Done({}, {n: pl.concat([step.state[n], more]) for n, more in new.items()})
+
+
+class OneSign(Signs):
+    """As `Signs`, in a later version that keeps all in one table; tells what a key has."""
+
+    version = 2
+    tables = {"every": Table(pl.Schema({"k": pl.Int64()}))}
+
+    def step(self, step: Step) -> Done:
+        return Done({MAIN: step.state["every"].drop(KEY)})
+
+    def migrate(self, state: Mapping[str, pl.DataFrame], version: int) -> dict[str, pl.DataFrame]:
+        return {"every": pl.concat([state["above"], state["below"]])}
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_table_without_rows_is_migrated_as_an_empty_one(both: bool) -> None:
+    """Pass: `migrate` has both tables though one never had rows, and where only other pages have."""
+    bucket = OneBucket(Signs(), page_bytes=500)
+    ids = list(range(200)) + list(range(-20, 0) if both else [])
+    bucket.batch({"rows": rows_of(ids)})
+    pages = Directory.of_bytes(bucket.store.entries[("", 0)][1]).pages
+    assert any(set(page.tables) == {"above"} for page in pages)
+    bucket.logic = OneSign()
+    found = bucket.batch({"rows": rows_of(ids)})[MAIN]
+    assert sorted(r["k"] for r in found) == sorted(ids)
+
+
 def test_state_of_a_version_that_nobody_reads_is_an_error() -> None:
     """Pass: the error names the version."""
     bucket = OneBucket(CountText())
@@ -278,3 +335,77 @@ def test_the_hash_of_a_key_is_its_first_bytes(kind: Any) -> None:
     assert keys.type == kind
     assert keys.to_pylist() == [key("a"), None, key("b" * 50), key("")]
     assert hashes_of(pl.Series(keys)).tolist() == wanted
+
+
+# -- rows that wait apart from their keys -----------------------------------------------------
+
+
+def waiting_rows(first: int, count: int, spread: int = 0) -> list[dict[str, object]]:
+    """Rows of 500 keys, one a second, each due up to so many seconds later than it came."""
+    chance = random.Random(first)
+    return [
+        {
+            KEY: key(n % 500),
+            "k": n % 500,
+            "text": "x" * 50,
+            "at": START + timedelta(seconds=n + chance.uniform(0, spread)),
+        }
+        for n in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize("spread", [0, 5000])
+def test_rows_that_wait_cost_what_comes_and_goes(spread) -> None:
+    """Pass: with fifty times as many rows that wait, a batch writes no more than three times as much, and
+    a row is written a few times in all; by key it would be written fifty times."""
+    written = {}
+    for waiting in (1000, 50_000):
+        bucket = OneBucket(Remember(COLUMNS, "at", queued=True))
+        bucket.batch({"rows": waiting_rows(0, waiting, spread)}, 1)
+        sizes = []
+        for number in range(20):
+            bucket.store.forget_counts()
+            came = waiting_rows(waiting + number * 500, 500, spread)
+            at = micros(START + timedelta(seconds=(number + 1) * 500 - 1))
+            bucket.batch({"rows": came}, at)
+            entries = bucket.store.entries
+            sizes.append(
+                sum(len(entries[name][1]) for name in set(bucket.store.written) & set(entries))
+            )
+        written[waiting] = sum(sizes) / (20 * 500)
+        assert len(bucket.store.entries) < 200
+    assert written[50_000] < 3 * written[1000]
+    assert written[50_000] < 8 * 100, "bytes of a row's writes, of some 100 bytes each"
+
+
+def test_rows_that_were_kept_by_key_wait_apart_from_now_on() -> None:
+    """Pass: a later version queues what an older one kept by key; each row comes out once, in time."""
+
+    class Queued(Remember):
+        version = 2
+
+        def migrate(self, state, version):
+            return state
+
+    bucket = OneBucket(Remember(COLUMNS, "at"), **SMALL)
+    rows = waiting_rows(0, 100)
+    bucket.batch({"rows": rows}, 1)
+    bucket.logic = Queued(COLUMNS, "at", queued=True)
+    gone = []
+    for seconds in (10, 50, 70, 200):
+        found = bucket.batch(
+            {"rows": waiting_rows(1000 + seconds, 3)}, micros(START + timedelta(seconds=seconds))
+        )
+        gone.append([r["at"] for r in found.get("gone", [])])
+    due = [r["at"] for r in rows]
+    assert sorted(at for some in gone for at in some) == due
+    assert sorted(gone[0]) == due[:11]
+    assert [len(some) for some in gone] == [11, 40, 20, 29]
+
+
+def test_a_queue_that_is_no_longer_declared_is_told() -> None:
+    bucket = OneBucket(Remember(COLUMNS, "at", queued=True))
+    bucket.batch({"rows": waiting_rows(0, 10)}, 1)
+    bucket.logic = Remember(COLUMNS, "at")
+    with pytest.raises(ValueError, match="rows of \\['kept'\\] wait"):
+        bucket.batch({"rows": waiting_rows(0, 10)}, 1)

@@ -163,12 +163,18 @@ class Driver:
             if key not in touched and self._random.random() < 0.5
         }
         given = {name: self._given(name, portion | others) for name in self.logic.tables}
+        for name, table in self.logic.tables.items():
+            if table.queued:
+                given[name] = self._let_go(name, table.due or "", portion)
         done = self.logic.step(Step(rows=rows, state=given, watermark=self.watermark))
         for name, frame in done.state.items():
             assert dict(frame.schema) == {KEY: pl.Binary, **self.logic.tables[name].columns}, (
                 f"state {name!r} came back as {frame.schema}"
             )
-            self._keep(name, given[name], frame, portion)
+            if self.logic.tables[name].queued:
+                self._let_wait(name, frame)
+            else:
+                self._keep(name, given[name], frame, portion)
         found = {}
         for name, frame in done.outputs.items():
             schema = self.logic.outputs[name]
@@ -183,6 +189,21 @@ class Driver:
             kept[key] for key in sorted(key for key in keys if key in kept and key is not None)
         ]
         return self._mixed(pl.concat([pl.DataFrame(schema=schema), *found]).select(*schema))
+
+    def _let_go(self, name: str, due: str, portion: set[bytes | None]) -> pl.DataFrame:
+        """Return the rows of a queued table that are due, and keep the others."""
+        waiting = self._state[name]
+        some = self._given(name, portion)
+        ripe = some[due].dt.timestamp("us") <= (self.watermark or 0)
+        for key in waiting.keys() & portion:
+            del waiting[key]
+        self._let_wait(name, some.filter(~ripe))
+        return some.filter(ripe)
+
+    def _let_wait(self, name: str, rows: pl.DataFrame) -> None:
+        waiting = self._state[name]
+        for (key, *_), frame in rows.partition_by(KEY, as_dict=True).items():
+            waiting[key] = pl.concat([waiting[key], frame]) if key in waiting else frame
 
     def _mixed(self, frame: pl.DataFrame) -> pl.DataFrame:
         return frame.sample(fraction=1.0, shuffle=True, seed=self._random.randrange(2**31))

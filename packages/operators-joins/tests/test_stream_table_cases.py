@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
-from joins_driver import micros
-from stream_table_model import MINUTE, brief, change, driver, event, minute, settings
+from joins_driver import Driver, micros
+from mainstem_operators_joins.stream_table_logic import StreamTableLogic
+from stream_table_model import (
+    KEYS,
+    MINUTE,
+    STREAM,
+    TABLE,
+    brief,
+    change,
+    driver,
+    event,
+    minute,
+    settings,
+)
 
 FAR = micros(minute(100_000))
 
@@ -197,6 +210,19 @@ def test_the_version_that_was_used_is_told():
     run.batch({"table": [change("a", 3, 7, 42)], "stream": [event(1, "a", 5), event(2, "b", 5)]})
     run.advance(FAR)
     assert brief(run.outputs[""]) == [(1, 7, 42, 3), (2, None, None, None)]
+
+
+@pytest.mark.parametrize("mode", [{}, {"when": "now"}, {"when": "now", "wait": 1}])
+@pytest.mark.parametrize("name", ["due", "known", "matched", "until", "time", "version_time"])
+def test_a_column_may_have_any_name(name, mode):
+    """Pass: a column of the table, named as one of the logic's own, comes out with its value."""
+    table = pl.Schema({name if n == "price" else n: kind for n, kind in TABLE.items()})
+    logic = StreamTableLogic(settings(takes={name: name}, **mode), STREAM, table)
+    run = Driver(logic, KEYS, {"stream": ("at", 0), "table": ("since", 0)})
+    changed = {name if n == "price" else n: value for n, value in change("a", 3, 7).items()}
+    run.batch({"table": [changed], "stream": [event(1, "a", 5)]})
+    run.advance(FAR)
+    assert [(row["n"], row[name]) for row in run.outputs[""]] == [(1, 7)]
 
 
 def test_rows_that_lack_what_is_needed_are_refused_with_the_reason():

@@ -60,10 +60,28 @@ class Page:
 
 
 @dataclass
+class Waiting:
+    """An entry of a table whose rows wait apart from their keys: see `Queue`.
+
+    Attributes:
+        due: when the earliest of its rows is due, in microseconds.
+        start, width: the stretch of time that its rows are of.
+    """
+
+    number: int
+    rows: int
+    size: int
+    due: int
+    start: int
+    width: int
+
+
+@dataclass
 class Directory:
     """The pages of a bucket, by their lowest hash, and what else is known of it.
 
     Attributes:
+        queues: the entries of each table whose rows wait apart from their keys.
         timer: when the bucket is to be woken, in milliseconds of the watermark; None for never.
     """
 
@@ -71,6 +89,13 @@ class Directory:
     layouts: list[Layout] = field(default_factory=list)
     next: int = 1
     timer: int | None = None
+    queues: dict[str, list[Waiting]] = field(default_factory=dict)
+
+    @property
+    def due(self) -> int:
+        """When the earliest row is due, in microseconds."""
+        waiting = (each.due for queue in self.queues.values() for each in queue)
+        return min((*(page.due for page in self.pages), *waiting))
 
     def to_bytes(self) -> bytes:
         pages = [
@@ -78,11 +103,16 @@ class Directory:
             for page in self.pages
         ]
         layouts = [layout.as_json() for layout in self.layouts]
-        return json.dumps([pages, layouts, self.next, self.timer], separators=(",", ":")).encode()
+        queues = {
+            table: [list(vars(w).values()) for w in q] for table, q in self.queues.items() if q
+        }
+        whole = [pages, layouts, self.next, self.timer, queues]
+        return json.dumps(whole, separators=(",", ":")).encode()
 
     @staticmethod
     def of_bytes(found: bytes) -> Directory:
-        pages, layouts, following, timer = json.loads(found)
+        pages, layouts, following, timer, *rest = json.loads(found)
+        (queues,) = rest or ({},)  # of before there were any
         return Directory(
             [
                 Page(number, low, {name: Stored(*stored) for name, stored in tables.items()})
@@ -91,4 +121,5 @@ class Directory:
             [Layout.of_json(layout) for layout in layouts],
             following,
             timer,
+            {table: [Waiting(*each) for each in queue] for table, queue in queues.items()},
         )

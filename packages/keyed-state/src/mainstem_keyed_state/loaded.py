@@ -25,12 +25,14 @@ class Loaded:
         given: the rows that a step is given, by page.
         others: further rows that the pages have, by page; none when left out.
         migrated: whether some rows were of an older version.
+        queued: rows that an older version kept by key, of tables that are queued now.
     """
 
     places: npt.NDArray[np.int64]
     given: Mapping[str, Cut]
     others: Mapping[str, Cut] = field(default_factory=dict)
     migrated: bool = False
+    queued: State = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -55,12 +57,17 @@ class Declared:
     ) -> None:
         self.version = version
         self.migrate = migrate
-        self.due = {name: table.due for name, table in tables.items()}
-        self.empty = {
+        self.all = {
             name: pl.DataFrame(schema={KEY: pl.Binary, **table.columns})
             for name, table in tables.items()
         }
         self.schemas = {
             name: empty.to_arrow(compat_level=pl.CompatLevel.oldest()).schema
-            for name, empty in self.empty.items()
+            for name, empty in self.all.items()
         }
+        #: When rows are due, of the tables that stand on pages and of those that are queued.
+        self.due = {name: table.due for name, table in tables.items() if not table.queued}
+        self.queued = {
+            name: table.due for name, table in tables.items() if table.queued and table.due
+        }
+        self.empty = {name: self.all[name] for name in self.due}

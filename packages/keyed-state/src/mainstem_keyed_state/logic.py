@@ -28,10 +28,14 @@ class Table:
         due: the column (Datetime, microseconds, UTC; null for never) that says when a row wants to be
             looked at: once the watermark is at it or beyond, its key is touched though no row of the
             batch has it.
+        queued: whether rows wait for that time apart from their keys: a step is given those that are due,
+            once, and what it returns of the table is added to those that wait. Where many rows of many
+            keys wait, this costs what comes and goes, not what is there.
     """
 
     columns: pl.Schema
     due: str | None = None
+    queued: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ class Logic(ABC):
         Called when those keys are next touched, so that a large state is not rewritten at once.
 
         Args:
-            state: rows by table, with `KEY`, in the tables and columns that the older version had.
+            state: rows by table, with `KEY`, in the tables and columns that the older version had; a
+                table without rows is an empty frame. State of before layouts of unused tables were
+                kept may lack one that never had rows in its bucket.
             version: the older version.
 
         Raises:

@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mainstem_keyed_state.directory import NEVER, Directory, Layout, Page, Stored
+from mainstem_keyed_state.directory import NEVER, Directory, Layout, Page, Stored, Waiting
 from mainstem_keyed_state.hashes import Hashes, hashes_of
 from mainstem_keyed_state.loaded import Declared, Loaded, State
 from mainstem_keyed_state.logic import KEY
+from mainstem_keyed_state.queue import Queue
 from mainstem_keyed_state.stretches import (
     Cut,
     Stretch,
@@ -93,7 +94,7 @@ class Pages:
 
     def next_due(self, after: int) -> int | None:
         """Return the earliest due time, in microseconds, put off until after a watermark."""
-        due = min(page.due for page in self.directory.pages)
+        due = self.directory.due
         return None if due == NEVER else max(due, after + 1)
 
     # -- loading ------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ class Pages:
             (number, layout.table)
             for number, layout in enumerate(self.directory.layouts)
             if layout.version == self._declared.version
-            and layout.table in self._tables
+            and layout.table in self._declared.schemas
             and layout.schema.equals(self._declared.schemas[layout.table])
         }
 
@@ -167,6 +168,7 @@ class Pages:
     ) -> Loaded:
         """Load pages some of which are of an older version, each page by itself."""
         parts: dict[str, list[pl.DataFrame]] = {table: [] for table in self._tables}
+        queued: dict[str, list[pl.DataFrame]] = {}
         for page in pages:
             state: dict[str, pl.DataFrame] = {}
             versions = set()
@@ -176,7 +178,8 @@ class Pages:
                     state[table] = self._decode([entry])
                     versions.add(self.directory.layouts[entry[0]].version)
             if versions and versions != {self._declared.version}:
-                state = dict(self._declared.migrate(state, min(versions)))
+                older = min(versions)
+                state = dict(self._declared.migrate(self._empty_of(older) | state, older))
             for table, empty in self._empty.items():
                 rows = state.pop(table, empty)
                 if rows.schema != empty.schema:
@@ -185,6 +188,9 @@ class Pages:
                         f"{dict(rows.schema)}, and {dict(empty.schema)} are wanted"
                     )
                 parts[table].append(rows)
+            for table in self._declared.queued:
+                if table in state:
+                    queued.setdefault(table, []).append(state.pop(table))
             if state:
                 raise ValueError(
                     f"`migrate` leaves tables that this version lacks: {sorted(state)}"
@@ -193,7 +199,16 @@ class Pages:
             table: cut_of(pl.concat(found), np.array([p.height for p in found], np.int64))
             for table, found in parts.items()
         }
-        return Loaded(places, given, migrated=True)
+        waiting = {table: pl.concat(found) for table, found in queued.items()}
+        return Loaded(places, given, migrated=True, queued=waiting)
+
+    def _empty_of(self, version: int) -> dict[str, pl.DataFrame]:
+        """Return the tables of a version, without rows, as far as the directory knows them."""
+        return {
+            layout.table: decode(layout.schema, [])
+            for layout in self.directory.layouts
+            if layout.version == version
+        }
 
     # -- keeping ------------------------------------------------------------------------------
 
@@ -217,7 +232,7 @@ class Pages:
                 for table, rows in cut.items()
                 if loaded.migrated or not same(rows.page(index), loaded.given[table].page(index))
             ]
-            if touched:
+            if touched or loaded.migrated:
                 now = {table: loaded.whole(table, index, cut.get(table)) for table in self._tables}
                 dirty[int(place)] = (now, touched)
         replaced: dict[int, list[Page]] = {}
@@ -321,13 +336,61 @@ class Pages:
                 self._removed.add(name)
 
     def _layout(self, table: str) -> int:
-        """Return the number of the present layout of a table."""
-        for number, name in self._present():
-            if name == table:
-                return number
-        schema = self._declared.schemas[table]
-        self.directory.layouts.append(Layout(self._declared.version, table, schema))
-        return len(self.directory.layouts) - 1
+        """Return the number of the present layout of a table.
+
+        The first one brings those of all tables: a later version's `migrate` is to know them too.
+        """
+        present = {name: number for number, name in self._present()}
+        if table not in present:
+            for name, schema in self._declared.schemas.items():
+                if name not in present:
+                    present[name] = len(self.directory.layouts)
+                    self.directory.layouts.append(Layout(self._declared.version, name, schema))
+        return present[table]
+
+    # -- rows that wait -----------------------------------------------------------------------
+
+    def queues(self) -> dict[str, Queue]:
+        """Return the tables whose rows wait apart from their keys.
+
+        Raises:
+            ValueError: rows of a table wait that is not declared as one of these.
+        """
+        queued = self._declared.queued
+        if gone := [
+            t for t, waiting in self.directory.queues.items() if waiting and t not in queued
+        ]:
+            raise ValueError(f"rows of {gone} wait, which this version does not declare as queued")
+        return {table: Queue(self, table, due, self._limit) for table, due in queued.items()}
+
+    def waiting(self, table: str, entries: Sequence[Waiting]) -> pl.DataFrame:
+        """Return the rows of entries of a queue, brought to the present version."""
+        found = self._store.get([(table, each.number) for each in entries])
+        present = self._present()
+        new, old = [], []
+        for entry in filter(None, found):
+            (new if (entry[0], table) in present else old).append(entry)
+        parts = [self._decode(new)] if new else []
+        for entry in old:
+            version = self.directory.layouts[entry[0]].version
+            given = self._empty_of(version) | {table: self._decode([entry])}
+            parts.append(self._declared.migrate(given, version)[table])
+        rows = pl.concat(parts) if parts else self._declared.all[table]
+        if rows.height != sum(each.rows for each in entries):
+            raise ValueError(f"table {table!r}: entries hold other rows than the directory says")
+        return rows
+
+    def enter(self, table: str, data: bytes) -> int:
+        """Keep rows that wait; return the number of their entry."""
+        number = self.directory.next
+        self.directory.next += 1
+        self._put[(table, number)] = (self._layout(table), data)
+        return number
+
+    def leave(self, table: str, number: int) -> None:
+        """Remove an entry of rows that wait."""
+        if self._put.pop((table, number), None) is None:
+            self._removed.add((table, number))
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -345,7 +408,9 @@ class Pages:
         now = self.directory.to_bytes()
         if now == self._before:
             return
-        if any(page.tables for page in self.directory.pages) or self.directory.timer is not None:
+        directory = self.directory
+        full = any(page.tables for page in directory.pages) or any(directory.queues.values())
+        if full or directory.timer is not None:
             self._store.put({_DIRECTORY: (-1, now)})
         elif self._before:
             self._store.remove([_DIRECTORY])

@@ -121,9 +121,8 @@ def _key_bytes(spark: SparkSession, kind: KeyKind, key: Sequence[str]) -> bytes:
 
 
 def _tables(directories: dict[Any, Directory]) -> list[str]:
-    return sorted(
-        {table for d in directories.values() for page in d.pages for table in page.tables}
-    )
+    kept = {table for d in directories.values() for page in d.pages for table in page.tables}
+    return sorted(kept | {t for d in directories.values() for t, q in d.queues.items() if q})
 
 
 def _columns(directories: dict[Any, Directory], table: str) -> pl.Schema:

@@ -46,7 +46,7 @@ class Stepping:
             port: pl.Schema({KEY: pl.Binary(), **columns}) for port, columns in logic.ports.items()
         }
         self._declared = Declared(logic.tables, logic.version, logic.migrate)
-        self._tables = {name: empty.schema for name, empty in self._declared.empty.items()}
+        self._tables = {name: empty.schema for name, empty in self._declared.all.items()}
         self.timer: int | None = None
         self.next_timer: int | None = None
 
@@ -67,30 +67,42 @@ class Stepping:
         """
         logic = self._logic
         pages = Pages(store, self._declared, self._page_bytes)
+        queues = pages.queues()
         whole = {port: _concat(rows.get(port, ()), schema) for port, schema in self._ports.items()}
+        ripe = {table: queue.take(watermark) for table, queue in queues.items()}
         lows = pages.lows()
-        places = {
-            port: np.searchsorted(lows, hashes_of(frame[KEY]), "right") - 1
-            for port, frame in whole.items()
-        }
-        touched = np.unique(np.concatenate([*places.values(), pages.due(watermark)]))
-        for portion in self._portions(pages, touched.astype(np.int64), whole, places):
-            mine = {
-                port: frame
-                if len(portion) == len(touched)
-                else frame.filter(np.isin(places[port], portion))
-                for port, frame in whole.items()
-            }
-            hashes = np.unique(np.concatenate([hashes_of(frame[KEY]) for frame in mine.values()]))
+        #: The rows that come to the pages, of the batch and of what has waited, and their pages' places.
+        coming = [*whole.values(), *ripe.values()]
+        places = [np.searchsorted(lows, hashes_of(f[KEY]), "right") - 1 for f in coming]
+        touched = np.unique(np.concatenate([*places, pages.due(watermark)])).astype(np.int64)
+        for portion in self._portions(pages, touched, coming, places):
+            mine = [
+                f if len(portion) == len(touched) else f.filter(np.isin(at, portion))
+                for f, at in zip(coming, places, strict=True)
+            ]
+            hashes = np.unique(np.concatenate([hashes_of(frame[KEY]) for frame in mine]))
             loaded = pages.load(_places(pages.lows(), lows, portion), hashes, watermark)
-            done = logic.step(Step(mine, loaded.state, watermark))
+            waited = {
+                table: pl.concat(
+                    [frame, *([loaded.queued[table]] if table in loaded.queued else [])]
+                )
+                for table, frame in zip(ripe, mine[len(whole) :], strict=True)
+            }
+            batch = dict(zip(whole, mine, strict=False))
+            done = logic.step(Step(batch, {**loaded.state, **waited}, watermark))
             failpoint("keyed-state.stepped")
             self._check(done)
-            pages.keep(loaded, done.state)
+            for table, queue in queues.items():
+                if table in done.state:
+                    queue.add(done.state[table])
+            pages.keep(loaded, {t: f for t, f in done.state.items() if t not in queues})
             pages.flush()
             failpoint("keyed-state.pages-written")
             yield from ((name, out) for name, out in done.outputs.items() if not out.is_empty())
-        self.next_timer = _milliseconds(pages.next_due(-1 if watermark is None else watermark))
+        for queue in queues.values():
+            queue.keep(watermark)
+        # Before there is a watermark Spark's is 0, and a timer that is not after it is lost.
+        self.next_timer = _milliseconds(pages.next_due(watermark or 0))
         self.timer = pages.directory.timer
         pages.directory.timer = self.next_timer
         pages.close()
@@ -100,15 +112,15 @@ class Stepping:
         self,
         pages: Pages,
         touched: npt.NDArray[np.int64],
-        rows: Mapping[str, pl.DataFrame],
-        places: Mapping[str, npt.NDArray[np.int64]],
+        rows: Sequence[pl.DataFrame],
+        places: Sequence[npt.NDArray[np.int64]],
     ) -> Iterator[npt.NDArray[np.int64]]:
         """Cut the touched pages into portions, by the bytes of their state and rows."""
         sizes = np.array([page.size for page in pages.directory.pages], np.float64)
-        for port, frame in rows.items():
+        for frame, at in zip(rows, places, strict=True):
             if frame.height:
                 each = frame.estimated_size() / frame.height
-                sizes += np.bincount(places[port], minlength=len(sizes)) * each
+                sizes += np.bincount(at, minlength=len(sizes)) * each
         portion = (np.cumsum(sizes[touched]) // self._portion_bytes).astype(np.int64)
         for number in np.unique(portion):
             yield touched[portion == number]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _ID = "_id"
-#: True on every row of a side, so null where a row found no partner on it.
-_HERE = "here"
+#: True on every row of a side, so null where a row found no partner on it. No user's column begins so.
+_HERE = "_here"
 _JOINS = {
     (False, False): "inner",
     (True, False): "left_outer",

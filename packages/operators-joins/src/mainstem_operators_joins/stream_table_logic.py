@@ -7,7 +7,7 @@ decides how much is remembered: see `StreamTableLogic`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,7 @@ from mainstem_operators_joins.frames import (
     time_of,
     with_columns,
 )
+from mainstem_operators_joins.ties import in_order
 
 STREAM, TABLE = "stream", "table"
 LATE, LATE_CHANGES, REJECTED, UNMATCHED = "late", "late_changes", "rejected", "unmatched"
@@ -83,11 +84,12 @@ class StreamTableLogic(Logic):
 
     - `versions`: of a key, those that hold at the watermark or later; with `latest` the newest one. A
       deletion is a version too, so that an older change does not bring the key back.
-    - `waiting`: events that are not joined yet.
+    - `waiting`: events that are not joined yet; with `complete`, which looks at none before its time,
+      apart from their keys. In version 1 these stood by key, too.
     - `joined` (`now` as of event time): up to which time events of a key have been joined, which tells
       of a change whether it came too late for one.
 
-    Two changes of a key with the same time and the same sequence are one change.
+    Two changes of a key with the same time and the same sequence are one change: see `ties`.
 
     Args:
         settings: see there.
@@ -95,6 +97,8 @@ class StreamTableLogic(Logic):
         table: the table's columns, with `_change_type` and `_commit_version`, without `PAYLOAD`. Rows of
             pre-images must not be among the rows.
     """
+
+    version = 2
 
     def __init__(self, settings: StreamTableSettings, stream: pl.Schema, table: pl.Schema) -> None:
         self._set = settings
@@ -129,7 +133,11 @@ class StreamTableLogic(Logic):
         self.tables = {_VERSIONS: Table(with_columns(version, facts), due=_DUE)}
         self._waits = settings.when == "complete" or settings.wait is not None
         if self._waits:
-            self.tables[_WAITING] = Table(with_columns(stream, {_DUE: TIME}), due=_DUE)
+            # One that waits for its time alone need not be looked at before.
+            queued = settings.when == "complete"
+            self.tables[_WAITING] = Table(
+                with_columns(stream, {_DUE: TIME}), due=_DUE, queued=queued
+            )
         if self._remembers:
             self.tables[_JOINED] = Table(pl.Schema({_UNTIL: TIME, _DUE: TIME}), due=_DUE)
         #: The columns of each port that can't be null in a row that is used.
@@ -137,6 +145,11 @@ class StreamTableLogic(Logic):
             STREAM: [self._at] if self._by_time or self._waits else [],
             TABLE: [*settings.table_key, *filter(None, [settings.table_time]), COMMIT_VERSION],
         }
+
+    def migrate(
+        self, state: Mapping[str, pl.DataFrame], version: int
+    ) -> Mapping[str, pl.DataFrame]:
+        return state
 
     def step(self, step: Step) -> Done:
         """Take in the table's changes, then join the events that need not wait."""
@@ -184,12 +197,10 @@ class StreamTableLogic(Logic):
         )
         touched = pl.concat([new.select(KEY), due.select(KEY)]).unique()
         mine = pl.concat([before.join(touched, on=KEY, how="semi"), new])
-        # Of one time the greater sequence holds; of one sequence, the row rather than its deletion.
-        order: Iterable[str | pl.Expr] = (_SEQUENCE, ~pl.col(_GONE))
-        same = [KEY]
-        if self._by_time:
-            order, same = (_TIME, *order), [KEY, _TIME]
-        mine = mine.sort(KEY, *order).unique(same, keep="last", maintain_order=True)
+        # Of one time the greater sequence holds.
+        same = [KEY, _TIME] if self._by_time else [KEY]
+        mine = in_order(mine, [*same, _SEQUENCE], _GONE, [*self._takes, _TIME])
+        mine = mine.unique(same, keep="last", maintain_order=True)
         return mine, before.join(touched, on=KEY, how="anti")
 
     def _needed(self, versions: pl.DataFrame, watermark: int | None) -> pl.DataFrame:
@@ -262,7 +273,7 @@ class StreamTableLogic(Logic):
     def _with_version(self, events: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         """Return events with their versions' columns, `_KNOWN` and `_MATCHED`.
 
-        The columns, whose names begin with `__`, are null if there is no row of the table.
+        The columns are null if there is no row of the table; for their names see `_marked`.
         """
         known = versions.drop(_DUE).join(events.select(KEY).unique(), on=KEY, how="semi")
         known = known.rename(lambda name: name if name == KEY else _marked(name))
@@ -319,5 +330,5 @@ class StreamTableLogic(Logic):
 
 
 def _marked(name: str) -> str:
-    """Return the name of a version's column beside an event's own."""
-    return f"__{name}"
+    """Return the name of a version's column beside an event's own, and those that this module adds."""
+    return f"__version_{name}"

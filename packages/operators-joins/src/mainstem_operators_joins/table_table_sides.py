@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import polars as pl
 from mainstem_keyed_state.logic import KEY
 
+from mainstem_operators_joins.ties import in_order
+
 SEQUENCE, DELETED = "_sequence", "_deleted"
 #: Columns of a joined row: the kind of the change, and what its version is made of. A retraction says
 #: that a row has gone elsewhere, or is no more: its version is the left sequence alone.
@@ -53,10 +55,10 @@ def newest(rows: pl.DataFrame, state: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
     if found.get_column(KEY).n_unique() == found.height:
         return found, late
     found = found.filter(pl.col(SEQUENCE) == pl.col(SEQUENCE).max().over(KEY))
-    # Copies should be alike; if they are not, it must not hang on the order they came in.
-    found = found.with_columns(found.hash_rows().alias("__order")).sort("__order").drop("__order")
-    first = found.select(pl.col(KEY).is_first_distinct()).to_series()
-    return found.filter(first), pl.concat([late, found.filter(~first)])
+    others = [name for name in found.columns if name not in (KEY, SEQUENCE, DELETED)]
+    found = in_order(found, [KEY, SEQUENCE], DELETED, others)
+    last = found.select(pl.col(KEY).is_last_distinct()).to_series()
+    return found.filter(last), pl.concat([late, found.filter(~last)])
 
 
 def replaced(state: pl.DataFrame, rows: pl.DataFrame, by: Sequence[str] = (KEY,)) -> pl.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 START, END = "window_start", "window_end"
+#: Among the node's counts: rows that are in no window.
+WITHOUT_TIME = "without_time"
 
 
 class Window(Options):
@@ -90,6 +93,12 @@ class Aggregate(Operator):
     options: AggregateOptions
     ports = {"input": EVENTS}
 
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._by: list[str] = []
+        self._some_without_time = False
+        self._counts = count(1)
+
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """Changes come batch by batch, so how the input was cut shows in them."""
@@ -97,9 +106,8 @@ class Aggregate(Operator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
-        columns = []
-        for name in options.by:
-            columns.append(find_column(given.columns, name, "by"))
+        columns = [find_column(given.columns, name, "by") for name in options.by]
+        self._by = [column.name for column in columns]
         if options.window is not None:
             self._check_window(given, options.window)
             columns += [Column(START, "timestamp"), Column(END, "timestamp")]
@@ -108,6 +116,7 @@ class Aggregate(Operator):
         for name in options.columns:
             if name.lower() in taken or name.startswith("_"):
                 raise OptionError(f"the name {name!r} is taken", option="columns")
+            taken.add(name.lower())
         columns += [Column(name) for name in options.columns]
         if options.emit == "final":
             if options.window is None:
@@ -133,6 +142,7 @@ class Aggregate(Operator):
         found = find_column(given.columns, window.on, "window")
         if found.type not in (None, "timestamp"):
             raise OptionError(f"{found.ddl} is no TIMESTAMP", option="window")
+        self._some_without_time = found.nullable
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options, given = self.options, inputs.only
@@ -163,19 +173,31 @@ class Aggregate(Operator):
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
-        options = self.options
-        groups: list[SparkColumn] = [F.col(quoted(name)) for name in options.by]
+        options, rows = self.options, inputs.only
+        groups: list[SparkColumn] = [F.col(quoted(name)) for name in self._by]
         if options.window is not None:
+            if self._some_without_time:
+                rows = self._counted(rows, options.window.on, ctx)
             groups.append(_window(options.window).alias("_window"))
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
-        frame = inputs.only.groupBy(*groups).agg(*totals)
-        columns = [quoted(name) for name in options.by]
+        frame = rows.groupBy(*groups).agg(*totals)
+        columns = [quoted(name) for name in self._by]
         if options.window is not None:
             columns += [f"_window.start AS {START}", f"_window.end AS {END}"]
         columns += [quoted(name) for name in options.columns]
         if options.emit == "changes":
             columns.append("'update_postimage' AS _change_type")
         return frame.selectExpr(*columns)
+
+    def _counted(self, rows: DataFrame, time: str, ctx: OperatorContext) -> DataFrame:
+        """Count the rows without a time, which are in no window: Spark leaves them out in silence.
+
+        The core adds metrics named `NODE__...` to the node's counts; a name serves once in a query.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        found = F.count_if(F.col(quoted(time)).isNull()).alias(WITHOUT_TIME)
+        return rows.observe(f"{ctx.node}__{WITHOUT_TIME}_{next(self._counts)}", found)
 
 
 def _timed(given: Shape, window: Window) -> bool:
