@@ -221,12 +221,9 @@ class JetStreamLog(JetStreamSource):
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
         """A stream is a log: nothing is lost or doubled for as long as it keeps its messages."""
+        goes_on = self.options.on_loss == "report"
         kept = "the stream keeps each message until the batch that reads it is done"
-        told = (
-            "; what it did not keep is counted, in the output `lost`"
-            if self.options.on_loss == "report"
-            else "; else the run fails"
-        )
+        told = "what it did not keep is counted, in the output `lost`"
         steady = (
             "no server falls back: one that loses power before it has synced (`sync_interval`, two "
             "minutes unless said otherwise), or is restored from a copy, gives sequences again. That is "
@@ -235,13 +232,18 @@ class JetStreamLog(JetStreamSource):
         )
         return SourceCapabilities(
             ordered=True,
+            lossy=goes_on,
+            why="with `on_loss: report` messages that the stream no longer has are told in the output "
+            "`lost`, and not waited for"
+            if goes_on
+            else "",
             assumptions=(
-                kept + told,
+                f"{kept}; {told if goes_on else 'else the run fails'}",
                 "publishers that try again give each message a Nats-Msg-Id",
                 steady,
             ),
             shown=Shown(
-                Level.EXACTLY_ONCE,
+                Level.AT_MOST_ONCE if goes_on else Level.EXACTLY_ONCE,
                 "packages/broker-nats/tests/test_nats_jetstream_source_conformance.py",
             ),
         )
@@ -250,8 +252,8 @@ class JetStreamLog(JetStreamSource):
         return messages()
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Sequences that were gone before they were read come out of `lost`."""
-        return {"lost": LOST}
+        """Sequences that were gone before they were read come out of `lost`, if they do not end the run."""
+        return {"lost": LOST} if self.options.on_loss == "report" else {}
 
     def needs(self) -> Needs:
         # Rows come from Python's workers by a socket of the file system: faster than by TCP.
@@ -263,6 +265,8 @@ class JetStreamLog(JetStreamSource):
 
         given = self._log.given(ctx, "messages", self.options.on_loss)
         frame = ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
+        if self.options.on_loss == "fail":
+            return frame.drop(GAP)
         gap = f"from_json({GAP}, '{_GAP_FIELDS}')"
         fields = ", ".join(
             f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
