@@ -215,6 +215,32 @@ def test_a_connection_that_goes_dead_is_given_up(nats, publishing, fault_proxy):
     assert bodies(nats.url, stream) == numbered(300)
 
 
+def test_an_answer_that_is_lost_is_not_waited_for_while_others_come(nats, publishing, monkeypatch):
+    """Pass: one answer of many is lost, and messages go on: the message is sent again while they do, and
+    known; each is there once."""
+    stream = make(nats.url)
+    opened = module.Link.open
+
+    def lossy(*given):
+        link = opened(*given)
+        poll = link.poll
+        link.poll = lambda *how: [answer for answer in poll(*how) if answer[0] != 5]
+        return link
+
+    monkeypatch.setattr(module.Link, "open", lossy)
+    publisher = publishing.publisher(
+        nats.url, stream, window=10, options={"answer_timeout": "1 second"}
+    )
+    sent, until = 0, time.monotonic() + 20
+    while not publisher.known and time.monotonic() < until:
+        publisher.send(message(stream, sent))
+        sent += 1
+        time.sleep(0.01)
+    assert publisher.known, f"{sent} messages went by"
+    publisher.flush()
+    assert bodies(nats.url, stream) == numbered(sent)
+
+
 def test_another_server_of_the_cluster_is_tried(nats, publishing, fault_proxy):
     """Pass: of two addresses one refuses and later the other: all is there once, over both."""
     stream = make(nats.url)

@@ -97,6 +97,8 @@ class Publisher:
         self._held = 0
         self._turn = 0
         self._answered = time.monotonic()
+        #: The highest number that was answered.
+        self._newest = -1
         self._trouble = ""
         #: How many messages were there already.
         self.known = 0
@@ -219,6 +221,8 @@ class Publisher:
             self._forbidden(link)
         if lost := link.lost:
             self._after_loss(lost)
+        elif found:
+            self._check_overtaken()
 
     def _time_left(self) -> float:
         """Return how long may be waited.
@@ -312,8 +316,20 @@ class Publisher:
     def _check_silence(self) -> None:
         """Take back what will have no answer any more: the stream changed its leader, or was full."""
         if self._log and time.monotonic() - self._answered > self._silence:
-            self._trouble = f"no answer for {self._silence:g} s (answer_timeout)"
-            self._take_back()
+            self._take_back_unanswered()
+
+    def _check_overtaken(self) -> None:
+        """Take back what has no answer for long while later messages have theirs: it got lost.
+
+        Else the message would wait for as long as others come, while the stream forgets its id.
+        """
+        oldest = next(iter(self._log), self._newest)
+        if oldest < self._newest and self._answered - self._log[oldest][1] > self._silence:
+            self._take_back_unanswered()
+
+    def _take_back_unanswered(self) -> None:
+        self._trouble = f"no answer for {self._silence:g} s (answer_timeout)"
+        self._take_back()
 
     def _take_back(self) -> None:
         """Put what has no answer, and what failed, before what is to be sent, in its order."""
@@ -335,6 +351,7 @@ class Publisher:
         if sent is None:
             return  # it was given up, and sent again, before this came
         message = sent[0]
+        self._newest = max(self._newest, number)
         self._bytes -= len(message.body)
         if is_acknowledged(data):
             self.known += is_known(data)
