@@ -119,7 +119,6 @@ class Connection:
         self._options = options
         self._name = options.name or name
         self._patience = options.answer_timeout.total_seconds()
-        self._inboxes: list[Inbox] = []
         self._opening = True
         self._closed = False
         self._error: BaseException | None = None
@@ -275,15 +274,18 @@ class Connection:
 
         async def make() -> Inbox:
             inbox = Inbox(rows, size)
-            self._inboxes.append(inbox)
             await self.client.into(subject, queue, inbox)
             return inbox
 
         return self.run(make())
 
     def unsubscribe(self, inbox: Inbox) -> None:
-        """Let no more messages come into an inbox."""
+        """Let no more messages come into an inbox; what was on its way can be taken until `forget`."""
         self.run(self.client.leave(inbox))
+
+    def forget(self, inbox: Inbox) -> None:
+        """Forget an inbox that was unsubscribed and emptied."""
+        self.client.inboxes.pop(inbox.sid, None)
 
     def take(self, inbox: Inbox, seconds: float) -> list[Raw]:
         """Return what has come into an inbox, waiting so long at most; nothing once `lost`."""
@@ -379,7 +381,7 @@ class Connection:
             self._error = error
 
     async def _on_closed(self) -> None:
-        for inbox in self._inboxes:
+        for inbox in list(self.client.inboxes.values()):
             inbox.end()
 
     def _told(self, text: str) -> str:

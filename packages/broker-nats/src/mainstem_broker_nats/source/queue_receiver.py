@@ -224,7 +224,10 @@ class QueueReceiver(Receiver):
         assert connection is not None  # noqa: S101
         self._box = connection.client.new_inbox()
         old, self._inbox = self._inbox, connection.subscribe(f"{self._box}.*")
-        self._left = connection.take(old, 0) if old is not None else []
+        self._left = []
+        if old is not None:
+            self._left = connection.take(old, 0)
+            connection.forget(old)
 
     def _listen_no_more(self) -> None:
         """Take back the pull in hand: JetStream drops one whose answers nobody listens to."""

@@ -250,6 +250,7 @@ class _Pulls:
     def __exit__(self, *_: object) -> None:
         with suppress(NATSError):
             self._connection.unsubscribe(self._inbox)
+        self._connection.forget(self._inbox)
 
     def ask(self, most: int) -> None:
         """Ask for more, but for no more than that many in all; half of a pull is always on its way."""
