@@ -205,7 +205,7 @@ def test_subjects_that_were_gone_unseen_are_told(nats, planner):
     stream = make_stream(nats)
     publish(nats, f"{stream}.b", range(20))
     at(nats, lambda js, _: js.purge_stream(stream, seq=11))
-    plans = planner(nats, stream, subjects=[f"{stream}.a"])
+    plans = planner(nats, stream, subjects=[f"{stream}.a"], on_loss="report")
     start = {**plans.initial(), "sequence": 4}
     end = plans.latest(start)
     assert end["sequence"] == 20

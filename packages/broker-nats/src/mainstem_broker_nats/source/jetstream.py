@@ -252,7 +252,7 @@ class JetStreamLog(JetStreamSource):
         return messages()
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Sequences that were gone before they were read come out of `lost`, if they do not end the run."""
+        """What was gone before it was read comes out of `lost`, if it does not end the run."""
         return {"lost": LOST} if self.options.on_loss == "report" else {}
 
     def needs(self) -> Needs:
