@@ -25,6 +25,7 @@ from mainstem_broker_nats.connecting import (
     APIError,
     ConnectionOptions,
     NATSError,
+    api_of,
     check_credentials,
     login,
     places,
@@ -233,7 +234,7 @@ class Connection:
         return Answer(found.data, found.headers or {})
 
     def ask(
-        self, verb: str, body: Mapping[str, Any] | None = None, domain: str = ""
+        self, verb: str, body: Mapping[str, Any] | None = None, domain: str | None = None
     ) -> dict[str, Any]:
         """Return what JetStream answers, such as to `STREAM.INFO.orders`.
 
@@ -246,10 +247,9 @@ class Connection:
             APIError: JetStream says no.
             NATSError: no answer came.
         """
-        prefix = f"$JS.{domain}.API" if domain else "$JS.API"
         payload = b"" if body is None else json.dumps(body).encode()
         try:
-            answer = self.request(f"{prefix}.{verb}", payload)
+            answer = self.request(f"{api_of(domain)}.{verb}", payload)
         except NATSError as error:
             if isinstance(error.__cause__, errors.NoRespondersError):
                 where = f"the domain {domain!r}" if domain else "this account"

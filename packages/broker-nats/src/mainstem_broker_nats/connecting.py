@@ -183,6 +183,11 @@ def _split(url: Secret) -> SplitResult:
     return parts
 
 
+def api_of(domain: str | None) -> str:
+    """Return how the subjects of JetStream's API begin; the server's own domain is not named."""
+    return f"$JS.{domain}.API" if domain else "$JS.API"
+
+
 def places(options: ConnectionOptions) -> list[str]:
     """Return the servers as `host:port`, without user and password."""
     return [_place(_split(url)) for url in options.servers]
