@@ -104,11 +104,12 @@ def test_headers_times_and_subjects(nats, pipeline, spark):
     """Messages with headers and without, to several subjects. Pass: each has its own in its row."""
     stream = make_stream(nats)
     document(pipeline, nats, stream)
-    publish(nats, f"{stream}.with", ["a"], {"trace": "t-1", "Nats-Msg-Id": "one"})
+    given = {"trace": "t-1", "Nats-Msg-Id": "one", "lost": '{"count": 1}'}
+    publish(nats, f"{stream}.with", ["a"], given)
     publish(nats, f"{stream}.without", ["b"])
     pipeline.run()
     one, two = sorted(pipeline.rows("out"), key=lambda row: row["position"])
-    assert dict(one["headers"]) == {"trace": b"t-1", "Nats-Msg-Id": b"one"}
+    assert dict(one["headers"]) == {name: text.encode() for name, text in given.items()}
     assert two["headers"] is None
     assert (one["key"], two["key"]) == (f"{stream}.with".encode(), f"{stream}.without".encode())
     assert (one["position"], two["position"]) == ("0" * 19 + "1", "0" * 19 + "2")

@@ -233,7 +233,6 @@ def test_a_read_that_is_closed_early_leaves_nothing(nats):
 
 
 def _schema():
-    from mainstem_broker_nats.source.columns import GAP
     from pyspark.sql.types import (
         BinaryType,
         MapType,
@@ -251,7 +250,6 @@ def _schema():
         "origin": StringType(),
         "partition": StringType(),
         "position": StringType(),
-        GAP: StringType(),
     }
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 

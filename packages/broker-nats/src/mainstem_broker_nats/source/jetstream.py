@@ -27,7 +27,7 @@ from mainstem import (
     SourceContext,
     messages,
 )
-from mainstem_ingress import IngressOptions
+from mainstem_ingress import IngressOptions, split_lost
 
 from mainstem_broker_nats.source.options import (
     LOG_ONLY,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 #: Options of the ingress log that a stream which is read as a log has too.
 _BOTH = ("max_rows",)
-_GAP_FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
 
 
 class JetStreamSource(Source, Branching, Measurable, Rewindable):
@@ -265,18 +264,8 @@ class JetStreamLog(JetStreamSource):
 
         given = self._log.given(ctx, "messages", self.options.on_loss)
         frame = ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
-        if self.options.on_loss == "fail":
-            return frame.drop(GAP)
-        gap = f"from_json({GAP}, '{_GAP_FIELDS}')"
-        fields = ", ".join(
-            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
-        )
         # Also where nobody reads `lost`: its rows are counted, and shown with the run.
-        return frame.selectExpr(
-            *(name for name in frame.columns if name != GAP),
-            f"CASE WHEN {GAP} IS NOT NULL THEN 'lost' END AS _output",
-            f"CASE WHEN {GAP} IS NOT NULL THEN named_struct('node', '{ctx.node}', {fields}) END AS _lost",
-        )
+        return split_lost(frame, ctx, GAP, {}) if self.options.on_loss == "report" else frame
 
     def end(self, home: Path) -> Mapping[str, str]:
         return self._log.end()
