@@ -215,6 +215,32 @@ def test_a_connection_that_goes_dead_is_given_up(nats, publishing, fault_proxy):
     assert bodies(nats.url, stream) == numbered(300)
 
 
+def test_an_answer_that_is_lost_is_not_waited_for_while_others_come(nats, publishing, monkeypatch):
+    """Pass: one answer of many is lost, and messages go on: the message is sent again while they do, and
+    known; each is there once."""
+    stream = make(nats.url)
+    opened = module.Link.open
+
+    def lossy(*given):
+        link = opened(*given)
+        poll = link.poll
+        link.poll = lambda *how: [answer for answer in poll(*how) if answer[0] != 5]
+        return link
+
+    monkeypatch.setattr(module.Link, "open", lossy)
+    publisher = publishing.publisher(
+        nats.url, stream, window=10, options={"answer_timeout": "1 second"}
+    )
+    sent, until = 0, time.monotonic() + 20
+    while not publisher.known and time.monotonic() < until:
+        publisher.send(message(stream, sent))
+        sent += 1
+        time.sleep(0.01)
+    assert publisher.known, f"{sent} messages went by"
+    publisher.flush()
+    assert bodies(nats.url, stream) == numbered(sent)
+
+
 def test_another_server_of_the_cluster_is_tried(nats, publishing, fault_proxy):
     """Pass: of two addresses one refuses and later the other: all is there once, over both."""
     stream = make(nats.url)
@@ -488,11 +514,11 @@ def as_user(server, user):
 
 
 def test_what_the_user_may_not_publish_is_refused(guarded, publishing):
-    """Pass: those messages, with their subject, and no others."""
+    """Pass: those messages, with their subject, and no others, also not of one that differs by case."""
     stream = make(as_user(guarded, "root:root"))
     publisher = publishing.publisher(as_user(guarded, "anna:PASSW0RD"), stream)
     for number in range(200):
-        key = "Secret.x" if number in (5, 100) else "open"
+        key = "Secret.x" if number in (5, 100) else "secret.x"
         publisher.send(message(stream, number, key=key))
     publisher.flush()
     found = bodies(as_user(guarded, "root:root"), stream)

@@ -22,6 +22,7 @@ def document(pipeline, server, stream, *, lost=True, **more):
     sinks = {"out": _parquet("out", "log")}
     if lost:
         sinks["gone"] = _parquet("gone", "log.lost")
+        more["on_loss"] = "report"
     given = {"servers": server.url, "stream": stream, "patience": "10 s", **more}
     return pipeline.document(sources={"log": {"use": "jetstream", "with": given}}, sinks=sinks)
 
@@ -54,7 +55,7 @@ def test_what_was_removed_while_the_job_was_down_is_told(nats, pipeline, spark):
 def test_what_is_lost_is_counted_where_nobody_reads_it(nats, pipeline, spark):
     """Nobody reads `lost`. Pass: the run goes on, its rows are right, and its counts tell."""
     stream = make_stream(nats)
-    document(pipeline, nats, stream, lost=False, start=1)
+    document(pipeline, nats, stream, lost=False, start=1, on_loss="report")
     publish(nats, f"{stream}.a", range(20))
     at(nats, lambda js, _: js.purge_stream(stream, seq=8))
     counts = Counter()
@@ -68,10 +69,10 @@ def test_what_is_lost_is_counted_where_nobody_reads_it(nats, pipeline, spark):
     assert counts == {"rows": 13, "lost": 1}  # one row for one gap
 
 
-def test_gaps_can_fail_the_run(nats, pipeline, spark):
-    """`on_loss: fail`, and a message in the middle is deleted. Pass: the run fails, and says which."""
+def test_gaps_fail_the_run_unless_told_else(nats, pipeline, spark):
+    """A message in the middle is deleted. Pass: the run fails, and says which."""
     stream = make_stream(nats)
-    document(pipeline, nats, stream, on_loss="fail")
+    document(pipeline, nats, stream, lost=False)
     publish(nats, f"{stream}.a", range(10))
     at(nats, lambda js, _: js.delete_msg(stream, 5))
     with pytest.raises(PipelineError, match=r"lacks 5 to 5: deleted.*on_loss: report"):
@@ -79,15 +80,36 @@ def test_gaps_can_fail_the_run(nats, pipeline, spark):
     assert pipeline.rows("out") == []
 
 
+def test_going_on_after_losses_is_at_most_once(pipeline):
+    """Pass: the plan promises at-most-once with `on_loss: report`, and says why; exactly-once with `fail`,
+    also left out, where there is no output `lost`."""
+
+    class Nowhere:
+        url = "nats://nats.test"
+
+    levels = {}
+    for name, more in (("left out", {}), ("fail", {"on_loss": "fail"}), ("report", {})):
+        document(pipeline, Nowhere, "S", lost=name == "report", **more)
+        made = pipeline.plan().nodes["out"].promise
+        levels[name] = (made.level, "`on_loss: report`" in " ".join(made.reasons))
+    assert levels == {
+        "left out": ("exactly-once", False),
+        "fail": ("exactly-once", False),
+        "report": ("at-most-once", True),
+    }
+    assert "lost" not in source(Nowhere, "S").outputs({})
+
+
 def test_headers_times_and_subjects(nats, pipeline, spark):
     """Messages with headers and without, to several subjects. Pass: each has its own in its row."""
     stream = make_stream(nats)
     document(pipeline, nats, stream)
-    publish(nats, f"{stream}.with", ["a"], {"trace": "t-1", "Nats-Msg-Id": "one"})
+    given = {"trace": "t-1", "Nats-Msg-Id": "one", "lost": '{"count": 1}'}
+    publish(nats, f"{stream}.with", ["a"], given)
     publish(nats, f"{stream}.without", ["b"])
     pipeline.run()
     one, two = sorted(pipeline.rows("out"), key=lambda row: row["position"])
-    assert dict(one["headers"]) == {"trace": b"t-1", "Nats-Msg-Id": b"one"}
+    assert dict(one["headers"]) == {name: text.encode() for name, text in given.items()}
     assert two["headers"] is None
     assert (one["key"], two["key"]) == (f"{stream}.with".encode(), f"{stream}.without".encode())
     assert (one["position"], two["position"]) == ("0" * 19 + "1", "0" * 19 + "2")

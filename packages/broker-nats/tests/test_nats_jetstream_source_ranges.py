@@ -248,7 +248,7 @@ def test_a_stream_made_anew_is_refused(nats, planner, opened):
 def test_batches_end_where_they_should(nats, planner):
     """A limit, gaps, what is new, what is not. Pass: offsets as said, ranges that cover them."""
     stream = make_stream(nats)
-    plans = planner(stream, max_rows=6)
+    plans = planner(stream, max_rows=6, on_loss="report")
     first = plans.initial()
     assert first["sequence"] == 0
     assert plans.latest(first) == first
@@ -270,7 +270,7 @@ def test_a_large_batch_is_read_by_several_tasks(nats, planner):
     stream = make_stream(nats)
     publish_many(nats, f"{stream}.a", numbered(30_000))
     at(nats, lambda js, _: js.purge_stream(stream, seq=10_001))
-    plans = planner(stream)
+    plans = planner(stream, on_loss="report")
     start = {**plans.initial(), "sequence": 100}
     assert plans.ranges(start, plans.latest(start)) == [(100, 20_000), (20_000, 30_000)]
 
@@ -314,9 +314,9 @@ def test_where_reading_begins(nats, opened):
 
 
 def test_gaps_can_end_the_run(nats, planner):
-    """`on_loss: fail`, and retention has passed the position. Pass: refused, with the way on."""
+    """Retention has passed the position. Pass: refused, with the way on."""
     stream = make_stream(nats, max_msgs=5)
-    plans = planner(stream, on_loss="fail")
+    plans = planner(stream)
     start = plans.initial()
     publish(nats, f"{stream}.a", range(12))
     time.sleep(0.1)

@@ -65,6 +65,23 @@ def test_a_consumer_is_made_as_the_options_say(nats, receivers):
     assert config.max_ack_pending >= 600
 
 
+def test_pauses_leave_nothing_behind(nats, receivers):
+    """Ten pauses, before each of which messages come that are not taken. Pass: each message comes, and the
+    connection knows of as many inboxes as before the first."""
+    stream = make_stream(nats, retention="workqueue")
+    receiver = receivers(stream)
+    inboxes = receiver._connection.client.inboxes
+    known, found = len(inboxes), []
+    for number in range(10):
+        receiver.take(0)  # asks for more
+        publish(nats, f"{stream}.a", [number])
+        receiver.pause()
+        receiver.resume()
+        assert len(inboxes) == known
+        found += take(receiver, 1)
+    assert [message.value for message in found] == [b"%d" % number for number in range(10)]
+
+
 def test_messages_have_what_jetstream_knows_of_them(nats, receivers):
     """With headers, one of them twice. Pass: value, subject, time, id by stream and sequence."""
     stream = make_stream(nats)

@@ -373,6 +373,23 @@ def test_gaps_are_given_before_the_message_that_shows_them(peers):
         assert message.value == b"9"
 
 
+def test_numbers_in_a_lone_value_are_counted(peers):
+    """Pass: frames of one value that carries the number: 1 2 7 8 give one row for 3 to 6, before the 7."""
+    where = address()
+    sequence = {"frame": "value", "format": "digits", "per": []}
+    with taker(bind=where, frames=["value"], sequence=sequence) as taking:
+        taking.connect()
+        push = peers.push(where)
+        for number in (1, 2, 7, 8):
+            push.send(b"%d" % number)
+        found = taking.take_some(5)
+        assert values(found) == [b"1", b"2", None, b"7", b"8"]
+        gap = json.loads(dict(found[2].headers)["zmq.lost"])
+        assert (gap["from"], gap["to"], gap["count"]) == ("3", "6", 4)
+        assert taking.receiver.facts()["lost"] == 4
+        assert json.loads(found[-1].cursor)
+
+
 @contextmanager
 def counting():
     """A receiver that looks for numbers, connected, behind a network that can be broken."""

@@ -1,6 +1,6 @@
 """How every component reaches NATS: the options they share, and the errors that are told of it.
 
-Nothing here imports the vendor's library: `client` does.
+Nothing here imports the vendor's library: `vendor` does.
 """
 
 from __future__ import annotations
@@ -181,6 +181,11 @@ def _split(url: Secret) -> SplitResult:
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError("the URL has something after host and port; settings are options")
     return parts
+
+
+def api_of(domain: str | None) -> str:
+    """Return how the subjects of JetStream's API begin; the server's own domain is not named."""
+    return f"$JS.{domain}.API" if domain else "$JS.API"
 
 
 def places(options: ConnectionOptions) -> list[str]:

@@ -9,7 +9,7 @@ from mainstem import PipelineError, failpoint, write_by_relation
 
 from mainstem_broker_kafka.connecting import spark_options
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
-from mainstem_broker_kafka.sink.rows import ID_HEADER, messages
+from mainstem_broker_kafka.sink.rows import ID_HEADER, by_version, messages
 from mainstem_broker_kafka.sink.topics import Topic
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def write(
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = messages(frame, options, topics, timed=False)
+    rows = by_version(messages(frame, options, topics, timed=False))
     columns = ["key", "value", f"{_headers(frame)} AS headers"]
     if options.topic_from is not None:
         columns.append("_topic AS topic")

@@ -19,6 +19,9 @@ from mainstem_broker_kafka.sink.topics import Topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: The reserved column of a changelog's sequence, and its name among the columns of `messages`.
+COMMIT_VERSION = "_commit_version"
+VERSION = f"_in_{COMMIT_VERSION}"
 #: The header that tells a message from every other, for ever: `_id` in hex.
 ID_HEADER = "mainstem-id"
 #: What a batch of one message takes beside key, value and headers: Kafka's message format 2 (KIP-98),
@@ -93,7 +96,7 @@ def messages(
         "_millis": millis,
         "_id": column("_id", "BINARY"),
     }
-    place = [n for n in ("_commit_version", "origin", "partition", "position") if n in names]
+    place = [n for n in (COMMIT_VERSION, "origin", "partition", "position") if n in names]
     made |= {f"_in_{name}": quoted(names[name]) for name in place}
     limits = _Limits(topics, literal(one) if one else "_topic")
     reason = _reason(limits, names, options, timed=timed)
@@ -101,6 +104,21 @@ def messages(
     return frame.selectExpr(*(f"{text} AS {name}" for name, text in made.items())).selectExpr(
         *kept, "try_cast(_partition AS INT) AS _partition", f"{reason} AS _reason"
     )
+
+
+def by_version(rows: DataFrame) -> DataFrame:
+    """Bring each key's messages together and into the order of their versions, where they have versions.
+
+    Of one version they keep the order in which they stand.
+    """
+    if VERSION not in rows.columns:
+        return rows
+    from pyspark.sql import functions as F  # noqa: N812
+
+    # By `_id` without a key: those have no order among them, and would all be in one partition.
+    placed = rows.selectExpr("*", "monotonically_increasing_id() AS _place")
+    together = placed.repartition(F.expr("coalesce(key, _id)"))
+    return together.sortWithinPartitions(VERSION, "_place").drop("_place")
 
 
 class _Limits:

@@ -19,6 +19,7 @@ from mainstem import (
 )
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
+from mainstem_broker_kafka.sink.rows import COMMIT_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +36,7 @@ _REMEMBERED = (
 )
 _CAPABILITIES = SinkCapabilities(
     needs_id=True,
+    uses=(COMMIT_VERSION,),
     assumptions=(
         "the topics keep what they acknowledge (more than one replica in sync if a disk can fail)",
     ),
@@ -56,7 +58,8 @@ class KafkaSink(Sink):
     """Writes messages to topics; each carries its identity in the header `mainstem-id`.
 
     By `transactional` each message is there once for readers of committed messages, and a key keeps its
-    order. By `microbatch` a batch that is tried again is written again, with the same identities.
+    order. By `microbatch` a batch that is tried again is written again, with the same identities; of a
+    changelog a key's newest version still comes last.
     """
 
     options: KafkaSinkOptions

@@ -20,7 +20,7 @@ from mainstem_broker_kafka.sink.holding import Hold
 from mainstem_broker_kafka.sink.keeping import Notes, recall
 from mainstem_broker_kafka.sink.ledger import Ledger, Place, State, Totals
 from mainstem_broker_kafka.sink.options import MAX_WRITERS, KafkaSinkOptions
-from mainstem_broker_kafka.sink.rows import messages
+from mainstem_broker_kafka.sink.rows import VERSION, messages
 from mainstem_broker_kafka.sink.topics import Topic, Topics
 from mainstem_broker_kafka.sink.writer import TOTALS, Job, write
 
@@ -236,7 +236,7 @@ def deal(rows: DataFrame, writers: int) -> DataFrame:
         "CASE WHEN _id IS NULL THEN xxhash64(key, value) ELSE xxhash64(_id) END AS _hash",
         "monotonically_increasing_id() AS _place",
     )
-    version = [name for name in ("_in__commit_version",) if name in rows.columns]
+    version = [VERSION] if VERSION in rows.columns else []
     log = [name for name in ("_in_origin", "_in_partition", "_in_position") if name in rows.columns]
     order = [*version, *(log if "_in_position" in log else ()), "_place"]
     dealt = placed.repartitionById(writers, "_writer").sortWithinPartitions("_writer", *order)

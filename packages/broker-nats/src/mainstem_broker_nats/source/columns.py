@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from mainstem_ingress import lost_header
 
 from mainstem_broker_nats.source.headers import pairs, value
 from mainstem_broker_nats.source.ranges import Chunk, Gap
 
 #: A sequence has 64 bits: so many digits.
 WIDTH = 20
-#: The column of a row that stands for a gap: JSON of the fields of `lost`.
-GAP = "_gap"
+#: The header of a row that stands for a gap; no message has it, for a name ends before its colon.
+GAP = "lost:"
 
 MESSAGE_SCHEMA = (
     "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
-    f"partition STRING, position STRING, {GAP} STRING"
+    "partition STRING, position STRING"
 )
 CHANGE_SCHEMA = (
     "key STRING, value BINARY, revision BIGINT, created TIMESTAMP, operation STRING, "
@@ -58,13 +58,12 @@ def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch
         "origin": _text(subjects),
         "partition": pa.repeat(pa.scalar(stream), count),
         "position": pc.utf8_lpad(numbers, WIDTH, "0"),
-        GAP: pa.nulls(count, pa.string()),
     }
     made = _batch(columns, schema)
     if not gaps:
         return made
     empty = {name: pa.nulls(len(gaps), schema.field(name).type) for name in columns}
-    empty[GAP] = pa.array([_told(gap) for gap in gaps], pa.string())
+    empty["headers"] = pa.array([[_told(gap)] for gap in gaps], schema.field("headers").type)
     both = pa.Table.from_batches([made, _batch(empty, schema)]).combine_chunks()
     (single,) = both.to_batches(max_chunksize=whole)
     return single
@@ -132,6 +131,6 @@ def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _told(gap: Gap) -> str:
-    fields = {"from": position(gap.first), "to": position(gap.last)}
-    return json.dumps({**fields, "count": gap.count, "reason": gap.reason})
+def _told(gap: Gap) -> tuple[str, bytes]:
+    first, last = position(gap.first), position(gap.last)
+    return lost_header(GAP, gap.reason, count=gap.count, first=first, last=last)

@@ -27,7 +27,7 @@ from mainstem import (
     SourceContext,
     messages,
 )
-from mainstem_ingress import IngressOptions
+from mainstem_ingress import IngressOptions, split_lost
 
 from mainstem_broker_nats.source.options import (
     LOG_ONLY,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 #: Options of the ingress log that a stream which is read as a log has too.
 _BOTH = ("max_rows",)
-_GAP_FIELDS = "`from` STRING, to STRING, count BIGINT, reason STRING"
 
 
 class JetStreamSource(Source, Branching, Measurable, Rewindable):
@@ -221,12 +220,9 @@ class JetStreamLog(JetStreamSource):
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
         """A stream is a log: nothing is lost or doubled for as long as it keeps its messages."""
+        goes_on = self.options.on_loss == "report"
         kept = "the stream keeps each message until the batch that reads it is done"
-        told = (
-            "; what it did not keep is counted, in the output `lost`"
-            if self.options.on_loss == "report"
-            else "; else the run fails"
-        )
+        told = "what it did not keep is counted, in the output `lost`"
         steady = (
             "no server falls back: one that loses power before it has synced (`sync_interval`, two "
             "minutes unless said otherwise), or is restored from a copy, gives sequences again. That is "
@@ -235,13 +231,18 @@ class JetStreamLog(JetStreamSource):
         )
         return SourceCapabilities(
             ordered=True,
+            lossy=goes_on,
+            why="with `on_loss: report` messages that the stream no longer has are told in the output "
+            "`lost`, and not waited for"
+            if goes_on
+            else "",
             assumptions=(
-                kept + told,
+                f"{kept}; {told if goes_on else 'else the run fails'}",
                 "publishers that try again give each message a Nats-Msg-Id",
                 steady,
             ),
             shown=Shown(
-                Level.EXACTLY_ONCE,
+                Level.AT_MOST_ONCE if goes_on else Level.EXACTLY_ONCE,
                 "packages/broker-nats/tests/test_nats_jetstream_source_conformance.py",
             ),
         )
@@ -250,8 +251,8 @@ class JetStreamLog(JetStreamSource):
         return messages()
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Sequences that were gone before they were read come out of `lost`."""
-        return {"lost": LOST}
+        """What was gone before it was read comes out of `lost`, if it does not end the run."""
+        return {"lost": LOST} if self.options.on_loss == "report" else {}
 
     def needs(self) -> Needs:
         # Rows come from Python's workers by a socket of the file system: faster than by TCP.
@@ -263,16 +264,8 @@ class JetStreamLog(JetStreamSource):
 
         given = self._log.given(ctx, "messages", self.options.on_loss)
         frame = ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
-        gap = f"from_json({GAP}, '{_GAP_FIELDS}')"
-        fields = ", ".join(
-            f"'{name}', {gap}.`{name}`" for name in ("from", "to", "count", "reason")
-        )
         # Also where nobody reads `lost`: its rows are counted, and shown with the run.
-        return frame.selectExpr(
-            *(name for name in frame.columns if name != GAP),
-            f"CASE WHEN {GAP} IS NOT NULL THEN 'lost' END AS _output",
-            f"CASE WHEN {GAP} IS NOT NULL THEN named_struct('node', '{ctx.node}', {fields}) END AS _lost",
-        )
+        return split_lost(frame, ctx, GAP, {}) if self.options.on_loss == "report" else frame
 
     def end(self, home: Path) -> Mapping[str, str]:
         return self._log.end()

@@ -171,11 +171,10 @@ class JetStreamSourceOptions(ReadingOptions, IngressOptions):
         description="With `mode: log`, where a new checkpoint begins: `earliest`, `latest` (what comes "
         "from now on), a stream sequence (the first that is read), or a time. It is looked up once.",
     )
-    on_loss: Literal["report", "fail"] = option(
-        "report",
-        description="With `mode: log`, what becomes of messages that were deleted, purged or expired "
-        "before they were read: `report` counts them and gives them to the output `lost`, `fail` ends "
-        "the run.",
+    on_loss: Literal["fail", "report"] = option(
+        "fail",
+        description="With `mode: log`, what happens when messages were deleted, purged or expired before "
+        "they were read: the run fails, or goes on and tells what is gone in the output `lost`.",
     )
     consumer: Name | None = option(
         None,

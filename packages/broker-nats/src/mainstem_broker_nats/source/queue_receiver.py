@@ -11,7 +11,7 @@ from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError, NATSError
+from mainstem_broker_nats.connecting import APIError, NATSError, api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs, status
 from mainstem_broker_nats.source.lost import HEADER, lost
@@ -224,7 +224,10 @@ class QueueReceiver(Receiver):
         assert connection is not None  # noqa: S101
         self._box = connection.client.new_inbox()
         old, self._inbox = self._inbox, connection.subscribe(f"{self._box}.*")
-        self._left = connection.take(old, 0) if old is not None else []
+        self._left = []
+        if old is not None:
+            self._left = connection.take(old, 0)
+            connection.forget(old)
 
     def _listen_no_more(self) -> None:
         """Take back the pull in hand: JetStream drops one whose answers nobody listens to."""
@@ -298,7 +301,9 @@ class QueueReceiver(Receiver):
             "expires": int(self._expires * 1e9),
             "idle_heartbeat": int(min(_BEAT, self._expires / 4) * 1e9),
         }
-        subject = f"{self._prefix}.CONSUMER.MSG.NEXT.{self.options.stream}.{self.options.consumer}"
+        options = self.options
+        consumer = f"{options.stream}.{options.consumer}"
+        subject = f"{api_of(options.domain)}.CONSUMER.MSG.NEXT.{consumer}"
         connection.publish(subject, json.dumps(body).encode(), f"{self._box}.{self._pull}")
 
     def _hear(self, raw: Raw) -> None:
@@ -331,14 +336,9 @@ class QueueReceiver(Receiver):
 
     # -- the connection -------------------------------------------------------------------------
 
-    @property
-    def _prefix(self) -> str:
-        domain = self.options.domain
-        return f"$JS.{domain}.API" if domain else "$JS.API"
-
     def _ask(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         assert self._connection is not None  # noqa: S101
-        return self._connection.ask(verb, body, self.options.domain or "")
+        return self._connection.ask(verb, body, self.options.domain)
 
     def _tell(self, work: Callable[[], T]) -> T:
         """Do work; what goes wrong is told in the words of the log."""

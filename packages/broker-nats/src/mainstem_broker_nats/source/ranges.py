@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
-from mainstem import failpoint
+from mainstem import Patience, failpoint
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import NATSError
+from mainstem_broker_nats.connecting import NATSError, api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import status
 from mainstem_broker_nats.source.stream import Consumer, State, Stream
@@ -105,21 +105,20 @@ class Range:
         Raises:
             NATSError: the server stays away, or the stream is another one.
         """
-        patience = self._stream.options.patience.total_seconds()
-        until, pause = time.monotonic() + patience, 0.05
+        patience = Patience(self._stream.options.patience.total_seconds())
         while self._position < self._end:
             try:
                 with closing(self._read()) as found:
                     for chunk in found:
-                        until, pause = time.monotonic() + patience, 0.05
+                        patience.progress()
                         yield chunk
             except NATSError as error:
-                if error.lasting or time.monotonic() + pause > until:
+                pause = patience.pause()
+                if error.lasting or pause > patience.left():
                     raise
                 if not isinstance(error, UsedUpError):
                     self._stream.close()
                 time.sleep(pause)
-                pause = min(pause * 2, 2.0)
         if self._rest:
             yield Chunk(gaps=[self._merged()])
 
@@ -231,9 +230,8 @@ class _Pulls:
         self._delivered = 0
         self._from_end = 0
         self._heard = time.monotonic()
-        domain = stream.options.domain
-        prefix = f"$JS.{domain}.API" if domain else "$JS.API"
-        self._next = f"{prefix}.CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}"
+        api = api_of(stream.options.domain)
+        self._next = f"{api}.CONSUMER.MSG.NEXT.{stream.name}.{consumer.name}"
         payload = int(connection.info.get("max_payload", 0))
         self._body = {
             "expires": int(_EXPIRES * 1e9),
@@ -250,6 +248,7 @@ class _Pulls:
     def __exit__(self, *_: object) -> None:
         with suppress(NATSError):
             self._connection.unsubscribe(self._inbox)
+        self._connection.forget(self._inbox)
 
     def ask(self, most: int) -> None:
         """Ask for more, but for no more than that many in all; half of a pull is always on its way."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from mainstem import OptionError
+from mainstem import OptionError, Patience
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connecting import APIError, NATSError
@@ -90,27 +90,26 @@ class Stream:
             self._connection = None
             self._turn += 1
 
-    def patiently(self, work: Callable[[], T], patient: bool = True) -> T:
+    def patiently(self, work: Callable[[], T]) -> T:
         """Do work, and again while the server is away, for `patience` at most.
 
         Raises:
             NATSError: what was wrong the last time.
         """
-        patience = self.options.patience.total_seconds() if patient else 0.0
-        until, pause = time.monotonic() + patience, 0.05
+        patience = Patience(self.options.patience.total_seconds())
         while True:
             try:
                 return work()
             except NATSError as error:
-                if error.lasting or time.monotonic() + pause > until:
+                pause = patience.pause()
+                if error.lasting or pause > patience.left():
                     raise
             self.close()
             time.sleep(pause)
-            pause = min(pause * 2, 2.0)
 
     def ask(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what JetStream answers to `$JS.API.<verb>`."""
-        return self.connection().ask(verb, body, self.options.domain or "")
+        return self.connection().ask(verb, body, self.options.domain)
 
     # -- what is there --------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class ZeroMQReceiver(Receiver):
     def _read(self, socket: Any, room: int) -> list[Message] | Values:
         """Return the messages that are there, but not more bytes than fit into a segment and one more."""
         left = self.options.segment_bytes
-        if self._layout.names == ("value",):
+        if self._layout.names == ("value",) and self._counts is None:
             return self._read_single(socket, room, left)
         found: list[Message] = []
         with suppress(zmq.Again):
