@@ -12,7 +12,7 @@ from mainstem_database_sql.connecting import make_engine
 from mainstem_testkit.servers.server import free_port
 from pydantic import ValidationError
 from sql_secured import CERTIFIED, ENCODED, PASSWORD, USER
-from sql_writing import options_of, slow
+from sql_writing import Place, options_of, slow
 
 DDL = "id BIGINT"
 SECRET = "S3CRET"
@@ -209,6 +209,32 @@ def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
         error = failing(place, f"{place.url}?{undone}", patience="1 hour")
         assert error.message.endswith(undone.partition("=")[0])
         assert "`tls`" in error.hint
+
+
+def test_text_goes_into_a_database_of_another_encoding(place_in, spark):
+    """Pass: few rows and many, which go by different ways, are what they were; a row that the encoding
+    can't hold comes back."""
+    server = place_in("postgres").server
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    url = f"{server.url.rpartition('/')[0]}/latin"
+    for how, asked in (("transactional", ""), ("staged", ""), ("transactional", "LATIN1")):
+        place = Place("postgres", url, spark, server)
+        sink = place.sink(url=f"{url}?client_encoding={asked}" if asked else url)
+        ddl, number = f"{DDL}, name STRING", 0
+        for count in (4, 20):
+            rows = [{"id": n, "name": f"é{n}"} for n in range(count)]
+            assert place.write(rows, ddl, how, sink=sink, number=number) is None
+            held = place.ask("SELECT id, convert_from(convert_to(name, 'UTF8'), 'UTF8') FROM {t}")
+            assert sorted(held) == [(n, f"é{n}") for n in range(count)]
+            place.ask("DELETE FROM {t}")
+            (row,) = place.write(
+                [*rows, {"id": -1, "name": "€"}], ddl, how, sink=sink, number=number + 1
+            ).collect()
+            assert "€" in row["payload"].decode()
+            assert sorted(place.rows()) == [(n, f"é{n}") for n in range(count)]
+            place.ask("DELETE FROM {t}")
+            number += 2
+        place.close()
 
 
 def test_mysql_ends_the_session_of_a_runner_that_has_vanished(place_in):

@@ -58,6 +58,7 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
     made: dict[str, Any] = {
         "connect_timeout": max(2, math.ceil(options.connect_timeout.total_seconds())),
         "application_name": "mainstem",
+        "client_encoding": "UTF8",  # COPY sends it, whatever the database's own is
         **_KEEPALIVES,
     }
     # Rows are read and written in UTC, whatever the server's zone; text forms are ISO.
