@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Batch, FencedError
+from mainstem import Batch, FencedError, PipelineError
 
 from mainstem_database_sql.sink.target import Target
 
@@ -22,10 +22,10 @@ _REFUSED: dict[str, pa.DataType] = {
 }
 #: What a batch refused, as kept and as returned.
 REFUSED = pa.schema(_REFUSED)
-
-
 #: Marks an entry, with what its batch refused; see `Entry.disputed`.
 _DISPUTED = {"disputed": "planned anew"}
+#: More than the statement is long around the bytes, which PyMySQL writes as hex digits.
+_STATEMENT = 4096
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Entry:
         """Whether a run that had planned the batch anew, from an old copy, has met it."""
         return self.refused is not None and bool(pa.ipc.open_stream(self.refused).schema.metadata)
 
-    def told(self, batch: Batch) -> pa.Table | None:
+    def told(self, batch: Batch) -> pa.Table:
         """Return what a batch that is in refused; of older ones nobody asks.
 
         Raises:
             FencedError: what is in need not be what the batch has.
         """
         if self.batch != batch.id or self.refused is None:
-            return None
+            return REFUSED.empty_table()
         if self.disputed:
             raise _old_copy(
                 batch, f"batch {batch.id} of this checkpoint, which was planned anew since"
@@ -145,8 +145,22 @@ class Ledger:
         return entry
 
     def keep(self, connection: sa.Connection, batch: Batch, refused: pa.Table) -> None:
-        """Keep what a batch refused, for when it is asked again."""
-        kept = sa.update(self._table).where(self._is).values(refused=packed(refused))
+        """Keep what a batch refused, for when it is asked again.
+
+        Raises:
+            PipelineError: it is more than MySQL takes at once.
+        """
+        data = packed(refused)
+        if connection.dialect.name == "mysql":
+            limit = connection.execute(sa.text("SELECT @@max_allowed_packet")).scalar_one()
+            if 2 * len(data) + _STATEMENT > limit:  # MySQL would just hang up
+                raise PipelineError(
+                    f"{batch.sink}: of batch {batch.id} {refused.num_rows} rows were refused, which take "
+                    f"{len(data)} bytes in the ledger, and MySQL's max_allowed_packet is {limit}: raise "
+                    "it, or limit batches at the source",
+                    node=batch.sink,
+                )
+        kept = sa.update(self._table).where(self._is).values(refused=data)
         connection.execute(kept, _who(batch))
 
 
@@ -163,9 +177,10 @@ def _who(batch: Batch) -> dict[str, object]:
 
 
 def packed(table: pa.Table) -> bytes:
-    """Return a table as one Arrow IPC stream."""
+    """Return a table as one Arrow IPC stream, compressed; MySQL takes 16 MiB at once."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
     return sink.getvalue().to_pybytes()
 

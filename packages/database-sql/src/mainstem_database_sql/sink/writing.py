@@ -128,11 +128,7 @@ class Writer:
     def told(found: pa.Table | Entry, batch: Batch) -> DataFrame | None:
         """Return what a batch has refused, now or when it came in; see `Entry.told`."""
         refused = found.told(batch) if isinstance(found, Entry) else found
-        return (
-            batch.spark.createDataFrame(refused)
-            if refused is not None and refused.num_rows
-            else None
-        )
+        return batch.spark.createDataFrame(refused) if refused.num_rows else None
 
     # -- rows -------------------------------------------------------------------------------
 
