@@ -283,6 +283,23 @@ def test_a_column_that_fills_up_what_it_is_given_is_refused(place_in, product):
         place.write([], f"id BIGINT, a {kind}")
 
 
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        ("REAL", "BIGINT"),
+        ("DOUBLE PRECISION", "BIGINT"),
+        ("JSON", "STRING"),
+        ("JSON", "DECIMAL(5,2)"),
+    ],
+)
+def test_a_column_of_sqlite_that_makes_other_values_is_refused(there, kind, place_in):
+    """Pass: binary floats, which merge whole numbers from 2**53 on; JSON, where '007' would become 7."""
+    place = place_in("sqlite")
+    place.ask(f"CREATE TABLE {{t}} (a {there})")
+    with pytest.raises(OptionError, match=f"column a is {there}, which can't hold"):
+        place.write([], f"a {kind}")
+
+
 def test_a_table_without_transactions_is_refused(place_in):
     """Pass: of MyISAM, which would keep the rows of a batch that is undone."""
     place = place_in("mariadb")
