@@ -79,6 +79,8 @@ def _text(column: Any) -> Any:
         )
     if pa.types.is_timestamp(kind):
         return _in_utc(column, "postgresql")
+    if pa.types.is_float32(kind):  # its shortest text is another number in DOUBLE PRECISION
+        return pc.cast(column, pa.float64())
     return pc.cast(column, pa.string()) if pa.types.is_decimal(kind) else column
 
 
