@@ -176,7 +176,7 @@ class Placing:
         # Made here, before a savepoint that could undo it.
         if merge.how != APPEND and rows.num_rows:
             self._make(PUT, target.names)
-        if merge.how == KEYED and loading.changes(rows)[1].num_rows:
+        if merge.how == KEYED and loading.deletes(rows):
             self._make(GONE, target.versioned)
         merge.begin(connection)
 
