@@ -109,8 +109,19 @@ class Place:
         made = self.spark.sparkContext.parallelize(values, parts)
         return self.spark.createDataFrame(made, ddl)
 
-    def batch(self, shape, number=0, query_id=CHECKPOINT, epoch=1, pipeline="test", node="out"):
-        return Batch(number, pipeline, "query", query_id, node, self.spark, shape, epoch)
+    def batch(
+        self,
+        shape,
+        number=0,
+        query_id=CHECKPOINT,
+        epoch=1,
+        *,
+        pipeline="test",
+        node="out",
+        retried=True,
+    ):
+        facts = (number, pipeline, "query", query_id, node, self.spark, shape, epoch)
+        return Batch(*facts, retried=retried)
 
     def write(self, rows, shape, how="transactional", *, sink=None, parts=1, **batch):
         """Write a batch as the core does; return the reason of each row that was refused, by `id`.

@@ -110,11 +110,13 @@ def test_rows_from_before_the_column_of_versions_are_older_than_any_change(place
 
 @strategies("transactional", "staged", quick=[("mariadb", "staged")])
 def test_preimages_are_left_out(place, how):
-    """Pass: the row as it was before neither sets nor deletes anything, nor is it the newest."""
+    """Pass: the row as it was before neither sets nor deletes anything, nor is it the newest; nor is it
+    refused for what it lacks."""
     before = {**put(1, 2, "before"), "_change_type": "update_preimage"}
     after = {**put(1, 2, "after"), "_change_type": "update_postimage"}
     other = {**put(2, 1, "other"), "_change_type": "update_preimage"}
-    assert place.write([after, before, other], SHAPE, how) is None
+    without = {**other, "_commit_version": None}
+    assert place.write([after, before, other, without], SHAPE, how) is None
     assert place.rows() == [(1, "after")]
 
 

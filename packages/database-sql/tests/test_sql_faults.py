@@ -40,7 +40,7 @@ def test_a_lost_answer_to_any_commit_loses_and_doubles_nothing(place, how, tripw
     while True:
         sink = through(place, proxy)
         proxy.arm(number=dropped + 1)
-        refused = place.write(rows, DDL, how, sink=sink, number=dropped)
+        refused = place.write(rows, DDL, how, sink=sink, number=dropped, retried=False)
         assert [row["payload"].count(b"bad") for row in refused.collect()] == [1]
         if not proxy.tripped:
             break

@@ -12,7 +12,7 @@ from mainstem_database_sql.connecting import make_engine
 from mainstem_testkit.servers.server import free_port
 from pydantic import ValidationError
 from sql_secured import CERTIFIED, ENCODED, PASSWORD, USER
-from sql_writing import options_of, slow
+from sql_writing import Place, options_of, slow
 
 DDL = "id BIGINT"
 SECRET = "S3CRET"
@@ -104,7 +104,7 @@ def test_a_file_is_found_beside_the_document(pipeline, place_in):
     [
         ({"url": "sqlite:///x.db", "tls": {}}, "SQLite is a file"),
         ({"tls": {"verify_host": False}}, "needs `ca`"),
-        ({"tls": {"key": "x"}}, "go together"),
+        ({"tls": {"key": "x"}}, "without certificate"),
         ({"table": "x\x00"}, "without a NUL"),
         ({"schema": " x"}, "blanks around"),
         ({"connect_timeout": "0 s"}, "more than 0"),
@@ -205,6 +205,36 @@ def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
     assert error.message.endswith("that would change what is written: nonsense")
     error = failing(place, f"{place.url}?autocommit=1&init_command=x", patience="1 hour")
     assert error.message.endswith("that would change what is written: autocommit, init_command")
+    for undone in ("ssl_disabled=false", "ssl_verify_cert=false", "ssl_verify_identity=true"):
+        error = failing(place, f"{place.url}?{undone}", patience="1 hour")
+        assert error.message.endswith(undone.partition("=")[0])
+        assert "`tls`" in error.hint
+
+
+def test_text_goes_into_a_database_of_another_encoding(place_in, spark):
+    """Pass: few rows and many, which go by different ways, are what they were; a row that the encoding
+    can't hold comes back."""
+    server = place_in("postgres").server
+    server.sql("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    url = f"{server.url.rpartition('/')[0]}/latin"
+    for how, asked in (("transactional", ""), ("staged", ""), ("transactional", "LATIN1")):
+        place = Place("postgres", url, spark, server)
+        sink = place.sink(url=f"{url}?client_encoding={asked}" if asked else url)
+        ddl, number = f"{DDL}, name STRING", 0
+        for count in (4, 20):
+            rows = [{"id": n, "name": f"é{n}"} for n in range(count)]
+            assert place.write(rows, ddl, how, sink=sink, number=number) is None
+            held = place.ask("SELECT id, convert_from(convert_to(name, 'UTF8'), 'UTF8') FROM {t}")
+            assert sorted(held) == [(n, f"é{n}") for n in range(count)]
+            place.ask("DELETE FROM {t}")
+            (row,) = place.write(
+                [*rows, {"id": -1, "name": "€"}], ddl, how, sink=sink, number=number + 1
+            ).collect()
+            assert "€" in row["payload"].decode()
+            assert sorted(place.rows()) == [(n, f"é{n}") for n in range(count)]
+            place.ask("DELETE FROM {t}")
+            number += 2
+        place.close()
 
 
 def test_mysql_ends_the_session_of_a_runner_that_has_vanished(place_in):
@@ -293,15 +323,42 @@ def test_a_certificate_that_is_not_right_fails_at_once(secured):
         assert "certificate" in str(error)
 
 
-def test_a_client_shows_its_certificate(secured):
-    """Pass: a user who is known by it is let in with it, and not without."""
+def test_a_client_shows_its_certificate(secured, tmp_path):
+    """Pass: a user who is known by it is let in with it, its key beside it or in the same file, and not
+    without."""
     made = secured.server.certificates
     url = secured.server.url_of(user=CERTIFIED)
     error = failing(secured, url, tls=tls(secured), patience="1 hour")
     assert "certificate" in str(error) or "Access denied" in str(error)
-    own = {"certificate": str(made / "client.pem"), "key": str(made / "client.key")}
-    secured.write([{"id": 1}], DDL, sink=secured.sink(url=url, tls=tls(secured, **own)))
-    assert secured.ids() == [1]
+    both = tmp_path / "both.pem"
+    both.touch(0o600)
+    both.write_text((made / "client.pem").read_text() + (made / "client.key").read_text())
+    apart = {"certificate": str(made / "client.pem"), "key": str(made / "client.key")}
+    for number, own in enumerate((apart, {"certificate": str(both)})):
+        sink = secured.sink(url=url, tls=tls(secured, **own))
+        secured.write([{"id": number}], DDL, sink=sink, number=number)
+    assert secured.ids() == [0, 1]
+
+
+def test_nothing_in_the_url_undoes_tls(secured):
+    """Pass: what PostgreSQL's client would take gives way to `tls`; all of MySQL's are refused."""
+    url = secured.server.url_of()
+    if secured.product == "postgres":
+        secured.write(
+            [{"id": 1}], DDL, sink=secured.sink(url=f"{url}?sslmode=disable", tls=tls(secured))
+        )
+        assert secured.ids() == [1]
+        return
+    for undone in (
+        "ssl_ca=x",
+        "ssl_cert=x&ssl_key=x",
+        "ssl_disabled=false",
+        "ssl_verify_cert=false",
+    ):
+        error = failing(secured, f"{url}?{undone}", tls=tls(secured), patience="1 hour")
+        assert isinstance(error, OptionError)
+        assert error.option == "url"
+        assert undone.partition("=")[0] in error.message
 
 
 def test_files_that_are_not_there_are_told(secured):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from mainstem import Events, PipelineError
 from mainstem_database_sql import connecting
+from mainstem_database_sql.sink.ledger import REFUSED
 from sql_writing import EXACT, PRODUCTS, changes, slow, strategies
 
 DDL = "id BIGINT, name STRING, n INT, mail STRING, parent BIGINT, x DOUBLE, free STRING"
@@ -302,6 +305,57 @@ def test_what_mysql_says_of_a_value_is_told_without_it(place_in, statement, told
     assert told in words
     assert "me@x" not in words
     assert "twelve" not in words
+
+
+def filling(rows, length):
+    """Return rows of random text, each refused for a name of null."""
+    texts = random.Random(1)
+    return [
+        {"id": n, "free": texts.randbytes(length // 2).hex(), "name": None} for n in range(rows)
+    ]
+
+
+def test_a_batch_of_which_mysql_refuses_much_gets_in(place_in):
+    """Pass: 12 MB of refused rows, which would take 24 in a statement that ends at 16, come back, now and
+    when they are asked for again."""
+    place = place_in("mariadb")
+    place.ask("CREATE TABLE {t} (id BIGINT, name VARCHAR(5) NOT NULL, free LONGTEXT)")
+    rows = filling(100, 120_000)
+    for _ in range(2):
+        found = place.write(rows, "id BIGINT, name STRING, free STRING")
+        assert found.count() == 100
+    assert place.ids() == []
+
+
+def test_a_batch_of_which_mysql_refuses_too_much_says_so(place_in):
+    """Pass: an error at once that names the setting and both sizes; nothing is written."""
+    place = place_in("mariadb")
+    place.ask("CREATE TABLE {t} (id BIGINT, name VARCHAR(5) NOT NULL, free LONGTEXT)")
+    sink = place.sink(patience="1 hour")
+    place.ask("SET GLOBAL max_allowed_packet = 1048576")
+    try:
+        with pytest.raises(
+            PipelineError, match="100 rows .* max_allowed_packet is 1048576"
+        ) as error:
+            place.write(filling(100, 40_000), "id BIGINT, name STRING, free STRING", sink=sink)
+    finally:
+        place.ask("SET GLOBAL max_allowed_packet = 16777216")
+    assert error.value.node == "out"
+    assert place.ids() == []
+
+
+def test_what_an_older_version_kept_of_refused_rows_is_read(place_in):
+    """Pass: a stream that is not compressed."""
+    place = place_in("sqlite")
+    place.write([{"id": 1}], "id BIGINT")
+    row = {"_id": None, "reason": "too late", "payload": b"{}"}
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, REFUSED) as writer:
+        writer.write_table(pa.Table.from_pylist([row], REFUSED))
+    kept = stream.getvalue().to_pybytes()
+    place.ask(f"UPDATE {place.mark(place.ledger)} SET refused = ?", kept)
+    (told,) = place.write([{"id": 1}], "id BIGINT").collect()
+    assert told["reason"] == "too late"
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

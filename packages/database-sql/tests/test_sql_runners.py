@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 
 import pytest
 import sqlalchemy as sa
 from mainstem import Events, FencedError
+from mainstem_database_sql.sink.ledger import unpacked
 from mainstem_testkit.pipelines import wait_for
-from sql_writing import CHECKPOINT, EXACT, OTHER, changes, strategies
+from sql_writing import CHECKPOINT, EXACT, OTHER, SERVERS, changes, strategies
 from test_sql_locks import waiting
 
 DDL = "id BIGINT, name STRING"
@@ -61,6 +63,92 @@ def test_an_old_copy_of_a_checkpoint_is_refused(place, how):
     ):
         place.write(numbers(1, 2, 3), DDL, how, number=1, epoch=2)
     assert place.ids() == [0, 1, 2]
+
+
+@strategies("transactional", "staged")
+def test_a_batch_that_an_old_copy_has_planned_anew_is_refused(place, how):
+    """Pass: a run goes on from a copy made one batch before, and cuts the batch otherwise: neither it
+    nor the run after it, to which the batch looks begun, takes it for the one that is in; what that
+    refused stays in the ledger, and the newest copy goes on."""
+    place.ask("CREATE TABLE {t} (id BIGINT NOT NULL, name VARCHAR(100))")
+    place.write(numbers(0), DDL, how, number=0, retried=False)
+    place.write(numbers(1, None), DDL, how, number=1, epoch=2, retried=False)
+    for epoch, retried in ((2, False), (3, True), (4, True)):
+        with pytest.raises(
+            FencedError, match="has batch 1 .* planned anew since: the checkpoint is an old copy"
+        ):
+            place.write(numbers(1, 2, 3), DDL, how, number=1, epoch=epoch, retried=retried)
+    assert place.ids() == [0, 1]
+    assert place.staging() == []
+    ((kept,),) = place.ask(f"SELECT refused FROM {place.mark(place.ledger)}")
+    assert unpacked(kept).num_rows == 1
+    place.write(numbers(2), DDL, how, number=2, epoch=2, retried=False)
+    with pytest.raises(FencedError, match="has batch 2 .* this is batch 1"):
+        place.write(numbers(1, 2, 3), DDL, how, number=1, epoch=5)
+    assert place.ids() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("product", SERVERS)
+def test_a_try_that_failed_takes_no_other_copys_batch_for_its_own(product, place_in, monkeypatch):
+    """Pass: a write whose first try never came to its COMMIT finds the batch in, by another copy of the
+    checkpoint: refused, as the first try would have been."""
+    place = place_in(product)
+    sink, tries = place.sink(), []
+    place.write(numbers(0), DDL, sink=sink, number=0, retried=False)
+    ledger = sink._writer.ledger
+    enter = ledger.enter
+
+    def failing(*given, **named):
+        tries.append(1)
+        if len(tries) == 1:
+            enter(*given, **named)
+            raise ConnectionError("cut")
+        place.write(numbers(1), DDL, number=1, retried=False)
+        return enter(*given, **named)
+
+    monkeypatch.setattr(ledger, "enter", failing)
+    with pytest.raises(FencedError, match="planned anew"):
+        place.write(numbers(1, 2), DDL, sink=sink, number=1, retried=False)
+    assert place.ids() == [0, 1]
+
+
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_a_checkpoint_that_was_restored_from_a_backup_loses_nothing_in_silence(
+    how, place_in, pipeline
+):
+    """Pass: of a backup that is one batch behind every run ends with the error; nothing is written."""
+    place = place_in("sqlite")
+    source = {
+        "use": "files",
+        "with": {"path": "./in", "format": "jsonlines", "schema": "id BIGINT"},
+    }
+    given = {"url": place.url, "table": place.name, "ledger": place.ledger}
+    sink = {"use": "sql", "from": "lines", "deliver": how, "with": given}
+    pipeline.document(sources={"lines": source}, sinks={"out": sink})
+    checkpoint, backup = pipeline.plan().checkpoint, pipeline.folder / "backup"
+    pipeline.feed("0.jsonl", [{"id": 1}])
+    pipeline.run()
+    shutil.copytree(checkpoint, backup)
+    pipeline.feed("1.jsonl", [{"id": 2}])
+    pipeline.run()
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    pipeline.feed("2.jsonl", [{"id": 3}, {"id": 4}])
+    for _ in range(3):
+        with pytest.raises(FencedError, match="old copy"):
+            pipeline.run()
+        assert place.ids() == [1, 2]
+
+
+@strategies("transactional", "staged")
+def test_a_run_that_skips_a_batch_fences_off_the_one_it_replaced(place, how):
+    """Pass: the later run finds the earlier one's batch in; the earlier one can't write the next."""
+    place.write(numbers(1), DDL, how, number=0, epoch=1, retried=False)
+    assert place.write(numbers(1), DDL, how, number=0, epoch=2) is None
+    with pytest.raises(FencedError, match="has seen run 2 .* this is run 1"):
+        place.write(numbers(2), DDL, how, number=1, epoch=1, retried=False)
+    place.write(numbers(3), DDL, how, number=1, epoch=2, retried=False)
+    assert place.ids() == [1, 3]
 
 
 @strategies(*EXACT)

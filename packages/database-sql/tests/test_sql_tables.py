@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from mainstem import DocumentError, MachineError, OptionError, PipelineError
 from mainstem_database_sql import connecting
@@ -281,6 +283,42 @@ def test_a_column_that_fills_up_what_it_is_given_is_refused(place_in, product):
         OptionError, match=rf"column a is {there.replace('(', '.')[:-1]}.*, which can't hold"
     ):
         place.write([], f"id BIGINT, a {kind}")
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        ("REAL", "BIGINT"),
+        ("DOUBLE PRECISION", "BIGINT"),
+        ("JSON", "STRING"),
+        ("JSON", "DECIMAL(5,2)"),
+    ],
+)
+def test_a_column_of_sqlite_that_makes_other_values_is_refused(there, kind, place_in):
+    """Pass: binary floats, which merge whole numbers from 2**53 on; JSON, where '007' would become 7."""
+    place = place_in("sqlite")
+    place.ask(f"CREATE TABLE {{t}} (a {there})")
+    with pytest.raises(OptionError, match=f"column a is {there}, which can't hold"):
+        place.write([], f"a {kind}")
+
+
+#: The least and the largest of four bytes, and what is another number in eight.
+FLOATS = (0.1, -1.1754944e-38, 1.401298464324817e-45, 3.4028234663852886e38, 16_777_217.0, 0.0)
+
+
+@pytest.mark.parametrize("there", ["REAL", "DOUBLE PRECISION"])
+@pytest.mark.parametrize("how", ["transactional", "staged"])
+def test_a_float_is_the_same_number_in_a_small_batch_and_a_large_one(there, how, place_in):
+    """Pass: of FLOAT, into a column of four bytes and of eight, what Spark has."""
+    place = place_in("postgres")
+    place.ask(f"CREATE TABLE {{t}} (id BIGINT, a {there})")
+    held = [struct.unpack("f", struct.pack("f", value))[0] for value in FLOATS]
+    for number, times in enumerate((1, 5)):
+        rows = [{"id": n, "a": FLOATS[n % 6]} for n in range(6 * times)]
+        assert place.write(rows, "id BIGINT, a FLOAT", how, number=number) is None
+        found = place.ask("SELECT a::float8 FROM {t} ORDER BY id")
+        assert [value for (value,) in found] == held * times
+        place.ask("DELETE FROM {t}")
 
 
 def test_a_table_without_transactions_is_refused(place_in):

@@ -58,6 +58,7 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
     made: dict[str, Any] = {
         "connect_timeout": max(2, math.ceil(options.connect_timeout.total_seconds())),
         "application_name": "mainstem",
+        "client_encoding": "UTF8",  # COPY sends it, whatever the database's own is
         **_KEEPALIVES,
     }
     # Rows are read and written in UTC, whatever the server's zone; text forms are ISO.
@@ -78,7 +79,7 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
         made["sslmode"] = "verify-full" if tls.verify_host else "verify-ca"
         made["sslrootcert"] = str(tls.ca) if tls.ca else "system"
         if tls.certificate is not None:
-            made |= {"sslcert": str(tls.certificate), "sslkey": str(tls.key)}
+            made |= {"sslcert": str(tls.certificate), "sslkey": str(tls.key or tls.certificate)}
     return made
 
 
@@ -91,10 +92,9 @@ _TCP = {
 }
 
 
-#: Parameters of PyMySQL's that a URL may have.
+#: Parameters of PyMySQL's that a URL may have. Others of TLS weaken it, as text or beside `ssl_ca`.
 _OF_MYSQL = {
-    "bind_address", "program_name", "read_timeout", "server_public_key", "ssl_ca", "ssl_cert",
-    "ssl_disabled", "ssl_key", "ssl_key_password", "ssl_verify_cert", "ssl_verify_identity",
+    "bind_address", "program_name", "read_timeout", "server_public_key", "ssl_ca", "ssl_cert", "ssl_key",
     "unix_socket", "write_timeout",
 }  # fmt: skip
 #: After so many seconds without a statement MySQL ends a session, and what it has begun.
@@ -119,7 +119,13 @@ def _mysql(options: DatabaseOptions) -> dict[str, Any]:
         raise OptionError(
             f"the URL has parameters that nobody knows, or that would change what is written: {names}",
             option="url",
-            hint=f"There are: {', '.join(sorted(_OF_MYSQL))}.",
+            hint=f"There are: {', '.join(sorted(_OF_MYSQL))}. How a certificate is checked says `tls`.",
+        )
+    if options.tls is not None and (undone := [name for name in query if name.startswith("ssl_")]):
+        raise OptionError(
+            f"the URL has parameters that would undo `tls`: {', '.join(sorted(undone))}",
+            option="url",
+            hint="Leave them out: `tls` has `ca`, `certificate`, `key` and `verify_host`.",
         )
     # PyMySQL's `connect_timeout` ends when somebody takes the connection, who may then be silent.
     made["read_timeout"] = int(query.get("read_timeout", [made["connect_timeout"]])[0])

@@ -87,12 +87,6 @@ class DatabaseTLSOptions(TLSOptions):
         True, description="Whether the server's certificate must carry the name connected to."
     )
 
-    @model_validator(mode="after")
-    def _key_has_certificate(self) -> DatabaseTLSOptions:
-        if (self.key is None) != (self.certificate is None):
-            raise ValueError("certificate and key go together")
-        return self
-
 
 class DatabaseOptions(Options):
     """Options of a connection to a database."""

@@ -133,11 +133,13 @@ def _holds_times(there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
 
 
 def _sqlite_misfit(kind: str, there: TypeEngine[Any]) -> bool:
-    """SQLite keeps what it is given, but for text in a column that makes numbers of it."""
+    """SQLite keeps what it is given, but for what a column makes numbers, or other numbers, of."""
     if kind in ("date", "timestamp", "timestamp_ntz"):
         return isinstance(there, _NUMBERS)
     if kind == "string" or _DECIMAL.fullmatch(kind):
-        return isinstance(there, _NUMBERS | sa.Date | sa.DateTime | sa.Time)
+        return isinstance(there, _NUMBERS | sa.Date | sa.DateTime | sa.Time | sa.JSON)
+    if kind == "bigint" and isinstance(there, sa.Float):  # exact up to 2**53
+        return True
     return kind not in ("binary",) and isinstance(there, sa.String)
 
 

@@ -7,11 +7,11 @@ so that a run which has been replaced waits, sees the higher epoch, and gives up
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Batch, FencedError
+from mainstem import Batch, FencedError, PipelineError
 
 from mainstem_database_sql.sink.target import Target
 
@@ -22,6 +22,10 @@ _REFUSED: dict[str, pa.DataType] = {
 }
 #: What a batch refused, as kept and as returned.
 REFUSED = pa.schema(_REFUSED)
+#: Marks an entry, with what its batch refused; see `Entry.disputed`.
+_DISPUTED = {"disputed": "planned anew"}
+#: More than the statement is long around the bytes, which PyMySQL writes as hex digits.
+_STATEMENT = 4096
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,25 @@ class Entry:
     batch: int
     epoch: int
     refused: bytes | None
+
+    @property
+    def disputed(self) -> bool:
+        """Whether a run that had planned the batch anew, from an old copy, has met it."""
+        return self.refused is not None and bool(pa.ipc.open_stream(self.refused).schema.metadata)
+
+    def told(self, batch: Batch) -> pa.Table:
+        """Return what a batch that is in refused; of older ones nobody asks.
+
+        Raises:
+            FencedError: what is in need not be what the batch has.
+        """
+        if self.batch != batch.id or self.refused is None:
+            return REFUSED.empty_table()
+        if self.disputed:
+            raise _old_copy(
+                batch, f"batch {batch.id} of this checkpoint, which was planned anew since"
+            )
+        return unpacked(self.refused)
 
 
 class Contended(OSError):  # noqa: N818
@@ -60,13 +83,16 @@ class Ledger:
         row = connection.execute(wanted.with_for_update() if lock else wanted, _who(batch)).first()
         return Entry(row.batch, row.epoch, row.refused) if row else None
 
-    def enter(self, connection: sa.Connection, batch: Batch, *, once: bool) -> Entry | None:
+    def enter(
+        self, connection: sa.Connection, batch: Batch, *, once: bool, tried: bool = False
+    ) -> Entry | None:
         """Enter a batch, and lock the entry; return the entry instead if the batch is in already.
 
         Args:
             connection: in the transaction that writes the rows.
             batch: the batch.
             once: whether a batch that is in is not to be written again.
+            tried: whether it may have come in by an earlier COMMIT of the same write.
 
         Raises:
             FencedError: a run with a higher epoch has been here; or, with `once`, a later batch.
@@ -93,18 +119,57 @@ class Ledger:
                 node=batch.sink,
             )
         if once and entry.batch > batch.id:
-            raise FencedError(
-                f"{batch.sink}: the ledger has batch {entry.batch} of this checkpoint, and this is batch "
-                f"{batch.id}: the checkpoint is an old copy, and what it would write need not be what is "
-                "there. Go on from the newest copy, or begin anew with `--fresh`.",
-                node=batch.sink,
+            raise _old_copy(
+                batch, f"batch {entry.batch} of this checkpoint, and this is batch {batch.id}"
             )
+        if once:
+            return self._met(connection, batch, entry, known=batch.retried or tried)
+        return entry
+
+    def _met(self, connection: sa.Connection, batch: Batch, entry: Entry, *, known: bool) -> Entry:
+        """Return the entry of a batch that is in, after noting who met it.
+
+        Args:
+            known: whether an earlier run, or an earlier try of this one, may have written the batch.
+        """
+        if known and not entry.disputed:
+            # A run that was replaced must not write the next batch.
+            mine = sa.update(self._table).where(self._is, self._table.c.epoch < batch.epoch)
+            connection.execute(mine.values(epoch=batch.epoch), _who(batch))
+        elif not entry.disputed:
+            # To the next run of this copy the batch will look as if an earlier run had written it.
+            table = REFUSED.empty_table() if entry.refused is None else unpacked(entry.refused)
+            entry = replace(entry, refused=packed(table.replace_schema_metadata(_DISPUTED)))
+            marked = sa.update(self._table).where(self._is).values(refused=entry.refused)
+            connection.execute(marked, _who(batch))
         return entry
 
     def keep(self, connection: sa.Connection, batch: Batch, refused: pa.Table) -> None:
-        """Keep what a batch refused, for when it is asked again."""
-        kept = sa.update(self._table).where(self._is).values(refused=packed(refused))
+        """Keep what a batch refused, for when it is asked again.
+
+        Raises:
+            PipelineError: it is more than MySQL takes at once.
+        """
+        data = packed(refused)
+        if connection.dialect.name == "mysql":
+            limit = connection.execute(sa.text("SELECT @@max_allowed_packet")).scalar_one()
+            if 2 * len(data) + _STATEMENT > limit:  # MySQL would just hang up
+                raise PipelineError(
+                    f"{batch.sink}: of batch {batch.id} {refused.num_rows} rows were refused, which take "
+                    f"{len(data)} bytes in the ledger, and MySQL's max_allowed_packet is {limit}: raise "
+                    "it, or limit batches at the source",
+                    node=batch.sink,
+                )
+        kept = sa.update(self._table).where(self._is).values(refused=data)
         connection.execute(kept, _who(batch))
+
+
+def _old_copy(batch: Batch, there: str) -> FencedError:
+    return FencedError(
+        f"{batch.sink}: the ledger has {there}: the checkpoint is an old copy, and what it would write "
+        "need not be what is there. Go on from the newest copy, or begin anew with `--fresh`.",
+        node=batch.sink,
+    )
 
 
 def _who(batch: Batch) -> dict[str, object]:
@@ -112,9 +177,10 @@ def _who(batch: Batch) -> dict[str, object]:
 
 
 def packed(table: pa.Table) -> bytes:
-    """Return a table as one Arrow IPC stream."""
+    """Return a table as one Arrow IPC stream, compressed; MySQL takes 16 MiB at once."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
     return sink.getvalue().to_pybytes()
 

@@ -79,6 +79,8 @@ def _text(column: Any) -> Any:
         )
     if pa.types.is_timestamp(kind):
         return _in_utc(column, "postgresql")
+    if pa.types.is_float32(kind):  # its shortest text is another number in DOUBLE PRECISION
+        return pc.cast(column, pa.float64())
     return pc.cast(column, pa.string()) if pa.types.is_decimal(kind) else column
 
 
@@ -138,17 +140,24 @@ def known(rows: pa.Table, names: Sequence[str]) -> None:
             raise Unheld(f"column {name}, by which rows are compared, is null")
 
 
+def after(rows: pa.Table) -> pa.Table:
+    """Return changes without those that only say what was before."""
+    return rows.filter(pc.invert(_are(rows, "update_preimage")))
+
+
+def deletes(rows: pa.Table) -> bool:
+    """Whether some changes delete."""
+    return bool(pc.any(_are(rows, "delete")).as_py())
+
+
 def changes(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows that set something, and those that delete; pre-images are neither."""
-    rows = after(rows)
-    gone = pc.is_in(rows.column(CHANGE), value_set=pa.array(["delete"]))
+    """Return the changes that set something, and those that delete; `after` has left no others."""
+    gone = _are(rows, "delete")
     return rows.filter(pc.invert(gone)), rows.filter(gone)
 
 
-def after(rows: pa.Table) -> pa.Table:
-    """Return changes without those that only say what was before."""
-    before = pc.is_in(rows.column(CHANGE), value_set=pa.array(["update_preimage"]))
-    return rows.filter(pc.invert(before))
+def _are(rows: pa.Table, change: str) -> Any:
+    return pc.is_in(rows.column(CHANGE), value_set=pa.array([change]))
 
 
 def newest(rows: pa.Table, key: Sequence[str], sequence: str | None) -> pa.Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -27,17 +26,20 @@ class Vanished(PipelineError):  # noqa: N818
 
 def publish(writer: Writer, staged: StagedBatch, batch: Batch) -> pa.Table | Entry:
     """Put the staged rows into the table with the ledger entry, unless the batch is in."""
+    tried = False
 
-    def put() -> pa.Table | Entry:
-        work = partial(_put, writer=writer, staged=staged, batch=batch)
-        return writer.transact(work, staged.staging.index)
+    def work(transaction: Transaction) -> pa.Table | Entry:
+        nonlocal tried
+        done = _put(transaction, writer, staged, batch, tried=tried)
+        tried = tried or not isinstance(done, Entry)
+        return done
 
     try:
-        found = put()
+        found = writer.transact(work, staged.staging.index)
     except Vanished:
         # PostgreSQL empties such tables when it starts after a crash, and has none at a replica.
         staged = staged.again()
-        found = put()
+        found = writer.transact(work, staged.staging.index)
     failpoint("sql.after-commit")
     # Not before: MySQL would end the transaction by it.
     writer.transact(lambda transaction: staged.staging.drop(transaction.connection))
@@ -45,10 +47,10 @@ def publish(writer: Writer, staged: StagedBatch, batch: Batch) -> pa.Table | Ent
 
 
 def _put(
-    transaction: Transaction, writer: Writer, staged: StagedBatch, batch: Batch
+    transaction: Transaction, writer: Writer, staged: StagedBatch, batch: Batch, *, tried: bool
 ) -> pa.Table | Entry:
     staging, connection, target = staged.staging, transaction.connection, staged.staging.target
-    known = writer.ledger.enter(connection, batch, once=True)
+    known = writer.ledger.enter(connection, batch, once=True, tried=tried)
     if known is not None:
         return known
     failpoint("sql.after-ledger")

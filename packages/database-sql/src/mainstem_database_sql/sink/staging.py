@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Which task wrote a row, and the row's number: that of the task in the upper bits.
 TASK, ROW = "_task", "_row"
 _TASK_BITS = 40
-#: What a task tells when it has ended: its name, the number of its first row and how many it was given,
+#: What a task tells when it has ended: its name, the number of its first row and how many it numbered,
 #: how many it staged to be put and to be deleted; and a row for each that the database refused.
 _TOLD: dict[str, pa.DataType] = {
     "task": pa.string(),
@@ -190,6 +190,7 @@ class Task:
         yield from pa.Table.from_pylist(told, TOLD).to_batches()
 
     def _stage(self, transaction: Transaction, rows: pa.Table, first: int) -> list[dict[str, Any]]:
+        rows = loading.after(rows) if self.gone else rows
         count = rows.num_rows
         # A name for each try: an earlier one may be in, though nobody heard of it.
         task = uuid.uuid4().hex
@@ -226,7 +227,7 @@ class StagedBatch:
     Attributes:
         staging: where it is.
         tasks: the names of the tasks that wrote it.
-        spans: the number of each task's first row, and how many it was given, in order.
+        spans: the number of each task's first row, and how many it numbered, in order.
         put: how many rows are staged to be put.
         gone: how many to be deleted.
         refused: what was refused on the way.

@@ -12,7 +12,7 @@ from mainstem import Batch, Changelog, Column, Shape, failpoint
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import loading
-from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger, unpacked
+from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger
 from mainstem_database_sql.sink.merging import APPEND, KEYED, Merge
 from mainstem_database_sql.sink.target import CHANGE, GONE, PUT, VERSION, Target
 from mainstem_database_sql.sink.transactions import Transaction, patiently
@@ -89,11 +89,13 @@ class Writer:
         merge = Merge(target, how)
         rows = _rows(frame)
         failpoint("sql.before-transaction")
+        tried = False
 
         def work(transaction: Transaction) -> pa.Table | Entry:
+            nonlocal tried
             connection = transaction.connection
             if ledger:
-                known = self.ledger.enter(connection, batch, once=once)
+                known = self.ledger.enter(connection, batch, once=once, tried=tried)
                 if known is not None and once:
                     return known
             failpoint("sql.after-ledger")
@@ -101,6 +103,7 @@ class Writer:
             if ledger and refused.num_rows:
                 self.ledger.keep(connection, batch, refused)
             failpoint("sql.before-commit")
+            tried = True
             return refused
 
         found = self.transact(work)
@@ -123,12 +126,9 @@ class Writer:
 
     @staticmethod
     def told(found: pa.Table | Entry, batch: Batch) -> DataFrame | None:
-        """Return what a batch has refused, now or when it came in; of older ones nobody asks."""
-        if isinstance(found, Entry):
-            if found.batch != batch.id or found.refused is None:
-                return None
-            found = unpacked(found.refused)
-        return batch.spark.createDataFrame(found) if found.num_rows else None
+        """Return what a batch has refused, now or when it came in; see `Entry.told`."""
+        refused = found.told(batch) if isinstance(found, Entry) else found
+        return batch.spark.createDataFrame(refused) if refused.num_rows else None
 
     # -- rows -------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Placing:
         # Made here, before a savepoint that could undo it.
         if merge.how != APPEND and rows.num_rows:
             self._make(PUT, target.names)
-        if merge.how == KEYED and loading.changes(rows)[1].num_rows:
+        if merge.how == KEYED and loading.deletes(rows):
             self._make(GONE, target.versioned)
         merge.begin(connection)
 
