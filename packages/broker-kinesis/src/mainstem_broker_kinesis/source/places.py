@@ -89,8 +89,8 @@ class Cursor:
         stream: the stream's name.
         created: when the stream was created, as it says itself: another one of that name differs.
         receivers: how many receivers share the shards.
-        places: of the shards that this receiver reads, or has read; and, of the first receiver, of all
-            shards that were there at the very start.
+        places: of the shards that this receiver reads, or has read; and of those that it has to hand
+            over: until their new receiver has stored them, and at the very start those of all.
     """
 
     stream: str

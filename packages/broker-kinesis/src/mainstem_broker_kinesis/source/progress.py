@@ -29,6 +29,7 @@ class Progress:
         places: of this receiver's own cursor; empty until it is decided where to begin.
         known: the furthest of all receivers.
         decided: whether it is decided where to begin, by this receiver or another one.
+        elsewhere: the shards that a cursor of another receiver has, also of one that is no more.
         busy: receivers that do not know yet how many they are: nothing is read meanwhile.
     """
 
@@ -39,6 +40,7 @@ class Progress:
         self.places: dict[str, Place] = {}
         self.known: dict[str, Place] = {}
         self.decided = False
+        self.elsewhere: set[str] = set()
         self.busy: list[int] = []
         self._told: str | None = None
 
@@ -60,7 +62,10 @@ class Progress:
         self._told = None
 
     def forget(self, shard: str) -> None:
-        """Forget a shard that is gone, and was drained."""
+        """Forget a shard that is gone, and was drained.
+
+        Not while it is `elsewhere`: only its `end` here keeps an older place there from counting.
+        """
         del self.places[shard]
         self.known.pop(shard, None)
         self._told = None
@@ -86,19 +91,29 @@ class Progress:
         ]
         if own is not None:
             self.places = dict(self._decoded(own).places)
+        self.elsewhere = {shard for cursor in others.values() for shard in cursor.places}
         self.known = merged([*others.values(), Cursor("", "", 0, self.places)])
-        if self.decided:
-            return False
-        first = own is None and not others
-        if first:
+        if not self.decided and own is None and not others:
             return self._number == 0
-        self.places = {
-            shard: place
-            for shard, place in self.known.items()
-            if self.mine(shard) or shard in self.places
-        }
-        self.decided, self._told = True, None
+        places = {shard: place for shard, place in self.known.items() if self.mine(shard)}
+        for shard, place in self.places.items():
+            if not self.mine(shard) and not self._handed_over(shard, place, others):
+                places[shard] = place
+        if not self.decided or places != self.places:
+            self.places, self.decided, self._told = places, True, None
         return False
+
+    def _handed_over(self, shard: str, place: Place, others: Mapping[int, Cursor]) -> bool:
+        """Whether the receiver whose shard it is has stored that place, or one further on.
+
+        Its cursor must be of this number of receivers: one of another number may be about to hand the
+        shard over itself.
+        """
+        receivers = self._options.receivers
+        cursor = others.get(owner(shard, receivers))
+        if cursor is None or cursor.receivers != receivers or shard not in cursor.places:
+            return False
+        return cursor.places[shard].rank >= place.rank
 
     def decide(self, shards: Iterable[str], now: float) -> None:
         """Decide where a new log begins, once, for all shards that there are.

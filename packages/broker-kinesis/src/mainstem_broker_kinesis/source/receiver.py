@@ -235,8 +235,7 @@ class KinesisReceiver(Receiver):
     def _look(self, own: str | None = None) -> None:
         """Look how far all receivers are, and decide where to begin if that is for this one to do."""
         self._look_at = time.monotonic() + _LOOK_EVERY
-        stored = self.stored_cursors() if self._looks() else {}
-        if self._progress.look(stored, own):
+        if self._progress.look(self.stored_cursors(), own):
             self._progress.decide(self._lineage.shards, self._now())
         self._miss()
         self._start()
@@ -259,7 +258,8 @@ class KinesisReceiver(Receiver):
         if not progress.decided:
             return
         for shard in self._lineage.forgettable(progress.places, self._minute()):
-            progress.forget(shard)
+            if shard not in progress.elsewhere:
+                progress.forget(shard)
         for shard in self._lineage.expired(progress.places):
             if progress.mine(shard) and self._is_gone(shard):
                 self._lose(expired(self.options, shard, progress.places[shard], self._now()))
