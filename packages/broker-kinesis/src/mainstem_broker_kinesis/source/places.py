@@ -20,7 +20,8 @@ class Place(NamedTuple):
         text: `start` (the oldest record), `time MICROSECONDS` since 1970 (the first record that came
             then or later), a sequence number (the record after it), or `end` (all has been read).
         until: all records that came before this time, by the stream's clock and in whole minutes
-            since 1970, are read, or were not asked for; for `end`, when the end was met.
+            since 1970, are read, or were not asked for; for `end`, when the end was met; 0 if nothing
+            is known.
     """
 
     text: str
