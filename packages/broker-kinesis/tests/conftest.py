@@ -1,4 +1,4 @@
-"""Lets the tests' helper modules be found, and gives emulators behind a way that can be shut."""
+"""Lets the tests' helper modules be found; emulators behind a way that can be shut, and the model of Kinesis."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if HERE not in sys.path:
 
 if TYPE_CHECKING:
     from kinesis_afar import Afar
+    from kinesis_fake import FakeKinesis
 
 
 def afar(server: Any) -> Iterator[Afar]:
@@ -35,3 +36,20 @@ def kinesalite_afar(kinesalite: Any) -> Iterator[Afar]:
 def kinesis_local_afar(kinesis_local: Any) -> Iterator[Afar]:
     """The emulator kinesis-local, which keeps its streams while it is away."""
     yield from afar(kinesis_local)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Receivers over the model wait for nothing."""
+    from kinesis_model import hurry
+
+    hurry(monkeypatch)
+
+
+@pytest.fixture
+def kinesis(monkeypatch: pytest.MonkeyPatch, quick: None) -> FakeKinesis:
+    """A model of one shard, that receivers reach in place of AWS."""
+    from kinesis_fake import FakeKinesis
+    from kinesis_model import reach
+
+    return reach(monkeypatch, FakeKinesis())

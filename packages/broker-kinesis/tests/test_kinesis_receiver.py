@@ -16,65 +16,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from kinesis_fake import DAY, FakeKinesis
+from kinesis_fake import FakeKinesis
 from kinesis_logs import MemoryLog, Worker, run, settle
-from mainstem_broker_kinesis.source import reading as reading_module
-from mainstem_broker_kinesis.source import receiver as receiver_module
-from mainstem_broker_kinesis.source.records import LOST
+from kinesis_model import check_order, numbers, put, reach, read_all, taking, worker_of
 from mainstem_ingress import Unmendable, Unreachable
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Let nothing be waited for."""
-    for name in ("_LIST_AGAIN", "_LOOK_EVERY", "_CHILDREN_EVERY", "_TICK"):
-        monkeypatch.setattr(receiver_module, name, 0.001)
-    for name in ("_FIRST_PAUSE", "_LONGEST_PAUSE"):
-        monkeypatch.setattr(reading_module, name, 0.001)
-
-
-@pytest.fixture
-def kinesis(monkeypatch):
-    """A model of one shard, that receivers reach in place of AWS."""
-    return reach(monkeypatch, FakeKinesis())
-
-
-def reach(monkeypatch, fake):
-    monkeypatch.setattr(receiver_module, "open_session", lambda _: None)
-    monkeypatch.setattr(receiver_module, "connect", lambda *_, **__: fake)
-    return fake
-
-
-def put(kinesis, *numbers):
-    for number in numbers:
-        kinesis.put(f"key {number % 5}", str(number).encode())
-
-
-def numbers(log):
-    return [int(value) for value in log.values()]
-
-
-def worker_of(kinesis, log=None, number=0, **options):
-    return Worker(log or MemoryLog(), number, clock=lambda: kinesis.now, **options)
-
-
-def read_all(kinesis, *workers):
-    log = workers[0].log
-    run(workers, lambda: len(log.values()) >= len(kinesis.puts))
-    settle(workers)
-    return numbers(log)
-
-
-def check_order(kinesis, log):
-    """Hold what is stored against what was put: all of it once, each key's in order."""
-    assert Counter(log.values()) == Counter(data for _, _, data in kinesis.puts)
-    put_by_key, found_by_key = defaultdict(list), defaultdict(list)
-    for _, key, data in kinesis.puts:
-        put_by_key[key.encode()].append(data)
-    for message in log.messages:
-        if message.value is not None:
-            found_by_key[message.key].append(message.value)
-    assert found_by_key == put_by_key
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 # -- where it begins --------------------------------------------------------------------------
@@ -211,37 +158,6 @@ def test_a_merge_waits_for_both_parents(monkeypatch):
     check_order(kinesis, log)
 
 
-def test_drained_shards_leave_the_cursor_when_they_are_gone(kinesis):
-    """Pass: after the retention the cursor has the open shards alone, and nothing is read twice."""
-    put(kinesis, 0)
-    kinesis.split("shardId-000000000000")
-    put(kinesis, *range(1, 6))
-    worker = worker_of(kinesis, discover_every="1 ms")
-    read_all(kinesis, worker)
-    for _ in range(30):
-        kinesis.wait(3600)
-        settle([worker], 0.01)
-    places = json.loads(worker.log.kept[0])["places"]
-    assert set(places) == {"shardId-000000000001", "shardId-000000000002"}
-    assert sorted(numbers(worker.log)) == list(range(6))
-
-
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (3, 1), (2, 3)])
-def test_another_number_of_receivers_goes_on_where_the_others_were(monkeypatch, before, after):
-    """Pass: each record once, though the shards have other readers."""
-    kinesis = reach(monkeypatch, FakeKinesis(4))
-    log = MemoryLog()
-    put(kinesis, *range(20))
-    workers = [worker_of(kinesis, log, n, receivers=before) for n in range(before)]
-    read_all(kinesis, *workers)
-    for worker in workers:
-        worker.crash()
-    put(kinesis, *range(20, 40))
-    workers = [worker_of(kinesis, log, n, receivers=after) for n in range(after)]
-    read_all(kinesis, *reversed(workers))
-    check_order(kinesis, log)
-
-
 # -- failures ---------------------------------------------------------------------------------
 
 
@@ -311,118 +227,6 @@ def test_what_no_retry_mends_ends_the_run(kinesis, code):
         taking(worker)
 
 
-# -- what is gone -----------------------------------------------------------------------------
-
-
-def taking(worker):
-    """Take for two seconds, without the log's patience."""
-    for _ in range(200):
-        worker.receiver.take(0.01)
-
-
-def lost(log):
-    return [json.loads(dict(m.headers)[LOST]) for m in log.messages if m.headers]
-
-
-def test_records_dropped_before_they_were_read_are_an_error(kinesis):
-    """Pass: the run ends, told which shard, since when and what to do; again at each restart."""
-    worker = worker_of(kinesis)
-    put(kinesis, 0)
-    read_all(kinesis, worker)
-    worker.crash()
-    put(kinesis, 1)
-    kinesis.wait(2 * DAY)
-    put(kinesis, 2)
-    for _ in range(2):
-        with pytest.raises(
-            Unmendable, match="shardId-000000000000 was read up to .*on_loss: report"
-        ):
-            settle([worker], 1)
-        worker.crash()
-    assert numbers(worker.log) == [0]
-
-
-def test_by_option_dropped_records_are_reported_once(kinesis):
-    """Pass: one message that stands for them, stored with the cursor; what is there is read."""
-    worker = worker_of(kinesis, on_loss="report")
-    put(kinesis, 0)
-    read_all(kinesis, worker)
-    worker.crash()
-    put(kinesis, 1)
-    kinesis.wait(2 * DAY)
-    put(kinesis, 2)
-    run([worker], lambda: 2 in numbers(worker.log))
-    worker.crash()
-    settle([worker])
-    assert numbers(worker.log) == [0, 2]
-    (told,) = lost(worker.log)
-    assert told["count"] is None
-    assert int(told["from"]) + 2 == int(told["to"])
-
-
-def test_nothing_is_lost_while_what_was_read_is_still_there(kinesis):
-    """Pass: down for nearly the retention, or idle for long: no error, and all records."""
-    worker = worker_of(kinesis)
-    put(kinesis, 0)
-    read_all(kinesis, worker)
-    for _ in range(50):  # idle
-        kinesis.wait(3600)
-        settle([worker], 0.005)
-    worker.crash()
-    kinesis.wait(DAY - 200)
-    put(kinesis, 1)
-    assert read_all(kinesis, worker) == [0, 1]
-
-
-def test_records_that_are_kept_longer_than_promised_are_not_lost(kinesis):
-    """Pass: the time has passed and the stream has dropped nothing yet: no error, and all records."""
-    worker = worker_of(kinesis)
-    put(kinesis, 0)
-    read_all(kinesis, worker)
-    worker.crash()
-    kinesis.now += 2 * DAY
-    put(kinesis, 1)
-    assert read_all(kinesis, worker) == [0, 1]
-
-
-def test_a_closed_shard_that_is_gone_unread_is_a_loss(kinesis):
-    """Pass: reported, and its children are read."""
-    worker = worker_of(kinesis, on_loss="report")
-    put(kinesis, 0)
-    read_all(kinesis, worker)
-    worker.crash()
-    put(kinesis, 1)
-    kinesis.split("shardId-000000000000")
-    kinesis.wait(DAY + 100)
-    put(kinesis, *range(2, 8))
-    run([worker], lambda: len(worker.log.values()) >= 7)
-    assert sorted(numbers(worker.log)) == [0, *range(2, 8)]
-    assert "shardId-000000000000 is gone" in lost(worker.log)[0]["reason"]
-
-
-@pytest.mark.parametrize("running", [True, False])
-def test_a_stream_that_was_created_again_is_an_error(kinesis, running):
-    """Pass: the run ends, told when both were created."""
-    worker = worker_of(kinesis, discover_every="1 ms")
-    put(kinesis, 0)
-    read_all(kinesis, worker)
-    if not running:
-        worker.crash()
-    kinesis.created += 5000
-    with pytest.raises(Unmendable, match="deleted and created again: .* UTC, and this one at"):
-        settle([worker], 1)
-
-
-def test_a_log_of_another_stream_is_refused(kinesis):
-    """Pass: the run ends, told both names."""
-    worker = worker_of(kinesis)
-    settle([worker])
-    worker.crash()
-    other = worker_of(kinesis, worker.log, stream="other")
-    with pytest.raises(Unmendable, match="of the stream clicks, and the source reads other"):
-        other.start()
-
-
 # -- bounded runs, limits, pauses -------------------------------------------------------------
 
 
@@ -484,7 +288,8 @@ def test_while_paused_nothing_is_read(kinesis):
 
 
 class Machine(RuleBasedStateMachine):
-    """Puts, splits, merges, time, crashes and failures in any order; then all is held against the model."""
+    """Puts, splits, merges, time, crashes, failures and other numbers of receivers, in any order; then all is held
+    against the model."""
 
     @initialize(shards=st.integers(1, 3), receivers=st.integers(1, 3), told=st.booleans())
     def begin(self, shards, receivers, told):
@@ -493,11 +298,14 @@ class Machine(RuleBasedStateMachine):
         reach(self.patch, self.kinesis)
         self.log = MemoryLog()
         self.count = 0
-        options = {"receivers": receivers, "on_loss": "report", "records_per_read": 3}
-        self.workers = [
-            worker_of(self.kinesis, self.log, n, discover_every="5 ms", **options)
-            for n in range(receivers)
-        ]
+        self.options = {
+            "on_loss": "report",
+            "records_per_read": 3,
+            "discover_every": "5 ms",
+        }
+        self.workers = []
+        self.drained = set()
+        self.change(receivers)
         # What is gone before anybody looks is not missed by who begins with the oldest record.
         self.workers[0].take()
         self.workers[0].store()
@@ -541,11 +349,24 @@ class Machine(RuleBasedStateMachine):
 
     @rule(worker=st.integers(0, 2))
     def store(self, worker):
-        self.workers[worker % len(self.workers)].store()
+        one = self.workers[worker % len(self.workers)]
+        gone = {m.extra[0] for m in one.taken if m.headers and b"is gone with" in m.headers[0][1]}
+        assert not gone & self.drained, "told as lost, and its end was stored"
+        one.store()
+        for text in self.log.kept.values():
+            places = json.loads(text)["places"]
+            self.drained |= {shard for shard, (at, _) in places.items() if at == "end"}
 
     @rule(worker=st.integers(0, 2))
     def crash(self, worker):
         self.workers[worker % len(self.workers)].crash()
+
+    @rule(receivers=st.integers(1, 3))
+    def change(self, receivers):
+        for worker in self.workers:
+            worker.crash()
+        options = self.options | {"receivers": receivers}
+        self.workers = [worker_of(self.kinesis, self.log, n, **options) for n in range(receivers)]
 
     @rule(
         code=st.sampled_from(

@@ -20,7 +20,8 @@ class Place(NamedTuple):
         text: `start` (the oldest record), `time MICROSECONDS` since 1970 (the first record that came
             then or later), a sequence number (the record after it), or `end` (all has been read).
         until: all records that came before this time, by the stream's clock and in whole minutes
-            since 1970, are read, or were not asked for; for `end`, when the end was met.
+            since 1970, are read, or were not asked for; for `end`, when the end was met; 0 if nothing
+            is known.
     """
 
     text: str
@@ -89,8 +90,8 @@ class Cursor:
         stream: the stream's name.
         created: when the stream was created, as it says itself: another one of that name differs.
         receivers: how many receivers share the shards.
-        places: of the shards that this receiver reads, or has read; and, of the first receiver, of all
-            shards that were there at the very start.
+        places: of the shards that this receiver reads, or has read; and of those that it has to hand
+            over: until their new receiver has stored them, and at the very start those of all.
     """
 
     stream: str

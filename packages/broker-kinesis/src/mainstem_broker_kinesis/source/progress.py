@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from mainstem import failpoint
 from mainstem_ingress import Unmendable
@@ -10,7 +10,7 @@ from mainstem_ingress import Unmendable
 from mainstem_broker_kinesis.source.losses import date_of
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Cursor, Place, at_horizon, at_time, merged
-from mainstem_broker_kinesis.source.shards import owner
+from mainstem_broker_kinesis.source.shards import Shard, owner
 
 #: Seconds by which a start may be ahead of the stream's clock, and counts as the present: clocks differ,
 #: and the stream's is known by whole seconds.
@@ -29,6 +29,7 @@ class Progress:
         places: of this receiver's own cursor; empty until it is decided where to begin.
         known: the furthest of all receivers.
         decided: whether it is decided where to begin, by this receiver or another one.
+        elsewhere: the shards that a cursor of another receiver has, also of one that is no more.
         busy: receivers that do not know yet how many they are: nothing is read meanwhile.
     """
 
@@ -39,6 +40,7 @@ class Progress:
         self.places: dict[str, Place] = {}
         self.known: dict[str, Place] = {}
         self.decided = False
+        self.elsewhere: set[str] = set()
         self.busy: list[int] = []
         self._told: str | None = None
 
@@ -55,12 +57,22 @@ class Progress:
         return self._told
 
     def set(self, shard: str, place: Place) -> None:
-        """Say how far a shard of this receiver is."""
+        """Say how far a shard is."""
         self.places[shard] = self.known[shard] = place
         self._told = None
 
+    def begin(self, shard: str, until: int) -> None:
+        """Say that a shard, of any receiver, had no record before a time, in minutes since 1970."""
+        place = self.known.get(shard, at_horizon())
+        unread = place.sequence is None and not place.drained
+        if shard not in self.known or (unread and place.until < until):
+            self.set(shard, Place(place.text, until))
+
     def forget(self, shard: str) -> None:
-        """Forget a shard that is gone, and was drained."""
+        """Forget a shard that is gone, and was drained.
+
+        Not while it is `elsewhere`: only its `end` here keeps an older place there from counting.
+        """
         del self.places[shard]
         self.known.pop(shard, None)
         self._told = None
@@ -86,41 +98,60 @@ class Progress:
         ]
         if own is not None:
             self.places = dict(self._decoded(own).places)
+        self.elsewhere = {shard for cursor in others.values() for shard in cursor.places}
         self.known = merged([*others.values(), Cursor("", "", 0, self.places)])
-        if self.decided:
-            return False
-        first = own is None and not others
-        if first:
+        if not self.decided and own is None and not others:
             return self._number == 0
-        self.places = {
-            shard: place
-            for shard, place in self.known.items()
-            if self.mine(shard) or shard in self.places
-        }
-        self.decided, self._told = True, None
+        places = {shard: place for shard, place in self.known.items() if self.mine(shard)}
+        for shard, place in self.places.items():
+            if not self.mine(shard) and not self._handed_over(shard, place, others):
+                places[shard] = place
+        if not self.decided or places != self.places:
+            self.places, self.decided, self._told = places, True, None
         return False
 
-    def decide(self, shards: Iterable[str], now: float) -> None:
+    def _handed_over(self, shard: str, place: Place, others: Mapping[int, Cursor]) -> bool:
+        """Whether the receiver whose shard it is has stored that place, or one further on.
+
+        Its cursor must be of this number of receivers: one of another number may be about to hand the
+        shard over itself.
+        """
+        receivers = self._options.receivers
+        cursor = others.get(owner(shard, receivers))
+        if cursor is None or cursor.receivers != receivers or shard not in cursor.places:
+            return False
+        return cursor.places[shard].rank >= place.rank
+
+    def decide(self, shards: Mapping[str, Shard], now: float, retention: float) -> None:
         """Decide where a new log begins, once, for all shards that there are.
 
         Args:
             shards: those that a listing has; what comes later begins with its oldest record.
             now: the time by the stream's clock, in seconds since 1970.
+            retention: how long the stream keeps records, in seconds.
 
         Raises:
             Unmendable: the time to begin at is more than `_CLOCKS` ahead of that clock.
         """
-        start, minute = self._options.start, int(now // 60)
-        if start == "trim_horizon":
-            place = at_horizon(minute)
-        elif start == "latest":
-            place = at_time(int(now) * 1_000_000, minute)  # the stream's clock tells whole seconds
-        else:
+        start, micros = self._options.start, 0
+        if start == "latest":
+            micros = int(now) * 1_000_000  # the stream's clock tells whole seconds
+        elif start != "trim_horizon":
             micros = round(start.timestamp() * 1e6)
             if micros > (now + _CLOCKS) * 1e6:
                 raise Unmendable(f"start: {start.isoformat()} is in the future")
-            place = at_time(min(micros, int(now * 1e6)), minute)
-        self.places = dict.fromkeys(shards, place)
+            micros = min(micros, int(now * 1e6))
+        begin = at_time(micros) if micros else at_horizon()
+        asked = micros // 60_000_000
+        if asked * 60 < now - retention:
+            # The oldest record that there is when reading begins. A child's turn comes later, and the
+            # end of its parent tells since when it has records.
+            roots = {name for name, s in shards.items() if not shards.keys() & set(s.parents)}
+            self.places = {
+                name: Place(begin.text, int(now // 60) if name in roots else 0) for name in shards
+            }
+        else:
+            self.places = dict.fromkeys(shards, Place(begin.text, asked))
         self.known = dict(self.places)
         self.decided, self._told = True, None
         failpoint("kinesis.after-decision")

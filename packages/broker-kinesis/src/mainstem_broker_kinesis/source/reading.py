@@ -22,7 +22,8 @@ _CLOCK = 1.0
 class Reading:
     """How far a shard is read.
 
-    `covered` is the time, by the stream's clock, up to which all is read that was asked for.
+    `covered` is the time, by the stream's clock, up to which all is read that was asked for. `looked` is
+    when, by the same clock, its last record was still there though older than the stream promises.
     `due` is when it is read next (`time.monotonic`), or None while a read is on its way. `caught_up`
     says whether all is taken that was there when the process began.
     """
@@ -30,6 +31,7 @@ class Reading:
     shard: Shard
     place: Place
     covered: float
+    looked: float = 0.0
     iterator: str | None = None
     since: float = 0.0
     due: float | None = 0.0
@@ -47,11 +49,19 @@ class Reading:
             ran: for how long this process has run, in seconds.
         """
         self.behind = answer.behind
-        self.covered = max(self.covered, now - answer.behind)
-        if answer.records:
-            last = answer.records[-1]
+        sent = now - (time.monotonic() - answer.began)
+        last = answer.records[-1] if answer.records else None
+        arrived = last["ApproximateArrivalTimestamp"].timestamp() if last else 0.0
+        if answer.closed:
+            # `behind` says nothing of when the shard was closed; no record came after that.
+            self.covered = max(self.covered, arrived)
+        elif last or self.place.sequence:
+            self.covered = sent - answer.behind
+        else:
+            # What was there before `covered` was not asked for.
+            self.covered = max(self.covered, sent - answer.behind)
+        if last:
             self.place = Place(str(last["SequenceNumber"]), int(self.covered // 60))
-            arrived = last["ApproximateArrivalTimestamp"].timestamp()
             here = arrived >= now - ran + _CLOCK or 0 < answer.behind <= ran
         else:
             here = answer.behind <= ran

@@ -42,6 +42,9 @@ _LOOK_EVERY, _CHILDREN_EVERY = 1.0, 1.0
 _LIST_AGAIN = 10.0
 #: How often a shard's progress is kept though no record came, in seconds.
 _TICK = 60.0
+#: How long it counts, in seconds, that the last record read was still there though it is older than the
+#: stream promises: each such look is one of the reads that a shard allows.
+_LOOK_AGAIN = 10.0
 #: After so many failures of one shard in a row the far side counts as away.
 _FAILURES = 6
 #: What may mean that the stream is not what it was: looked at over a new connection.
@@ -235,9 +238,8 @@ class KinesisReceiver(Receiver):
     def _look(self, own: str | None = None) -> None:
         """Look how far all receivers are, and decide where to begin if that is for this one to do."""
         self._look_at = time.monotonic() + _LOOK_EVERY
-        stored = self.stored_cursors() if self._looks() else {}
-        if self._progress.look(stored, own):
-            self._progress.decide(self._lineage.shards, self._now())
+        if self._progress.look(self.stored_cursors(), own):
+            self._progress.decide(self._lineage.shards, self._now(), self._facts.retention)
         self._miss()
         self._start()
 
@@ -259,12 +261,14 @@ class KinesisReceiver(Receiver):
         if not progress.decided:
             return
         for shard in self._lineage.forgettable(progress.places, self._minute()):
-            progress.forget(shard)
+            if shard not in progress.elsewhere:
+                progress.forget(shard)
         for shard in self._lineage.expired(progress.places):
             if progress.mine(shard) and self._is_gone(shard):
-                self._lose(expired(self.options, shard, progress.places[shard], self._now()))
-                progress.set(shard, at_end(self._minute()))
+                place = progress.places[shard]
+                self._lose(expired(self.options, shard, place, self._now()))
                 self._readings.pop(shard, None)
+                self._end(shard, place.until)
 
     def _is_gone(self, shard: str) -> bool:
         """Ask for a shard that a listing lacks: listings lag behind."""
@@ -276,6 +280,12 @@ class KinesisReceiver(Receiver):
                 return True
             raise
         return False
+
+    def _end(self, shard: str, covered: int) -> None:
+        """Note that a shard is done, which was open at a time: its children had no record before."""
+        self._progress.set(shard, at_end(self._minute()))
+        for child in self._lineage.children(shard):
+            self._progress.begin(child, covered)
 
     def _start(self) -> None:
         """Begin to read the shards whose parents are drained."""
@@ -310,7 +320,11 @@ class KinesisReceiver(Receiver):
             if not fetchers.free:
                 return
             reading.due = None
-            late = 0 < reading.covered < self._now() - self._facts.retention
+            clock = self._now()
+            late = (
+                0 < reading.covered < clock - self._facts.retention
+                and clock - reading.looked > _LOOK_AGAIN
+            )
             fetchers.ask(
                 Read(reading.shard.id, reading.place, oldest=True)
                 if late
@@ -369,24 +383,28 @@ class KinesisReceiver(Receiver):
         """Deal with the end of a closed shard: its children may begin."""
         shard = reading.shard.id
         del self._readings[shard]
-        self._progress.set(shard, at_end(self._minute()))
         self._lineage.learn(answer.children)
+        self._end(shard, int(reading.covered // 60))
         failpoint("kinesis.after-end")
         self._miss()
         self._start()
 
     def _looked(self, reading: Reading, answer: Answer) -> None:
         """Deal with a look at the oldest record of a shard whose records may have run out."""
-        oldest = str(answer.records[0]["SequenceNumber"]) if answer.records else None
+        record = answer.records[0] if answer.records else None
+        oldest = str(record["SequenceNumber"]) if record else None
         last, shard, now = reading.place.sequence, reading.shard.id, self._now()
+        reading.looked = now
+        reading.iterator = None
+        reading.due = answer.began + 1 / self.options.reads_per_second
         if oldest is None or last is None or int(oldest) > int(last):
             upto = now - self._facts.retention
             self._lose(trimmed(self.options, shard, reading.place, oldest, reading.covered, upto))
-        reading.covered = now
-        reading.iterator = None
-        reading.due = answer.began + 1 / self.options.reads_per_second
-        reading.place = Place(reading.place.text, self._minute())
-        self._progress.set(shard, reading.place)
+            # All that came before the oldest record is told of; without one, all up to where was looked.
+            arrived = record["ApproximateArrivalTimestamp"].timestamp() if record else 0.0
+            reading.covered = max(upto, arrived or now - answer.behind)
+            reading.place = Place(reading.place.text, int(reading.covered // 60))
+            self._progress.set(shard, reading.place)
 
     def _lose(self, message: Message) -> None:
         self._counts.lost += 1

@@ -87,6 +87,10 @@ class Lineage:
                 self.shards[shard.id] = shard
                 self._learned.add(shard.id)
 
+    def children(self, shard: str) -> list[str]:
+        """Return the known children of a shard."""
+        return [child.id for child in self.shards.values() if shard in child.parents]
+
     def childless(self, places: Mapping[str, Place]) -> set[str]:
         """Return the drained shards whose children are not known, though they must be there."""
         parents = {parent for shard in self.shards.values() for parent in shard.parents}
