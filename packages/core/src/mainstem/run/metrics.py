@@ -105,6 +105,10 @@ class Metrics:
         self._restarts.labels(facts["pipeline"], facts["query"]).inc()
         self._inner.restarted(facts)
 
+    def unstopped(self, facts: Mapping[str, Any]) -> None:
+        """A query did not stop."""
+        self._inner.unstopped(facts)
+
     def batch(self, facts: Mapping[str, Any]) -> None:
         """Count what a batch did."""
         labels = (facts["pipeline"], facts["query"])
