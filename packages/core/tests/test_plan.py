@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from mainstem import (
 )
 from mainstem.discovery import Word
 from mainstem.errors import DocumentError
+from mainstem.plan.deriving import derive
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from mainstem.plan.rendering import as_json, as_mermaid, as_text
@@ -134,6 +136,10 @@ def console(stream: Any, **more: Any) -> dict[str, Any]:
     return {"use": "console", "from": stream, **more}
 
 
+def select(stream: str) -> dict[str, Any]:
+    return {"use": "select", "from": stream, "with": {"where": "n > 1"}}
+
+
 def shapes(made: Plan) -> dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
     return {q.name: (q.anchor, q.streaming, q.per_batch, q.sinks) for q in made.queries}
 
@@ -217,6 +223,70 @@ def test_streams_of_different_anchors_meet_in_a_query_of_their_own():
     assert shapes(made) == {"out": ("out", ("lines", "more", "a", "b", "out"), (), ("out",))}
     made = plan(operators={"a": row(), "b": row()}, sinks={"out": console(["a", "b"])})
     assert shapes(made) == {"lines": ("lines", ("lines",), ("a", "b"), ("out",))}
+
+
+def test_who_reads_what_a_sink_refused_is_part_of_its_query():
+    """Pass: of a shared query and of one of its own, whoever asks for that, also through a step."""
+    steps = {"row": row(), "total": {"use": "counted", "from": "row"}, "some": select("row")}
+    for more in ({}, {"query": "own"}):
+        for also in ({}, {"query": "own"}):
+            sinks = {"board": console("some", **more), "bad": console("board.rejected", **also)}
+            sinks["both"] = console(["row.rejected", "board.rejected"])
+            sinks["count"] = console("total")
+            made = plan(operators=steps, sinks=sinks)
+            name = "board" if more else "lines"
+            query = next(query for query in made.queries if query.name == name)
+            assert query.sinks == ("board", "bad", "both")
+            assert query.anchor == "lines"
+            assert len(made.queries) == 2
+    steps["of_bad"] = {**select("board.rejected"), "with": {"where": "reason IS NOT NULL"}}
+    made = plan(operators=steps, sinks={"board": console("total"), "bad": console("of_bad")})
+    assert shapes(made)["total"][2:] == (("of_bad",), ("board", "bad"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "at", "words"),
+    [
+        (["row.rejected", "board.rejected"], "sinks.bad.from", "of query 'total', and row.rejected is not there"),
+        (["one.rejected", "two.rejected"], "sinks.bad.from", "of query 'one', and two.rejected is not there"),
+        ("state", "operators.state.from", "of query 'total', and state is kept between them"),
+        ("shadow.rejected", "sinks.bad.from", "shadow.rejected is known to a replay alone"),
+    ],
+    ids=["other anchor", "other query", "state", "shadow"],
+)  # fmt: skip
+def test_what_a_sink_refused_is_read_nowhere_else(bad, at, words):
+    """Pass: one problem, with its place and what to do."""
+    state = {"state": {"use": "counted", "from": "board.rejected"}} if bad == "state" else {}
+    with pytest.raises(DocumentError) as caught:
+        plan(
+            operators={"row": row(), "total": {"use": "counted", "from": "row"}, **state},
+            sinks={
+                "board": console("total"),
+                "shadow": console("total", query="replay"),
+                "one": console("row", query="own"),
+                "two": console("row", query="own"),
+                "bad": console(bad),
+            },
+        )
+    (problem,) = caught.value.problems
+    assert problem.key == at
+    assert words in problem.message
+    assert "a sink of its own." in problem.hint or "on_rejected: drop" in problem.hint
+
+
+def test_a_replay_reads_nothing_that_a_sink_of_the_pipeline_refused():
+    """Pass: a shadow of it is a problem, and so is a plan derived for it: that would write into the sink."""
+    sinks = {"board": console("row"), "bad": console("board.rejected")}
+    made = plan(operators={"row": row()}, sinks=sinks)
+    with pytest.raises(DocumentError, match="what 'board' refuses is known only where"):
+        derive(made, [made.nodes["bad"]], checkpoint=Path("checkpoints"))
+    assert derive(made, made.sinks(), checkpoint=Path("checkpoints")).queries[0].sinks == (
+        "board",
+        "bad",
+    )
+    sinks["shadow"] = console("board.rejected", query="replay")
+    with pytest.raises(DocumentError, match="a replay does not write what that one writes"):
+        plan(operators={"row": row()}, sinks=sinks)
 
 
 def test_a_source_met_twice_above_an_anchor_is_read_twice_and_said_so():

@@ -14,7 +14,6 @@ import pluggy
 
 if TYPE_CHECKING:
     from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
-    from mainstem.errors import MainstemError
     from mainstem.plan.model import Plan
 
 hookspec = pluggy.HookspecMarker("mainstem")
@@ -62,5 +61,5 @@ def mainstem_run_progress(facts: Mapping[str, Any]) -> None:
 
 
 @hookspec
-def mainstem_run_ended(plan: Plan, error: MainstemError | None) -> None:
+def mainstem_run_ended(plan: Plan, error: BaseException | None) -> None:
     """A run ended: by itself or by a signal (`error` is None), or because it failed."""

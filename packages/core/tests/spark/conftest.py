@@ -18,7 +18,9 @@ def looking(tmp_path_factory, monkeypatch):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-looking\nVersion: 1.0\n")
     words = "look = looking\nminutes = looking\npairs = looking\n"
-    (info / "entry_points.txt").write_text(f"[mainstem.operators]\n{words}")
+    (info / "entry_points.txt").write_text(
+        f"[mainstem.operators]\n{words}[mainstem.sources]\nsteps = looking\n"
+    )
     for folder in (site, PLUGIN):
         monkeypatch.syspath_prepend(folder)
     path = os.pathsep.join(filter(None, [str(site), str(PLUGIN), os.environ.get("PYTHONPATH")]))

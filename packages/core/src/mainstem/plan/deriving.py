@@ -63,6 +63,9 @@ def derive(
     def problem(message: str, *path: str | int, hint: str = "", **_: object) -> None:
         problems.append(Problem(message, ".".join(map(str, path)), plan.file, hint=hint))
 
+    for name in wanted - chosen.keys():
+        if plan.nodes[name].kind == "sink":
+            problem(f"what {name!r} refuses is known only where it is written", "sinks", name)
     cuts = queries.cut(nodes, problem)
     identity.place(nodes, problem)
     if problems:

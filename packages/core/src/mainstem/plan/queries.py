@@ -8,26 +8,39 @@ from functools import partial
 
 from mainstem.contracts.shapes import sequenced_by_batch
 from mainstem.plan import loading
-from mainstem.plan.model import Node, Query, SinkNode, ancestors
+from mainstem.plan.model import Node, Query, SinkNode, Stream, ancestors
 
 
 def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query, ...]:
     """Return the queries, and set each sink's `query`.
 
     A node's anchor is itself if it is a source, keeps state, or brings streams of different
-    anchors together; else it is that of its inputs. All sinks of one anchor share a query.
+    anchors together; else it is that of its inputs. All sinks of one anchor share a query. What a
+    sink refuses exists only in the batches of its query; so those that read it are part of that one.
     """
     anchors: dict[str, str] = {}
+    #: The query of each sink, and of all that reads what one refused; empty for a shadow's.
+    bound: dict[str, str] = {}
+    groups: dict[str, list[SinkNode]] = {}
+    misfits = False
     for name, node in nodes.items():  # sources first
         above = {anchors[stream.node] for stream in node.streams}
+        refused = next((stream for stream in node.streams if stream.node in bound), None)
         alone = node.kind == "source" or node.state is not None or len(above) != 1
         anchors[name] = name if alone else above.pop()
-    groups: dict[str, list[SinkNode]] = {}
-    for node in nodes.values():
+        if refused and (misfit := _misfit(node, refused, bound, anchors)):
+            problem(misfit[0], f"{node.kind}s", name, "from", hint=misfit[1])
+            misfits = True
+        elif refused:
+            bound[name] = bound[refused.node]
         if isinstance(node, SinkNode) and not node.shadow:
-            own = node.own_query or anchors[node.name] == node.name
-            node.query = node.name if own else anchors[node.name]
+            own = node.own_query or anchors[name] == name
+            node.query = bound.setdefault(name, name if own else anchors[name])
             groups.setdefault(node.query, []).append(node)
+        elif isinstance(node, SinkNode):
+            bound[name] = ""
+    if misfits:
+        return ()
     queries = tuple(
         _query(name, anchors[sinks[0].name], sinks, nodes) for name, sinks in groups.items()
     )
@@ -36,6 +49,28 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
         loading.check(query, nodes, problem)
     _check_repeats(queries, nodes, problem)
     return queries
+
+
+def _misfit(
+    node: Node, refused: Stream, bound: Mapping[str, str], anchors: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Return why a node can't read what a sink refused, and what to do; None if it can."""
+    query = bound[refused.node]
+    if not query:
+        return (
+            f"{refused} is known to a replay alone, which writes into that sink and no other",
+            "Write `on_rejected: drop` for that sink, or let a refused row end the replay.",
+        )
+    inside = f"{refused} exists only inside the batches of query {query!r}"
+    if isinstance(node, SinkNode) and node.shadow:
+        return f"{inside}, and a replay does not write what that one writes", "Read another stream."
+    for stream in node.streams:
+        here = bound.get(stream.node, query) == query
+        if not here or anchors[stream.node] != anchors[refused.node]:
+            return f"{inside}, and {stream} is not there", f"Give {refused} a sink of its own."
+    if node.state is not None:
+        return f"{inside}, and state is kept between them", f"Give {refused} a sink of its own."
+    return None
 
 
 def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, Node]) -> Query:
@@ -50,7 +85,7 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
     return Query(
         name=name,
         anchor=anchor,
-        sinks=tuple(sink.name for sink in sinks if sink.name),
+        sinks=tuple(sink.name for sink in sinks),
         streaming=tuple(n for n in nodes if n in above),
         per_batch=per_batch,
         tail=_tail(anchor, per_batch, [sink.name for sink in sinks], nodes),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from mainstem.plan.model import Plan, Query
 from mainstem.run.counting import complete, counted_by, timed_node
+from mainstem.run.times import from_micros
 
 
 def batch_facts(
@@ -62,8 +63,7 @@ def timed(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, datetime | Non
         node = timed_node(name)
         if node and row["rows"]:
             micros = row["latest"]
-            beginning = datetime.fromtimestamp(0, UTC)
-            yield name, node, None if micros is None else beginning + timedelta(microseconds=micros)
+            yield name, node, None if micros is None else from_micros(micros)
 
 
 class Totals:

@@ -109,6 +109,7 @@ class Frames:
         self._plan = plan
         self._instead = instead
         self._query = query.name
+        self._tail = query.tail
         self.counted_by = counted_by(plan, query)
         self._row_in_task = "0L" if checking else _ROW_IN_TASK
         self._spark = spark
@@ -126,6 +127,8 @@ class Frames:
         A source is loaded anew each time it is met, for Spark takes one read for one name.
         """
         node = self._plan.nodes[name]
+        # What a sink refused exists only inside a batch.
+        assert node.kind != "sink" or name == self._tail  # noqa: S101
         if node.kind == "source":
             count = self._loads[name] = self._loads.get(name, 0) + 1
             read = read_name(name, count)

@@ -12,11 +12,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Reached
+from mainstem.run.times import from_millis
 
 #: A version of a partition's state: whole, or what changed since the one before.
 _STATE_FILE = re.compile(r"(\d+)(?:_[0-9a-fA-F-]+)?\.(changelog|delta|zip|snapshot)")
@@ -184,4 +185,4 @@ def _lines(file: Path) -> list[str]:
 
 
 def _time(millis: int | None) -> datetime | None:
-    return datetime.fromtimestamp(millis / 1000, UTC) if millis else None
+    return from_millis(millis) if millis else None

@@ -14,6 +14,7 @@ from typing import Any
 
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.facts import timed
+from mainstem.run.times import moved
 from mainstem.run.watermarks import Watermarks
 
 #: A node that stays idle is moved again after this share of what made it idle, and not before
@@ -91,4 +92,4 @@ class Idleness:
         watermark, latest = self._timed[name].watermark, self._latest[name]
         if watermark is None or len(latest) < self._watermarks.streams(name):
             return None
-        return min(latest.values()) - watermark.delay
+        return moved(min(latest.values()), -watermark.delay)

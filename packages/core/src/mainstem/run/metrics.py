@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import MachineError
 from mainstem.run.showing import Reporter
+from mainstem.run.times import from_text
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -105,6 +105,10 @@ class Metrics:
         self._restarts.labels(facts["pipeline"], facts["query"]).inc()
         self._inner.restarted(facts)
 
+    def unstopped(self, facts: Mapping[str, Any]) -> None:
+        """A query did not stop."""
+        self._inner.unstopped(facts)
+
     def batch(self, facts: Mapping[str, Any]) -> None:
         """Count what a batch did."""
         labels = (facts["pipeline"], facts["query"])
@@ -118,7 +122,7 @@ class Metrics:
         self._late.labels(*labels).inc(facts["late_rows"])
         self._state.labels(*labels).set(facts["state_rows"])
         if facts["watermark"]:
-            when = datetime.fromisoformat(facts["watermark"])
+            when = from_text(facts["watermark"])
             self._watermark.labels(*labels).set(when.timestamp())
         for source, lag in facts.get("lag", {}).items():
             for gauge, value in ((self._lag_rows, lag["rows"]), (self._lag, lag["seconds"])):

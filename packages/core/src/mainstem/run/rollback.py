@@ -99,10 +99,37 @@ def finish(plan: Plan, query: Query) -> None:
             if file.name.strip(".").removesuffix(".crc").isdigit() and _number(file) > batch:
                 file.unlink()
     failpoint("rollback.after-logs")
+    _forget_control_rows(plan, query, batch)
     for file in (folder / "state").glob("[0-9]*/[0-9]*/**/*"):
         if file.is_file() and file.name[0].isdigit() and _number(file) > batch + 1:
             file.unlink()
     mark.unlink()
+
+
+def _forget_control_rows(plan: Plan, query: Query, batch: int) -> None:
+    """Remove the control rows that a batch and those before it have not read, and Spark's log of them.
+
+    The next batch would read those that are left, and be under the watermarks of later days. A name
+    that is in the log would never be read again, and a flush that closes the same windows has the
+    same name.
+    """
+    folder = plan.query_folder(query.name)
+    ends = History(folder).offsets(batch).ends
+    for control in plan.checkpoint.glob(f"nodes/*/control/{query.name}"):
+        node = control.parent.parent.name
+        read = set()
+        for log in (folder / "sources").glob(f"{node}__control*"):
+            end = ends.get(log.name)
+            last = -1 if end is None else int(end["logOffset"])
+            for file in log.iterdir():
+                if _number(file) > last:
+                    file.unlink()
+                elif file.name[0].isdigit():
+                    rows = [json.loads(line) for line in file.read_text().splitlines()[1:]]
+                    read |= {row["path"].rpartition("/")[2] for row in rows}
+        for file in control.iterdir():
+            if file.name not in read:
+                file.unlink()
 
 
 def _number(file: Path) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
-from mainstem.errors import MainstemError, PipelineError
+from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import Totals
@@ -119,7 +119,7 @@ class Run:
         self.prepare()
         self.plan.registry.hook.mainstem_run_started(plan=self.plan)
         self.reporter.started(self.plan)
-        error: MainstemError | None = None
+        error: BaseException | None = None
         try:
             with (
                 telling_of_a_lost_session(),
@@ -131,7 +131,7 @@ class Run:
                 self.once()
                 if self.plan.flush and not self.stop.is_set():
                     self._drive(RunningQuery.flush)
-        except MainstemError as failure:
+        except BaseException as failure:
             error = failure
             raise
         finally:

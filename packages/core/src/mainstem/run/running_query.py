@@ -186,7 +186,10 @@ class RunningQuery:
         if stop.is_set():
             self._batches.stopping.set()
             if query.isActive and not query.status["isTriggerActive"]:
-                query.stop()
+                try:
+                    query.stop()
+                except Exception as error:
+                    raise self._explained(error) from error
         active = bool(query.isActive)
         if not active and not self._ended:
             self._ended = True
@@ -325,12 +328,20 @@ class RunningQuery:
         return explain(error, self._plan, self._query.name, show_rows=self._show_rows)
 
     def end(self, report: Any) -> None:
-        """Stop the query if it still runs (another one failed), and report its last batches."""
+        """Stop the query if it still runs (another one failed), and report its last batches.
+
+        One that does not stop is told and left: what went wrong first is what ends the run.
+        """
         if self._running is None:
             return
         if self._running.isActive:
             self._batches.stopping.set()
-            self._running.stop()
+            try:
+                self._running.stop()
+            except Exception as error:  # Java's TimeoutException
+                facts = {"pipeline": self._plan.pipeline, "query": self.name}
+                why = str(self._explained(error))
+                self._reporter.unstopped({"event": "unstopped", **facts, "why": why})
         self._let_go(self._running)
         self._drain(report)
         self._running = None

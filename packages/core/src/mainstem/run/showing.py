@@ -39,6 +39,9 @@ class Reporter(Protocol):
     def restarted(self, facts: Mapping[str, Any]) -> None:
         """A query failed for no fault of its own, and was started anew; `why` says for what."""
 
+    def unstopped(self, facts: Mapping[str, Any]) -> None:
+        """A query did not stop, and is left as it is; `why` says what Spark told."""
+
     def tick(self) -> None:
         """Some time has passed."""
 
@@ -62,6 +65,9 @@ class Silent:
         pass
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
+        pass
+
+    def unstopped(self, facts: Mapping[str, Any]) -> None:
         pass
 
     def tick(self) -> None:
@@ -95,6 +101,9 @@ class JSONLines(Silent):
     def restarted(self, facts: Mapping[str, Any]) -> None:
         self._print(facts)
 
+    def unstopped(self, facts: Mapping[str, Any]) -> None:
+        self._print(facts)
+
     def ended(self, summary: Mapping[str, Any]) -> None:
         self._print(summary)
 
@@ -116,6 +125,7 @@ class LiveTable(Silent):
         self._helpers: dict[str, dict[str, HelperRow]] = {}
         self._loading: dict[str, str] = {}
         self._restarted: set[str] = set()
+        self._unstopped: set[str] = set()
         self._live = Live(self._table(), console=Console(), refresh_per_second=4)
         self._live.start()
 
@@ -134,6 +144,9 @@ class LiveTable(Silent):
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
         self._restarted.add(facts["query"])
+
+    def unstopped(self, facts: Mapping[str, Any]) -> None:
+        self._unstopped.add(facts["query"])
 
     def tick(self) -> None:
         self._live.update(self._table())
@@ -165,6 +178,7 @@ class LiveTable(Silent):
         lag = last.get("lag", {})
         seconds = last.get("seconds") or 0
         doing = self._loading.get(query, "") + (" restarted" if query in self._restarted else "")
+        doing += " does not stop" if query in self._unstopped else ""
         yield {
             "query / node": f"[bold]{query}[/bold]{doing}",
             "rows": f"{totals['rows_in']:,}",

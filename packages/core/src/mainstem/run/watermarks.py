@@ -29,6 +29,7 @@ from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
+from mainstem.run.times import in_millis, moved
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,6 +42,8 @@ _CONTROL = "_control"
 _NOTHING = "nothing"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
+#: As much of a control file's name as tells its time in milliseconds; see `_stem`.
+_TO_MILLIS = len("20260101T000000.000")
 
 
 class Watermarks:
@@ -132,14 +135,16 @@ class Watermarks:
             folder, delay = self._folder(node), node.watermark.delay
             files = folder.glob("*.json")
             before = max((file.stem.partition("-")[0] for file in files), default="")
-            # A watermark that a flush has made tells of no event since.
-            made = watermark is not None and before == _stem(watermark + delay)
-            seen = [watermark + delay] if watermark and not made else []
+            reached = moved(watermark, delay) if watermark else None
+            # A watermark that a flush has made tells of no event since; it is in whole milliseconds.
+            made = reached is not None and before[:_TO_MILLIS] == _stem(reached)[:_TO_MILLIS]
+            seen = [reached] if reached and not made else []
             if latest:
                 seen.append(latest)
             if not seen:
                 continue
-            at = max(seen) + holds + delay + timedelta(milliseconds=1)
+            # The first whole millisecond behind it, as far as Spark goes.
+            at = moved(in_millis(max(seen)), holds + delay + timedelta(milliseconds=1))
             if _stem(at) <= before:
                 continue
             _write(folder, at)
@@ -151,7 +156,7 @@ class Watermarks:
         node = self._plan.nodes[name]
         if node.watermark is not None and self.used and name in self._query.streaming:
             folder = self._folder(node)
-            _write(folder, to + node.watermark.delay)
+            _write(folder, moved(to, node.watermark.delay))
             for old in sorted(folder.glob("*.json"))[:-_KEPT]:
                 old.unlink(missing_ok=True)
 
@@ -200,4 +205,5 @@ def _write(folder: Path, at: datetime, more: str = "") -> None:
 
 def _stem(at: datetime) -> str:
     """Return the name of the control file for a time; names order as times do."""
-    return f"{at.astimezone(UTC):%Y%m%dT%H%M%S.%f}"
+    at = at.astimezone(UTC)
+    return f"{at.year:04}{at:%m%dT%H%M%S.%f}"

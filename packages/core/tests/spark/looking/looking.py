@@ -2,12 +2,25 @@
 
 `look` looks each row of a stream up in a table, which it loads first. It joins with the table as that is
 in that moment, so what comes out tells what was loaded. `minutes` tells how far the watermark is,
-and `pairs` is a join of Spark's own.
+and `pairs` is a join of Spark's own. The source `steps` gives a file in each batch, also of those that a
+query has read before it was taken back.
 """
 
 from datetime import timedelta
+from pathlib import Path
 
-from mainstem import Accepts, Events, Operator, Options, StateFacts, hookimpl
+from mainstem import (
+    Accepts,
+    Events,
+    LocalPath,
+    Operator,
+    Options,
+    Source,
+    SourceCapabilities,
+    StateFacts,
+    hookimpl,
+    option,
+)
 
 
 class LookOptions(Options):
@@ -99,6 +112,81 @@ class Pairs(Operator):
         minute = "INTERVAL 1 MINUTE"
         on = f"k = j AND seen >= at - {minute} AND seen <= at + {minute}"
         return inputs["left"].join(inputs["right"], F.expr(on)).select("k", "j")
+
+
+class StepsOptions(Options):
+    """Where the files are."""
+
+    path: LocalPath = option(description="A folder of files, read in the order of their names.")
+
+
+class Steps(Source):
+    """Gives the times in the lines of one file in each batch."""
+
+    options: StepsOptions
+    capabilities = SourceCapabilities(replayable=True)
+
+    def shape(self):
+        return Events("at TIMESTAMP")
+
+    def load(self, ctx):
+        ctx.spark.dataSource.register(steps())
+        return ctx.read_stream("steps", path=str(self.options.path))
+
+    def starting_at(self, point):
+        return self
+
+    def gone(self, since):
+        return ""
+
+
+def steps():
+    """Return the data source: a class made here goes to Spark's processes by value."""
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+
+    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+        def __init__(self, path):
+            self._path = path
+
+        def _files(self):
+            return sorted(Path(self._path).iterdir())
+
+        def prepareForTriggerAvailableNow(self):  # noqa: N802
+            self._end = len(self._files())
+
+        def initialOffset(self):  # noqa: N802
+            return {"files": 0}
+
+        def latestOffset(self, start, limit):  # noqa: N802
+            return {"files": min(start["files"] + 1, self._end)}
+
+        def partitions(self, start, end):
+            return [InputPartition(n) for n in range(start["files"], end["files"])]
+
+        def read(self, partition):
+            from datetime import datetime
+
+            for line in self._files()[partition.value].read_text().splitlines():
+                yield (datetime.fromisoformat(line),)
+
+    class StepsData(DataSource):
+        @classmethod
+        def name(cls):
+            return "steps"
+
+        def schema(self):
+            return "at TIMESTAMP"
+
+        def streamReader(self, schema):  # noqa: N802
+            return Reader(self.options["path"])
+
+    return StepsData
+
+
+@hookimpl
+def mainstem_sources():
+    return {"steps": Steps}
 
 
 @hookimpl
