@@ -203,6 +203,15 @@ class Counting(Table):
         return super().write(frame, batch)
 
 
+class Glancing(Table):
+    """Looks at the first rows of a batch alone, and nobody can read them."""
+
+    capabilities = SinkCapabilities()
+
+    def write(self, frame, batch):
+        frame.take(21)
+
+
 class Amnesiac(Table):
     """Takes back what others wrote, too."""
 
@@ -368,6 +377,7 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_nameless": Nameless,
     "zoo_swallower": Swallower,
     "zoo_counting": Counting,
+    "zoo_glancing": Glancing,
     "zoo_amnesiac": Amnesiac,
     "zoo_fenceless": Fenceless,
     "zoo_fenced_by_batch": FencedByBatch,
