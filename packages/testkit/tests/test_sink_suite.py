@@ -63,6 +63,7 @@ FAULTS = [
     ("zoo_open_stage", STAGED, "8 rows of a staged batch are seen"),
     ("zoo_litter", STAGED, "doubled"),
     ("zoo_nameless", BESIDE, "lost: .*row 0"),
+    ("zoo_sinkless", "two_sinks_of_one_query_stand_beside_each_other", "lost: .*row 0"),
     ("zoo_swallower", "refused_rows_come_back_with_a_reason", "0 rows were returned as refused"),
     ("zoo_counting", MANY, "the write evaluated rows more than once, in partitions "),
     ("zoo_glancing", MANY, "the write left some of its rows unread, in partitions "),

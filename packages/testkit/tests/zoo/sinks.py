@@ -188,6 +188,13 @@ class Nameless(Table):
         return "", batch.id
 
 
+class Sinkless(Table):
+    """Takes the batches of all sinks of a query for one."""
+
+    def name(self, batch):
+        return batch.query_id, batch.id
+
+
 class Swallower(Table):
     """Drops rows that it does not want."""
 
@@ -258,7 +265,7 @@ class Trampling(Table):
         with suppress(FencedError), self.connect() as db:
             self.fence(db, batch)
         with self.connect() as db:
-            db.execute("DELETE FROM staged WHERE checkpoint = ?", (batch.query_id,))
+            db.execute("DELETE FROM staged WHERE checkpoint = ?", self.name(batch)[:1])
 
 
 class Hollow(Table):
@@ -267,7 +274,7 @@ class Hollow(Table):
     def discard(self, batch):
         with self.connect() as db:
             wanted = "checkpoint = ? AND epoch <= ?"
-            db.execute(f"DELETE FROM staged WHERE {wanted}", (batch.query_id, batch.epoch))
+            db.execute(f"DELETE FROM staged WHERE {wanted}", (self.name(batch)[0], batch.epoch))
 
 
 class KnowsNobody(Table):
@@ -375,6 +382,7 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_open_stage": OpenStage,
     "zoo_litter": Litter,
     "zoo_nameless": Nameless,
+    "zoo_sinkless": Sinkless,
     "zoo_swallower": Swallower,
     "zoo_counting": Counting,
     "zoo_glancing": Glancing,

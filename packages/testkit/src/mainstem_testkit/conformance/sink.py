@@ -152,6 +152,14 @@ class SinkSuite(AbilitiesSuite):
         self._check(range(9), doubled=False)
 
     @proves("batches")
+    def test_two_sinks_of_one_query_stand_beside_each_other(self, spark: SparkSession) -> None:
+        """A document names the far side twice: batches of one id, but of another sink, are others."""
+        for _ in range(2):
+            self._write(self._some(spark, range(3)), 0)
+            self._write(self._some(spark, range(3, 6)), 0, sink="subject_too")
+        self._check(range(6))
+
+    @proves("batches")
     def test_an_empty_batch_changes_nothing(self, spark: SparkSession) -> None:
         """Neither the first batch nor a later one needs rows."""
         self._write(self._some(spark, []), 0)
