@@ -126,11 +126,12 @@ class Select(Operator):
     def _left(self, given: Shape) -> Shape:
         """Return the shape of what `where` leaves."""
         where = self.options.where
-        self._deletes = (
-            isinstance(given, Changelog) and where is not None and not _of_key(where, given)
-        )
+        self._deletes = False
+        if where is None or not isinstance(given, Changelog) or _of_key(where, given):
+            return given
+        self._deletes = True
         # The deletion would have to carry the row before, which is in another row.
-        return replace(given, preimages=False) if self._deletes else given
+        return replace(given, preimages=False)
 
 
 def _of_key(where: str, table: Changelog) -> bool:
