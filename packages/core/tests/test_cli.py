@@ -6,8 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from typing import Annotated, Literal
 
 import pytest
+from mainstem import Options, PluginError, option
+from mainstem.cli.plugins import _options as option_lines
+from mainstem.cli.plugins import details
+from mainstem.discovery import Word
+from mainstem.registry import Registry
+from pydantic import Field
 
 SECRET = "hunter2-swordfish"
 RIGHT = """\
@@ -79,6 +86,66 @@ def test_plugins_are_listed_and_shown(file):
     missing = mainstem("plugins", "show", "decod")
     assert missing.returncode == 3
     assert "Did you mean 'decode'?" in missing.stderr
+
+
+def word(kind, name, distribution="mainstem-some"):
+    return Word(kind, name, distribution, "1.0", "some.plugin")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("kafka", "'kafka' is not installed. Install it: pip install mainstem-broker-kafka"),
+        ("ingress", "'ingress' is a command and no component: see `mainstem ingress --help`"),
+        ("ingres", "brings 'ingres'. `mainstem plugins` lists"),
+        ("rat", "brings 'rat'. Did you mean 'rate'?"),
+        ("other:rate", "brings 'other:rate'. Did you mean 'rate'?"),
+    ],
+)
+def test_a_word_that_nobody_brings_is_told_with_the_next_step(asked, words):
+    """Pass: what to install, or what the word is, or the nearest component."""
+    registry = Registry([word("source", "rate"), word("command", "ingress")])
+    with pytest.raises(PluginError) as failure:
+        details(asked, registry)
+    assert words in str(failure.value)
+
+
+def test_options_of_which_one_kind_stands_are_shown_by_kind():
+    """Pass: the kinds stand behind the option, and each with what is its own."""
+
+    class Token(Options):
+        use: Literal["token"] = option(description="A token.")
+        token: str = option(description="The token.")
+
+    class Users(Options):
+        limit: int = option(5, description="How many.")
+        use: Literal["users"] = option(description="Users.")
+
+    class Whole(Options):
+        verify: Annotated[Token | Users, Field(discriminator="use")] | None = option(
+            None, description="Who."
+        )
+
+    assert option_lines(Whole, "") == [
+        "verify: {use: token | users, ...}, default none",
+        "  Who.",
+        "    use: token",
+        "      A token.",
+        "        token: string, required",
+        "          The token.",
+        "    use: users",
+        "      Users.",
+        "        limit: integer, default 5",
+        "          How many.",
+    ]
+
+
+@pytest.mark.parametrize("into", ["out", "out=", "=out"])
+def test_a_replay_says_how_a_shadow_is_named(file, into):
+    """Pass: exit code 1, with what was given and what was expected."""
+    result = mainstem("replay", file, "--query", "lines", "--into", into)
+    assert result.returncode == 1
+    assert f"--into {into}: expected SINK=OTHER" in result.stderr
 
 
 def test_help_teaches_by_example():

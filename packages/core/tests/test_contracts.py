@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mainstem import (
+    MESSAGES,
     Accepts,
     Changelog,
     Column,
@@ -22,7 +23,7 @@ from mainstem import (
     option,
 )
 from mainstem.contracts.columns import check_order, check_types, find_column
-from mainstem.contracts.ddl import DDLError, quoted, read_columns, read_type
+from mainstem.contracts.ddl import DDLError, parts_of, quoted, read_columns, read_type
 from mainstem.contracts.options import read_duration, read_size, write_duration
 
 TYPES = st.recursive(
@@ -93,6 +94,63 @@ def test_durations_and_sizes_as_people_write_them():
             read_duration(wrong)
     with pytest.raises(ValueError, match="size"):
         read_size("5 XB")
+
+
+@pytest.mark.parametrize("long", ["9999999999 weeks", f"{'9' * 400} s"])
+def test_a_duration_that_nothing_can_hold_is_refused(long):
+    """Pass: a ValueError, which pydantic makes a problem of the document."""
+    with pytest.raises(ValueError, match="too long; expected at most 999999999 days"):
+        read_duration(long)
+
+
+@pytest.mark.parametrize("large", [f"{'9' * 400} B", "10000000 TiB", 2**63])
+def test_a_size_that_nothing_can_hold_is_refused(large):
+    """Pass: a ValueError; the largest that Java counts is taken."""
+    with pytest.raises(ValueError, match="too large; expected less than"):
+        read_size(large)
+    assert read_size(2**63 - 1) == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"key": ["K"], "sequence": "N"}, None),
+        ({"key": ["v"], "sequence": "n"}, "the key of one is k, of the other v"),
+        ({"key": ["k", "v"], "sequence": "n"}, "the key of one is k, of the other k, v"),
+        ({"key": ["k"], "sequence": "v"}, "the sequence of one is n, of the other v"),
+        ({"key": ["k"]}, "the sequence of one is n, of the other the batch"),
+        ({"key": ["k"], "sequence": "n", "preimages": True}, "only one has pre-images"),
+    ],
+)
+def test_changelogs_of_different_tables_are_unlike(other, words):
+    """Pass: said in these words, whichever of the two is asked."""
+    columns = "k STRING, v BIGINT, n BIGINT"
+    one, two = Changelog(columns, ["k"], "n"), Changelog(columns, **other)
+    assert one.unlike(two) == words
+    assert (two.unlike(one) is None) == (words is None)
+
+
+def test_rows_that_are_no_messages_are_told_of_encode():
+    """Pass: where a message column is missing or of another type, and nowhere else."""
+    rows = Events("k STRING, v INT")
+    assert "operator `encode`" in (MESSAGES.refusal(rows) or "")
+    assert "operator `encode`" in (MESSAGES.refusal(Events("value STRING")) or "")
+    assert "encode" not in (Accepts(columns="n INT").refusal(rows) or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("timestamp", []),
+        ("decimal(5,2)", []),
+        ("array<array<int>>", [("element", "array<int>")]),
+        ("map<decimal(5,2),struct<a:int>>", [("key", "decimal(5,2)"), ("value", "struct<a:int>")]),
+        ("struct<`a,<b`:int,c:map<string,date>>", [("a,<b", "int"), ("c", "map<string,date>")]),
+    ],
+)
+def test_a_nested_type_is_made_of_others(kind, parts):
+    """Pass: its own parts, each whole."""
+    assert [(part.name, part.type) for part in parts_of(kind)] == parts
 
 
 def test_an_option_without_a_description_is_a_mistake_of_its_author():

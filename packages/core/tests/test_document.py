@@ -133,6 +133,30 @@ def test_streams_of_different_shapes_cannot_be_one_input(tmp_path):
     assert found.message.startswith("lines and row are not of one shape: only one has ")
 
 
+def test_changelogs_of_different_tables_cannot_be_one_input(tmp_path):
+    """Pass: the difference is named."""
+    made = "{use: changelog, from: row, with: {key: [%s], sequence: v}, on_rejected: drop}"
+    text = RIGHT.replace("sinks:", f"  a: {made % 'k'}\n  b: {made % 'v'}\nsinks:")
+    (found,) = problems(tmp_path, text.replace("from: row}", "from: [a, b]}"))
+    assert found.message == "b and a are not of one shape: the key of one is k, of the other v"
+
+
+def test_a_variable_that_is_set_and_empty_is_told_as_that(tmp_path, monkeypatch):
+    """Pass: nobody looks for a variable that is there; a default takes its place."""
+    monkeypatch.setenv("MAINSTEM_EMPTY", "")
+    found = problems(tmp_path, RIGHT.replace("path: in", "path: '${env:MAINSTEM_EMPTY}'"))
+    assert found[0].message == "environment variable MAINSTEM_EMPTY is empty"
+    make_plan(RIGHT.replace("path: in", "path: '${env:MAINSTEM_EMPTY:-in}'"))
+
+
+def test_a_duration_that_is_too_long_is_a_problem_beside_others(tmp_path):
+    """Pass: its line is told, and so is that of the other mistake."""
+    text = RIGHT.replace("pipeline: test", "pipeline: test\ntrigger: {every: 9999999999 weeks}")
+    found = problems(tmp_path, text.replace("use: console", "use: consol"))
+    assert [problem.key for problem in found] == ["trigger.every", "sinks.out.use"]
+    assert "too long" in found[0].message
+
+
 def test_a_shape_that_a_port_does_not_take_is_refused(tmp_path):
     """Pass: decode wants messages and says what there is instead."""
     text = RIGHT.replace(

@@ -103,6 +103,9 @@ def test_the_schema_refuses_the_common_mistakes_itself(validator):
         (("sources", "lines", "with"), {"format": "message"}),
         (("sources", "lines", "with", "max_files"), "many"),
         (("sources", "lines", "with", "format"), "messages"),
+        (("sinks", "out", "deliver"), "microbach"),
+        (("sinks", "out", "deliver"), {"use": "microbach"}),
+        (("sinks", "out", "deliver"), {"use": "microbatch", "with": {"nosuch": 1}}),
         (("nosuchkey",), 1),
     ]:
         document = copy.deepcopy(RIGHT)
@@ -111,6 +114,20 @@ def test_the_schema_refuses_the_common_mistakes_itself(validator):
             place = place[part]
         place[path[-1]] = value
         assert not validator.is_valid(document), (path, value)
+
+
+@pytest.mark.parametrize(
+    "deliver",
+    ["microbatch", "mainstem:microbatch", "${env:X:-microbatch}", {"use": "microbatch"}, None],
+)
+def test_a_delivery_is_a_word_or_one_with_options(validator, deliver):
+    """Pass: each way to write one fits, and an editor has the words."""
+    document = copy.deepcopy(RIGHT)
+    document["sinks"]["out"]["deliver"] = deliver
+    assert validator.is_valid(document)
+    assert is_right(document)
+    offered = validator.schema["$defs"]["SinkNode"]["properties"]["deliver"]["anyOf"]
+    assert '"microbatch"' in json.dumps(offered)
 
 
 def test_every_option_of_the_schema_has_a_description():

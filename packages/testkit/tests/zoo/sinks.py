@@ -188,6 +188,13 @@ class Nameless(Table):
         return "", batch.id
 
 
+class Sinkless(Table):
+    """Takes the batches of all sinks of a query for one."""
+
+    def name(self, batch):
+        return batch.query_id, batch.id
+
+
 class Swallower(Table):
     """Drops rows that it does not want."""
 
@@ -201,6 +208,15 @@ class Counting(Table):
     def write(self, frame, batch):
         frame.count()
         return super().write(frame, batch)
+
+
+class Glancing(Table):
+    """Looks at the first rows of a batch alone, and nobody can read them."""
+
+    capabilities = SinkCapabilities()
+
+    def write(self, frame, batch):
+        frame.take(21)
 
 
 class Amnesiac(Table):
@@ -249,7 +265,7 @@ class Trampling(Table):
         with suppress(FencedError), self.connect() as db:
             self.fence(db, batch)
         with self.connect() as db:
-            db.execute("DELETE FROM staged WHERE checkpoint = ?", (batch.query_id,))
+            db.execute("DELETE FROM staged WHERE checkpoint = ?", self.name(batch)[:1])
 
 
 class Hollow(Table):
@@ -258,7 +274,7 @@ class Hollow(Table):
     def discard(self, batch):
         with self.connect() as db:
             wanted = "checkpoint = ? AND epoch <= ?"
-            db.execute(f"DELETE FROM staged WHERE {wanted}", (batch.query_id, batch.epoch))
+            db.execute(f"DELETE FROM staged WHERE {wanted}", (self.name(batch)[0], batch.epoch))
 
 
 class KnowsNobody(Table):
@@ -366,8 +382,10 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_open_stage": OpenStage,
     "zoo_litter": Litter,
     "zoo_nameless": Nameless,
+    "zoo_sinkless": Sinkless,
     "zoo_swallower": Swallower,
     "zoo_counting": Counting,
+    "zoo_glancing": Glancing,
     "zoo_amnesiac": Amnesiac,
     "zoo_fenceless": Fenceless,
     "zoo_fenced_by_batch": FencedByBatch,

@@ -88,7 +88,7 @@ class Table(Sink):
         return FarSide(self.options.path.parent).connect(self.options.path)
 
     def name(self, batch: Batch):
-        return batch.query_id, batch.id
+        return f"{batch.query_id} {batch.sink}", batch.id
 
     def packed(self, row):
         return pickle.dumps(row.asDict(recursive=True))
@@ -155,7 +155,7 @@ class Table(Sink):
             FencedError: a later batch is in.
         """
         last = "SELECT max(batch) FROM ledger WHERE checkpoint = ?"
-        if (db.execute(last, (batch.query_id,)).fetchone()[0] or 0) > batch.id:
+        if (db.execute(last, self.name(batch)[:1]).fetchone()[0] or 0) > batch.id:
             raise FencedError("a later batch of this checkpoint is in")
         found = db.execute(f"SELECT refused FROM ledger WHERE {_THIS}", self.name(batch)).fetchone()
         return json.loads(found[0]) if found else None
@@ -177,9 +177,8 @@ class Table(Sink):
     def forget(self, query_id, after):
         with self.connect() as db:
             for table in ("written", "ledger"):
-                db.execute(
-                    f"DELETE FROM {table} WHERE checkpoint = ? AND batch > ?", (query_id, after)
-                )
+                found = f"DELETE FROM {table} WHERE checkpoint LIKE ? AND batch > ?"
+                db.execute(found, (f"{query_id} %", after))
 
     # -- staging ----------------------------------------------------------------------------
 
@@ -216,7 +215,7 @@ class Table(Sink):
     def discard(self, batch):
         with self.connect() as db:
             self.fence(db, batch)
-            db.execute("DELETE FROM staged WHERE checkpoint = ?", (batch.query_id,))
+            db.execute("DELETE FROM staged WHERE checkpoint = ?", self.name(batch)[:1])
 
     # -- built beside -----------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mainstem import Column, literal, quoted
+from mainstem.builtin import far_times
+from mainstem.builtin.far_times import far_time
 from mainstem.builtin.json_text import EMPTY, MORE_TEXT, NO_OBJECT, NOT_JSON, NOT_UTF8
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
@@ -139,9 +141,10 @@ class Envelopes:
             first, last = _between(self._unit)
             when = f"CAST(timestamp_{self._unit}({number}) AS {kind})"
         if kind in ("date", "timestamp", "timestamp_ntz"):
+            text = f"try_cast({value} AS {kind})"
             return (
                 f"CASE WHEN {number} BETWEEN {first} AND {last} THEN {when} "
-                f"WHEN {value} RLIKE '^[0-9]{{4}}-' THEN try_cast({value} AS {kind}) END"
+                f"WHEN {value} RLIKE '^[0-9]{{4}}-' AND NOT ({far_time(text, kind)}) THEN {text} END"
             )
         if kind == "decimal":
             return f"try_cast({value} AS {column.type})"
@@ -236,6 +239,8 @@ class Envelopes:
             if _as_text(column):
                 misfit = f"{value} IS NULL AND {text} IS NOT NULL"
                 cases.append((misfit, literal(f"{column.name} is no {str(column.type).upper()}")))
+            elif far := far_time(value, column.type):
+                cases.append((far, literal(f"{column.name} {far_times.WORDS}")))
             if not column.nullable or column in self._key:
                 cases.append((f"{value} IS NULL", literal(f"{column.name} is null")))
         return [(f"{when} AND {found}", words) for found, words in cases]

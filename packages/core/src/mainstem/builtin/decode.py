@@ -24,6 +24,8 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin import far_times
+from mainstem.builtin.far_times import far_time
 from mainstem.builtin.huge_numbers import WORDS, beside_strings, huge_number
 from mainstem.builtin.json_text import (
     EMPTY,
@@ -67,7 +69,8 @@ class DecodeOptions(Options):
     )
     types: Literal["strict", "null"] = option(
         "strict",
-        description="A value of another type: `strict` refuses the row, `null` reads it as null.",
+        description="A value of another type, or a time beyond the years 1 to 9999: `strict` refuses "
+        "the row, `null` reads it as null.",
     )
     missing: Literal["null", "reject"] = option(
         "null", description="A column that json does not have: null, or the row is refused."
@@ -174,7 +177,7 @@ class Decode(Operator):
         reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
         kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
         schema = self.options.table_schema
-        columns = [f"{_field(column)} AS {quoted(column.name)}" for column in schema or ()]
+        columns = [f"{self._value(column)} AS {quoted(column.name)}" for column in schema or ()]
         names = [column.name for column in schema or ()]
         if schema is None:
             columns, names = [f"__parsed AS {quoted(self.options.into)}"], [self.options.into]
@@ -248,6 +251,11 @@ class Decode(Operator):
             return F.from_json(text, ddl, {**settings, "allowSingleQuotes": "false"})
         return F.from_csv(text, ddl, {**settings, "sep": self.options.separator})
 
+    def _value(self, column: Column) -> str:
+        """Return SQL for the value of a column; without `strict`, times too far away are none."""
+        far = None if self.options.types == "strict" else _far(column)
+        return f"IF({far}, NULL, {_field(column)})" if far else _field(column)
+
     def _reason(self, schema: tuple[Column, ...] | None, *, told: bool, huge: bool) -> str:
         """Return SQL over the parsed row that says why it is refused, or null.
 
@@ -258,6 +266,8 @@ class Decode(Operator):
         options = self.options
         json = options.format == "json"
         full = [column for column in schema or () if not column.nullable]
+        strict = options.types == "strict"
+        far = [(found, c) for c in schema or () if strict and (found := _far(c))]
         cases: list[tuple[str, str]] = []
         if huge:
             if json:
@@ -265,7 +275,8 @@ class Decode(Operator):
             cases.append(("__huge", WORDS))
         if json and "reject" not in (options.missing, options.extra):
             good = [PLAIN, f"{_CORRUPT} IS NULL" if schema else "__parsed IS NOT NULL"]
-            good += [f"{_field(column)} IS NOT NULL" for column in full]
+            good += [f"{self._value(column)} IS NOT NULL" for column in full]
+            good += [f"NOT coalesce({found}, false)" for found, _ in far]
             cases.append((" AND ".join(good), "NULL"))
         cases += [NULL, NOT_UTF8]
         if schema is None:
@@ -277,7 +288,7 @@ class Decode(Operator):
                 cases += [
                     (f"{unparsed} AND {found}", words) for found, words in (NOT_JSON, NO_OBJECT)
                 ]
-            if options.types == "strict":
+            if strict:
                 cases.append((unparsed, self._misfits(schema)))
             if json:
                 cases.append(MORE_TEXT)
@@ -301,7 +312,8 @@ class Decode(Operator):
                             f"concat('{words}: ', array_join({difference}, ', '))",
                         )
                     )
-            cases += [(f"{_field(c)} IS NULL", literal(f"{c.name} is null")) for c in full]
+            cases += [(found, literal(f"{c.name} {far_times.WORDS}")) for found, c in far]
+            cases += [(f"{self._value(c)} IS NULL", literal(f"{c.name} is null")) for c in full]
         branches = " ".join(
             f"WHEN {condition} THEN {words if told or words == 'NULL' else literal('')}"
             for condition, words in cases
@@ -337,6 +349,10 @@ _CORRUPT = "__parsed.__corrupt"
 
 def _field(column: Column) -> str:
     return f"__parsed.{quoted(column.name)}"
+
+
+def _far(column: Column) -> str | None:
+    return far_time(_field(column), column.type)
 
 
 def _path(name: str) -> str:

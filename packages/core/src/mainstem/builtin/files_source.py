@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
 from mainstem import (
+    Column,
     Events,
     Lag,
     Level,
@@ -27,9 +28,12 @@ from mainstem import (
     Source,
     SourceCapabilities,
     SourceContext,
+    literal,
     messages,
     option,
+    quoted,
 )
+from mainstem.builtin.far_times import WORDS, far_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +42,10 @@ if TYPE_CHECKING:
 #: block is the same whenever, and beside whatever other files, it is read. Changing this changes
 #: every `_id`.
 BLOCK = 64 * 1024 * 1024
+
+#: Spark passes over a file that is older than the newest one read by more than this (by default a
+#: week): none is, whatever time of change it was moved here with.
+MAX_AGE = "36500d"
 
 #: Up to so many bytes of unread files, their rows are counted.
 COUNTED = 16 * 1024 * 1024
@@ -55,7 +63,8 @@ class FilesOptions(Options):
     )
     format: Literal["message", "text", "jsonlines", "csv", "parquet"] = option(
         description="`message`: each line is a message (for `decode`); `text`: each line is a "
-        "column `value`; the others are read by `schema`, and a file that does not fit ends the run."
+        "column `value`; the others are read by `schema`, and a file that does not fit, or that has a "
+        "time beyond the years 1 to 9999, ends the run."
     )
     table_schema: Schema | None = option(
         None, alias="schema", description="The columns, for jsonlines, csv and parquet."
@@ -69,7 +78,10 @@ class FilesOptions(Options):
 
 
 class Files(Source):
-    """Reads the files that appear in a folder, each once, as messages, text or typed rows."""
+    """Reads the files that appear in a folder, each once, as messages, text or typed rows.
+
+    A file is read however old it is.
+    """
 
     options: FilesOptions
     capabilities = SourceCapabilities(
@@ -105,7 +117,7 @@ class Files(Source):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         options = self.options
-        reader = ctx.reader()
+        reader = ctx.reader().option("maxFileAge", MAX_AGE)
         if options.max_bytes is not None:
             reader = reader.option("maxBytesPerTrigger", options.max_bytes)
         else:
@@ -139,9 +151,10 @@ class Files(Source):
                 "'0' AS partition",
                 f"{position} AS position",
             )
-        if not ctx.identified:
-            return frame
-        return frame.selectExpr("*", f"{origin} AS _origin", f"{position} AS _position")
+        columns = [_checked(column) for column in options.table_schema or ()] or ["*"]
+        if ctx.identified:
+            columns += [f"{origin} AS _origin", f"{position} AS _position"]
+        return frame.selectExpr(*columns)
 
     # -- measuring and going back -----------------------------------------------------------
 
@@ -196,6 +209,15 @@ class Files(Source):
             max(0, sum(1 for line in file.read_bytes().split(b"\n") if line.strip()) - above)
             for file in files
         )
+
+
+def _checked(column: Column) -> str:
+    """Return SQL for a column, which ends the run at a time that others can't hold."""
+    name = quoted(column.name)
+    far = far_time(name, column.type)
+    if far is None:
+        return name
+    return f"IF({far}, raise_error({literal(f'{column.name} {WORDS}')}), {name}) AS {name}"
 
 
 def _visible(found: Path) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,9 +19,15 @@ from mainstem import (
     Shape,
     option,
 )
+from mainstem.contracts.shapes import CHANGE_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_HOLDS = "__holds"
+#: The words of an SQL condition, but for those in texts and numbers.
+_WORDS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\w.]*|(`(?:[^`]|``)+`|[^\W\d]\w*)""")
+_COMPARING = frozenset(("and", "or", "not", "in", "is", "null", "like", "between", "true", "false"))
 
 
 class SelectOptions(Options):
@@ -33,7 +40,11 @@ class SelectOptions(Options):
         example={"city": "city", "euros": "cents / 100"},
     )
     where: str | None = option(
-        None, description="An SQL condition over the input: rows where it holds go on."
+        None,
+        description="An SQL condition over the input: rows where it holds go on. Of a changelog, a row "
+        "where it does not hold becomes the deletion of its key, which may have met it before; "
+        "pre-images then end here. A condition that only compares columns of the key drops rows as "
+        "of events.",
     )
 
 
@@ -42,13 +53,17 @@ class Select(Operator):
 
     options: SelectOptions
 
+    def __init__(self, options: SelectOptions) -> None:
+        super().__init__(options)
+        self._deletes = False
+
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """Rows stay rows; all of them do unless there is a condition."""
         return OperatorCapabilities(row_wise=True, keeps_rows=self.options.where is None)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
-        given = inputs.only
+        given = self._left(inputs.only)
         wanted = self.options.columns
         if wanted is None:
             if self.options.where is None:
@@ -85,13 +100,50 @@ class Select(Operator):
         return {**where, **{f"columns.{name}": text for name, text in columns.items()}}
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
-        frame = inputs.only
-        if self.options.where is not None:
-            frame = frame.where(self.options.where)
-        if self.options.columns is None:
-            return frame
         from pyspark.sql import functions as F  # noqa: N812
 
+        frame, options = inputs.only, self.options
         reserved = [name for name in frame.columns if name.startswith("_")]
-        columns = [F.expr(text).alias(name) for name, text in self.options.columns.items()]
+        if self._deletes:
+            frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
+            frame = frame.withColumn(_HOLDS, F.coalesce(F.expr(options.where or ""), F.lit(False)))
+            change = f"IF({_HOLDS}, {CHANGE_TYPE}, 'delete')"
+            frame = frame.withColumn(CHANGE_TYPE, F.expr(change))
+        elif options.where is not None:
+            frame = frame.where(options.where)
+        if options.columns is None:
+            return frame.drop(_HOLDS)
+        plain = {name.lower() for name in frame.columns}
+        columns = []
+        for name, text in options.columns.items():
+            value = F.expr(text)
+            # What `where` keeps out may fail in an expression.
+            if self._deletes and text.strip().strip("`").lower() not in plain:
+                value = F.when(F.col(_HOLDS), value)
+            columns.append(value.alias(name))
         return frame.select(*reserved, *columns)
+
+    def _left(self, given: Shape) -> Shape:
+        """Return the shape of what `where` leaves."""
+        where = self.options.where
+        self._deletes = False
+        if where is None or not isinstance(given, Changelog) or _of_key(where, given):
+            return given
+        self._deletes = True
+        # The deletion would have to carry the row before, which is in another row.
+        return replace(given, preimages=False)
+
+
+def _of_key(where: str, table: Changelog) -> bool:
+    """Whether a condition compares columns of the key alone, so that it always holds for a key or never.
+
+    A function could give something else each time, so one that has any does not count.
+    """
+    key = {name.lower() for name in table.key}
+    others = {name.lower() for name in table.names} - key
+    words = (word.lower() for word in _WORDS.findall(where) if word)
+    return all(_name(word) in key or word in _COMPARING - others for word in words)
+
+
+def _name(word: str) -> str:
+    return word[1:-1].replace("``", "`") if word.startswith("`") else word

@@ -25,7 +25,7 @@ class RocksDB(StateStore):
     """Keeps state in RocksDB on local disk, and its changes in the checkpoint."""
 
     options: RocksDBOptions
-    capabilities = StateStoreCapabilities(spills=True, keyed=True)
+    capabilities = StateStoreCapabilities(keyed=True)
 
     def conf(self) -> Mapping[str, str]:
         prefix = "spark.sql.streaming.stateStore.rocksdb"

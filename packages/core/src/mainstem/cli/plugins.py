@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from mainstem.catalogue import install_line
 from mainstem.contracts.abilities import abilities
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Operator, Sink
@@ -26,14 +27,15 @@ def details(word: str, registry: Registry | None = None) -> str:
     """
     registry = registry or Registry()
     name = word.rpartition(":")[2]
-    found = [w for w in registry.words if w.name == name and w.kind in GROUPS]
+    found = [
+        w
+        for w in registry.words
+        if w.kind in GROUPS and word in (w.name, f"{w.distribution}:{w.name}")
+    ]
     if not found:
-        hint = nearest(name, {w.name for w in registry.words})
-        raise PluginError(f"no installed distribution brings {word!r}. {hint}".rstrip())
+        raise PluginError(_missing(word, registry))
     lines: list[str] = []
     for entry in found:
-        if word not in (name, f"{entry.distribution}:{name}"):
-            continue
         lines += [f"{entry.kind} {name}  ({entry.distribution} {entry.version})"]
         try:
             component = registry.component(entry.kind, f"{entry.distribution}:{name}")
@@ -42,6 +44,18 @@ def details(word: str, registry: Registry | None = None) -> str:
             continue
         lines += [f"  {line}" for line in _component(component)] + [""]
     return "\n".join(lines)
+
+
+def _missing(word: str, registry: Registry) -> str:
+    """Return why nothing is known of a word, and the next step."""
+    lines = [line for kind in GROUPS if (line := install_line(kind, word))]
+    if lines:
+        return f"{word!r} is not installed. Install it: {lines[0]}"
+    if any(w.name == word for w in registry.words):
+        return f"{word!r} is a command and no component: see `mainstem {word} --help`"
+    hint = nearest(word.rpartition(":")[2], {w.name for w in registry.words if w.kind in GROUPS})
+    hint = hint or "`mainstem plugins` lists what is installed."
+    return f"no installed distribution brings {word!r}. {hint}"
 
 
 def _component(component: type[Component]) -> list[str]:
@@ -64,17 +78,23 @@ def _component(component: type[Component]) -> list[str]:
     return lines + (_options(component.options_model(), "  ") or ["  none"])
 
 
-def _options(model: type[BaseModel], margin: str) -> list[str]:
+def _options(model: type[BaseModel], margin: str, variant: str = "") -> list[str]:
     """Return each option with what it takes and what it is when left out; options of options below it.
 
     Those that most users can pass by come last.
+
+    Args:
+        variant: the option that tells this model from others in its place: comes first, above the rest.
     """
     lines = []
     schema = model.model_json_schema(by_alias=True)
     known = schema["properties"] if model.model_fields else {}
     fields = sorted(
         model.model_fields.items(),
-        key=lambda item: known[item[1].alias or item[0]].get("advanced", False),
+        key=lambda item: (
+            item[0] != variant,
+            known[item[1].alias or item[0]].get("advanced", False),
+        ),
     )
     told = False
     for field_name, field in fields:
@@ -84,12 +104,22 @@ def _options(model: type[BaseModel], margin: str) -> list[str]:
         if known[key].get("advanced") and not told:
             lines.append(f"{margin}seldom needed:")
             told = True
-        lines.append(f"{margin}{key}: {kind}, {default}")
+        lines.append(f"{margin}{key}: {kind}" + ("" if key == variant else f", {default}"))
         if field.description:
             lines.append(f"{margin}  {field.description}")
+        if key == variant:
+            margin += "    "
         for inner in _models(field.annotation):
-            lines += _options(inner, margin + "    ")
+            lines += _options(inner, margin + "    ", _variant(known[key]))
     return lines
+
+
+def _variant(schema: dict[str, Any]) -> str:
+    """Return the option that tells the models apart that can stand in one place; empty for one alone."""
+    found = [schema, *schema.get("anyOf", ())]
+    return next(
+        (each["discriminator"]["propertyName"] for each in found if "discriminator" in each), ""
+    )
 
 
 def _models(kind: Any) -> list[type[BaseModel]]:
@@ -135,8 +165,12 @@ def _type(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
         return " | ".join(map(str, schema["enum"]))
     if "const" in schema:
         return str(schema["const"])
-    if "anyOf" in schema:
-        parts = [_type(part, definitions) for part in schema["anyOf"]]
+    if name := schema.get("discriminator", {}).get("propertyName"):
+        variants = [definitions[part["$ref"].rpartition("/")[2]] for part in schema["oneOf"]]
+        kinds = [_type(variant["properties"][name], definitions) for variant in variants]
+        return f"{{{name}: {' | '.join(kinds)}, ...}}"
+    if either := schema.get("anyOf") or schema.get("oneOf"):
+        parts = [_type(part, definitions) for part in either]
         return " | ".join(dict.fromkeys(part for part in parts if part != "null"))
     kind = schema.get("type", "any")
     if isinstance(kind, list):

@@ -58,6 +58,11 @@ def replay(
     """  # noqa: D301
     from mainstem.plan.replaying import replay_plan
 
+    for pair in into or ():
+        if not all(pair.partition("=")):
+            raise PipelineError(
+                f"--into {pair}: expected SINK=OTHER, where OTHER is a sink with `query: replay`"
+            )
     pairs = dict(pair.partition("=")[::2] for pair in into or ())
     names = dict.fromkeys(rebuild or ())
     if len(pairs) < len(into or ()) or pairs.keys() & names.keys():

@@ -80,8 +80,6 @@ class SinkCapabilities:
 class StateStoreCapabilities:
     """Facts about a state store."""
 
-    #: State of any size: it need not fit into memory.
-    spills: bool = False
     #: It can hold the state of operators that work on keyed state (transformWithState).
     keyed: bool = False
 

@@ -81,6 +81,23 @@ def read_type(text: str) -> str:
     return found
 
 
+def parts_of(kind: str) -> tuple[Column, ...]:
+    """Return what a nested type is made of: a struct's fields, `element` or `key` and `value`.
+
+    Of a type that is not nested there is nothing.
+    """
+    word, _, inner = kind.partition("<")
+    if word == "struct":
+        return read_columns(inner.removesuffix(">"))
+    names = {"array": ("element",), "map": ("key", "value")}.get(word, ())
+    reader = _Reader(inner)
+    parts = []
+    for name in names:
+        parts.append(Column(name, reader.type()))
+        reader._next("',' or '>'")
+    return tuple(parts)
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text

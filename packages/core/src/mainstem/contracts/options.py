@@ -76,6 +76,8 @@ _UNITS = {
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 _SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}  # fmt: skip
+#: Sizes are Java's `long` in the end.
+_SIZE_END = 2**63
 
 
 def read_duration(value: Any) -> Any:
@@ -97,7 +99,10 @@ def read_duration(value: Any) -> Any:
         seconds += float(number) * factor
     if _DURATION.sub("", value).strip() or not _DURATION.search(value):
         raise ValueError("expected a duration such as '10 minutes'")
-    return timedelta(seconds=seconds)
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"too long; expected at most {timedelta.max.days} days") from None
 
 
 def write_duration(value: timedelta) -> str:
@@ -122,9 +127,14 @@ def read_size(value: Any) -> Any:
         factor = _SIZES.get(match.group(2).upper()) if match else None
         if match is None or factor is None:
             raise ValueError("expected a size such as '64 MiB' or '20 GB'")
-        return int(float(match.group(1)) * factor)
+        try:
+            value = int(float(match.group(1)) * factor)
+        except OverflowError:
+            value = _SIZE_END
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("expected a size such as '64 MiB' or a number of bytes")
+    if value >= _SIZE_END:
+        raise ValueError("too large; expected less than 2**63 bytes")
     return value
 
 

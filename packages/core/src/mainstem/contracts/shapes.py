@@ -99,6 +99,9 @@ class Shape:
             twin = other.column(column.name)
             if twin and column.type and twin.type and twin.type != column.type:
                 return f"{column.name} is {column.type} in one and {twin.type} in the other"
+        return self._unlike(other)
+
+    def _unlike(self, other: Shape) -> str | None:
         return None
 
     def __str__(self) -> str:
@@ -162,6 +165,18 @@ class Changelog(Shape):
         object.__setattr__(self, "sequence", sequence)
         object.__setattr__(self, "preimages", preimages)
 
+    def _unlike(self, other: Shape) -> str | None:
+        assert isinstance(other, Changelog)  # noqa: S101
+        if {n.lower() for n in self.key} != {n.lower() for n in other.key}:
+            keys = (", ".join(each.key) or "none" for each in (self, other))
+            return "the key of one is {}, of the other {}".format(*keys)
+        if (self.sequence or "").lower() != (other.sequence or "").lower():
+            names = (each.sequence or "the batch" for each in (self, other))
+            return "the sequence of one is {}, of the other {}".format(*names)
+        if self.preimages != other.preimages:
+            return "only one has pre-images"
+        return None
+
 
 def sequenced_by_batch(shape: Shape | None) -> bool:
     """Whether a changelog's sequence is the ids of batches, which only a batch knows."""
@@ -203,10 +218,14 @@ class Accepts:
             return "needs a changelog with pre-images (operator `table` adds them)"
         for wanted_column in read_columns(self.columns) if self.columns else ():
             found = shape.column(wanted_column.name)
+            hint = ""
+            if wanted_column in MESSAGE_COLUMNS:
+                hint = " (operator `encode` makes messages of columns)"
             if found is None:
-                return f"needs a column {wanted_column.ddl}; there are: {', '.join(shape.names)}"
+                names = ", ".join(shape.names)
+                return f"needs a column {wanted_column.ddl}; there are: {names}{hint}"
             if found.type is not None and found.type != wanted_column.type:
-                return f"needs column {wanted_column.ddl}, not {found.ddl}"
+                return f"needs column {wanted_column.ddl}, not {found.ddl}{hint}"
         return None
 
 

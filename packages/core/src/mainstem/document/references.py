@@ -56,9 +56,10 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
             name, default = form.group(2), form.group(3)
             text = os.environ.get(name) or default
             if text is None:
+                state = "empty" if name in os.environ else "not set"
                 hint = f"Set it, or write ${{env:{name}:-default}}."
                 problem = written.problem(
-                    f"environment variable {name} is not set", path, hint=hint
+                    f"environment variable {name} is {state}", path, hint=hint
                 )
                 written.problems.append(problem)
             return text

@@ -20,7 +20,10 @@ _HOLDERS = {
     "OperatorNode": "operator",
     "SinkNode": "sink",
     "StateNode": "state store",
+    "Component": "delivery",
 }
+#: `distribution:word`
+_QUALIFIED = {"type": "string", "pattern": "^[A-Za-z0-9._-]+:[A-Za-z0-9_.-]+$"}
 
 
 def json_schema(registry: Registry) -> dict[str, Any]:
@@ -33,7 +36,7 @@ def json_schema(registry: Registry) -> dict[str, Any]:
     for holder, kind in _HOLDERS.items():
         definition = definitions[holder]
         words = registry.named(kind)
-        if kind == "delivery" or not words:
+        if not words:
             continue
         choices = []
         for word in words:
@@ -46,14 +49,13 @@ def json_schema(registry: Registry) -> dict[str, Any]:
                     }
                 )
         definition["allOf"] = choices
-        definition["properties"]["use"] = {
-            "description": definition["properties"]["use"].get("description", ""),
-            "anyOf": [
-                {"enum": words},
-                {"type": "string", "pattern": "^[A-Za-z0-9._-]+:[A-Za-z0-9_.-]+$"},
-                _reference(),
-            ],
-        }
+        use = [{"enum": words}, _QUALIFIED, _reference()]
+        description = definition["properties"]["use"].get("description", "")
+        definition["properties"]["use"] = {"description": description, "anyOf": use}
+        if kind == "delivery":  # may be a word alone
+            deliver = definitions["SinkNode"]["properties"]["deliver"]
+            others = [each for each in deliver["anyOf"] if each.get("type") != "string"]
+            deliver["anyOf"] = [*use, *others]
     schema = _with_references(schema)
     return {"$schema": _DIALECT, "title": "Mainstem pipeline", **schema}
 

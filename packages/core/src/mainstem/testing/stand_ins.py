@@ -9,6 +9,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.builtin.console import first_of_each
 from mainstem.contracts.capabilities import SinkCapabilities
 from mainstem.contracts.components import Sink, Source
 from mainstem.contracts.contexts import Batch, SourceContext
@@ -170,8 +171,8 @@ class Kept(Sink):
             "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
         }
         found = frame.select(F.to_json(F.struct(*columns), settings).alias("row"))
-        if self._most is not None and not self._whole:
-            found = found.limit(self._most)
+        if self._most is not None:
+            found = first_of_each(found, self._most) if self._whole else found.limit(self._most)
         rows = [json.loads(row["row"]) for row in found.collect()]
         self.batches[batch.id] = rows[: self._most]
         if self._most is not None and len(self.rows()) >= self._most and self._full:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Set in a process that runs one test alone.
 _ALONE = "MAINSTEM_TESTKIT_ALONE"
+#: Rows of a batch, so many that a sink which wants the first of them alone leaves tasks without work.
+_MANY = 200
 
 
 class SinkSuite(AbilitiesSuite):
@@ -150,6 +152,14 @@ class SinkSuite(AbilitiesSuite):
         self._check(range(9), doubled=False)
 
     @proves("batches")
+    def test_two_sinks_of_one_query_stand_beside_each_other(self, spark: SparkSession) -> None:
+        """A document names the far side twice: batches of one id, but of another sink, are others."""
+        for _ in range(2):
+            self._write(self._some(spark, range(3)), 0)
+            self._write(self._some(spark, range(3, 6)), 0, sink="subject_too")
+        self._check(range(6))
+
+    @proves("batches")
     def test_an_empty_batch_changes_nothing(self, spark: SparkSession) -> None:
         """Neither the first batch nor a later one needs rows."""
         self._write(self._some(spark, []), 0)
@@ -161,16 +171,8 @@ class SinkSuite(AbilitiesSuite):
     @proves("batches")
     def test_the_rows_of_many_tasks_are_there_once(self, spark: SparkSession) -> None:
         """Eight tasks write at the same time; each row is there, and its task has run once alone."""
-        ran = self.place / "ran"
-        ran.mkdir()
-        frame = self._some(spark, range(40), parts=8, through=partial(noted, folder=str(ran)))
-        self._write(frame)
-        self._check(range(40), doubled=False)
-        runs = Counter(file.name.partition("-")[0] for file in ran.iterdir())
-        again = sorted(task for task, count in runs.items() if count > 1)
-        assert not again, (
-            f"the rows were evaluated more than once, in partitions {', '.join(again)}"
-        )
+        self._write_by_many(spark, "the write")
+        self._check(range(_MANY), doubled=False)
 
     # -- retries ----------------------------------------------------------------------------
 
@@ -187,15 +189,21 @@ class SinkSuite(AbilitiesSuite):
     @proves("retries")
     def test_a_batch_written_again_is_evaluated_again(self, spark: SparkSession) -> None:
         """Also one that is in: Spark fails a query whose batch leaves its state unwritten."""
-        for number in range(2):
-            ran = self.place / f"ran-{number}"
-            ran.mkdir()
-            through = partial(noted, folder=str(ran))
-            self._write(self._some(spark, range(6), parts=2, through=through))
-            assert len({file.name.partition("-")[0] for file in ran.iterdir()}) == 2, (
-                f"write number {number + 1} of a batch left some of its rows unread"
-            )
-        self._check(range(6))
+        for number in (1, 2):
+            self._write_by_many(spark, f"write number {number} of a batch")
+        self._check(range(_MANY))
+
+    def _write_by_many(self, spark: SparkSession, which: str) -> None:
+        """Write many rows in eight tasks, each of which must run once; also if nobody can read them."""
+        ran = self.place / f"ran by {which}"
+        ran.mkdir()
+        through = partial(noted, folder=str(ran))
+        self._write(self._some(spark, range(_MANY), parts=8, through=through))
+        runs = Counter(int(file.name.partition("-")[0]) for file in ran.iterdir())
+        unread = sorted(set(range(8)) - runs.keys())
+        assert not unread, f"{which} left some of its rows unread, in partitions {unread}"
+        again = sorted(task for task, count in runs.items() if count > 1)
+        assert not again, f"{which} evaluated rows more than once, in partitions {again}"
 
     @proves("retries")
     def test_a_batch_cut_in_the_middle_is_whole_after_its_retry(self, spark: SparkSession) -> None:

@@ -192,22 +192,29 @@ class WritingSuite(Suite):
         return self._frame(spark, map(self.row, numbers), **how)
 
     def _batch(
-        self, spark: SparkSession, number: int = 0, query_id: str = CHECKPOINT, epoch: int = 1
+        self,
+        spark: SparkSession,
+        number: int = 0,
+        query_id: str = CHECKPOINT,
+        epoch: int = 1,
+        sink: str = "subject",
     ) -> Batch:
-        return Batch(number, "test", "subject", query_id, "subject", spark, self._shape, epoch)
+        return Batch(number, "test", "subject", query_id, sink, spark, self._shape, epoch)
 
-    def _write(self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT) -> None:
+    def _write(
+        self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT, sink: str = "subject"
+    ) -> None:
         """Write a batch of good rows as the core does."""
-        reasons = self._deliver(frame, number, query_id)
+        reasons = self._deliver(frame, number, query_id, sink)
         assert not reasons, f"refuses good rows: {reasons}"
 
     def _deliver(
-        self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT
+        self, frame: DataFrame, number: int = 0, query_id: str = CHECKPOINT, sink: str = "subject"
     ) -> list[str | None]:
         """Write a batch as the core does; return why each row was refused that was."""
         node = self._node()
         assert node.delivery is not None
-        batch = self._batch(frame.sparkSession, number, query_id)
+        batch = self._batch(frame.sparkSession, number, query_id, sink=sink)
         refused = node.delivery.write(self._ready(), frame, batch)
         return [row["reason"] for row in refused.collect()] if refused is not None else []
 

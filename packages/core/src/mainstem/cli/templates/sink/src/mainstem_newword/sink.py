@@ -45,11 +45,12 @@ class NewWordSink(Sink):
     def write(self, frame: DataFrame, batch: Batch) -> None:
         """Write a batch beside its file, then put it in place at once.
 
-        The name is the batch's own: whoever writes the batch again writes the same file.
+        The name is the batch's and the sink's own: whoever writes the batch again writes the same
+        file, and another sink of the query never does.
         """
         folder = self.options.path
         folder.mkdir(parents=True, exist_ok=True)
-        final = folder / f"{batch.query_id}-{batch.id:010d}.jsonl"
+        final = folder / f"{batch.query_id}-{batch.sink}-{batch.id:010d}.jsonl"
         part = final.with_suffix(".part")
         lines = frame.selectExpr("to_json(struct(*)) AS line")
         with part.open("w", encoding="utf-8") as file:
