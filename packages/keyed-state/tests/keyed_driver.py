@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
+from mainstem_keyed_state.entries import Entry, Name
 from mainstem_keyed_state.logic import KEY, Logic
-from mainstem_keyed_state.pages import Entry, Name
 from mainstem_keyed_state.stepping import Stepping
 
 

@@ -97,6 +97,12 @@ class Directory:
         waiting = (each.due for queue in self.queues.values() for each in queue)
         return min((*(page.due for page in self.pages), *waiting))
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to be kept."""
+        full = any(page.tables for page in self.pages) or any(self.queues.values())
+        return not full and self.timer is None
+
     def to_bytes(self) -> bytes:
         pages = [
             [page.number, page.low, {t: [s.rows, s.size, s.due] for t, s in page.tables.items()}]

@@ -10,54 +10,33 @@ of the bucket's state.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from mainstem_keyed_state.directory import NEVER, Directory, Layout, Page, Stored, Waiting
+from mainstem_keyed_state.directory import NEVER, Page, Stored
+from mainstem_keyed_state.entries import Entries, Entry, Name
 from mainstem_keyed_state.hashes import Hashes, hashes_of
 from mainstem_keyed_state.loaded import Declared, Loaded, State
 from mainstem_keyed_state.logic import KEY
-from mainstem_keyed_state.queue import Queue
 from mainstem_keyed_state.stretches import (
     Cut,
     Stretch,
     cut_at,
     cut_by,
     cut_of,
-    decode,
     joined,
     same,
 )
 
-#: The name of an entry: table and page.
-Name = tuple[str, int]
-#: An entry: the number of the layout that its bytes have, and the bytes.
-Entry = tuple[int, bytes]
-
 #: The rows that a page has now by table, and the tables that have changed.
 Rewrite = tuple[Mapping[str, Stretch], Sequence[str]]
 
-_DIRECTORY: Name = ("", 0)
 #: A page above this many bytes is cut.
 PAGE_BYTES = 64 * 1024
 #: Rows of other keys are left out of a step if there are so many times more of them than of touched ones.
 _OTHERS = 8
-
-
-class Store(Protocol):
-    """Where the entries of one bucket are kept."""
-
-    def get(self, names: Sequence[Name]) -> list[Entry | None]:
-        """Return the entries of that name, None for those that are not there."""
-
-    def put(self, entries: Mapping[Name, Entry]) -> None:
-        """Keep entries, in place of those that were there."""
-
-    def remove(self, names: Sequence[Name]) -> None:
-        """Remove entries that are there."""
 
 
 class Pages:
@@ -67,17 +46,13 @@ class Pages:
         limit: the bytes above which a page is cut.
     """
 
-    def __init__(self, store: Store, declared: Declared, limit: int = PAGE_BYTES) -> None:
-        self._store = store
+    def __init__(self, entries: Entries, declared: Declared, limit: int = PAGE_BYTES) -> None:
+        self._entries = entries
         self._declared = declared
         self._tables = declared.due
         self._empty = declared.empty
         self._limit = limit
-        (found,) = store.get([_DIRECTORY])
-        self._before = found[1] if found else b""
-        self.directory = Directory.of_bytes(found[1]) if found else Directory()
-        self._put: dict[Name, Entry] = {}
-        self._removed: set[Name] = set()
+        self.directory = entries.directory
 
     # -- which pages --------------------------------------------------------------------------
 
@@ -109,14 +84,14 @@ class Pages:
         """
         pages = [self.directory.pages[place] for place in places]
         names = [(table, page.number) for page in pages for table in page.tables]
-        entries = dict(zip(names, self._store.get(names), strict=True))
-        present = self._present()
+        entries = dict(zip(names, self._entries.get(names), strict=True))
+        present = self._entries.present()
         if any(entry and (entry[0], name[0]) not in present for name, entry in entries.items()):
             return self._load_old(places, pages, entries)
         given = {}
         for table, empty in self._empty.items():
             there = [e for page in pages if (e := entries.get((table, page.number))) is not None]
-            rows = self._decode(there) if there else empty
+            rows = self._entries.decode(there) if there else empty
             heights = [page.tables[table].rows if table in page.tables else 0 for page in pages]
             if rows.height != sum(heights):
                 raise ValueError(f"table {table!r}: pages hold other rows than the directory says")
@@ -145,21 +120,6 @@ class Pages:
             others[table] = cut_by(rows.filter(~mine), page[~mine], len(loaded.places))
         return Loaded(loaded.places, given, others)
 
-    def _present(self) -> set[tuple[int, str]]:
-        """Return the layouts, and the tables they are of, that are this version's."""
-        return {
-            (number, layout.table)
-            for number, layout in enumerate(self.directory.layouts)
-            if layout.version == self._declared.version
-            and layout.table in self._declared.schemas
-            and layout.schema.equals(self._declared.schemas[layout.table])
-        }
-
-    def _decode(self, entries: Sequence[Entry]) -> pl.DataFrame:
-        """Return the rows of entries of one layout, in one go: their bytes are Arrow's messages."""
-        schema = self.directory.layouts[entries[0][0]].schema
-        return decode(schema, [data for _, data in entries])
-
     def _load_old(
         self,
         places: npt.NDArray[np.int64],
@@ -175,11 +135,10 @@ class Pages:
             for table in page.tables:
                 entry = entries[(table, page.number)]
                 if entry is not None:
-                    state[table] = self._decode([entry])
-                    versions.add(self.directory.layouts[entry[0]].version)
+                    state[table] = self._entries.decode([entry])
+                    versions.add(self._entries.version(entry))
             if versions and versions != {self._declared.version}:
-                older = min(versions)
-                state = dict(self._declared.migrate(self._empty_of(older) | state, older))
+                state = self._entries.migrated(state, min(versions))
             for table, empty in self._empty.items():
                 rows = state.pop(table, empty)
                 if rows.schema != empty.schema:
@@ -201,14 +160,6 @@ class Pages:
         }
         waiting = {table: pl.concat(found) for table, found in queued.items()}
         return Loaded(places, given, migrated=True, queued=waiting)
-
-    def _empty_of(self, version: int) -> dict[str, pl.DataFrame]:
-        """Return the tables of a version, without rows, as far as the directory knows them."""
-        return {
-            layout.table: decode(layout.schema, [])
-            for layout in self.directory.layouts
-            if layout.version == version
-        }
 
     # -- keeping ------------------------------------------------------------------------------
 
@@ -250,8 +201,7 @@ class Pages:
             for place, page in enumerate(self.directory.pages):
                 pages += replaced.get(place, [page])
             if not pages:
-                pages = [Page(self.directory.next, 0)]
-                self.directory.next += 1
+                pages = [Page(self._entries.number(), 0)]
             pages[0].low = 0
             self.directory.pages = pages
 
@@ -284,7 +234,7 @@ class Pages:
     def _drop(self, page: Page) -> None:
         """Remove a page whose rows another one takes."""
         for table in page.tables:
-            self._removed.add((table, page.number))
+            self._entries.remove((table, page.number))
 
     def _rewrite(
         self, page: Page, now: Mapping[str, Stretch], touched: Sequence[str]
@@ -303,8 +253,7 @@ class Pages:
         parts = {table: cut_at(frame, lows) for table, frame in frames.items()}
         made = []
         for number, low in enumerate(lows):
-            part = Page(page.number, low) if number == 0 else Page(self.directory.next, low)
-            self.directory.next += number > 0
+            part = Page(self._entries.number() if number else page.number, low)
             if number == 0:
                 part.tables = page.tables
             rows = {table: cut.page(number) for table, cut in parts.items()}
@@ -326,95 +275,12 @@ class Pages:
             name = (table, page.number)
             if table in encoded:
                 data = encoded[table]
-                self._removed.discard(name)
-                self._put[name] = (self._layout(table), data)
+                self._entries.put(name, data)
                 due = _earliest(now[table].rows(), self._tables[table])
                 page.tables[table] = Stored(now[table].height, len(data), due)
             elif table in page.tables:
                 del page.tables[table]
-                self._put.pop(name, None)
-                self._removed.add(name)
-
-    def _layout(self, table: str) -> int:
-        """Return the number of the present layout of a table.
-
-        The first one brings those of all tables: a later version's `migrate` is to know them too.
-        """
-        present = {name: number for number, name in self._present()}
-        if table not in present:
-            for name, schema in self._declared.schemas.items():
-                if name not in present:
-                    present[name] = len(self.directory.layouts)
-                    self.directory.layouts.append(Layout(self._declared.version, name, schema))
-        return present[table]
-
-    # -- rows that wait -----------------------------------------------------------------------
-
-    def queues(self) -> dict[str, Queue]:
-        """Return the tables whose rows wait apart from their keys.
-
-        Raises:
-            ValueError: rows of a table wait that is not declared as one of these.
-        """
-        queued = self._declared.queued
-        if gone := [
-            t for t, waiting in self.directory.queues.items() if waiting and t not in queued
-        ]:
-            raise ValueError(f"rows of {gone} wait, which this version does not declare as queued")
-        return {table: Queue(self, table, due, self._limit) for table, due in queued.items()}
-
-    def waiting(self, table: str, entries: Sequence[Waiting]) -> pl.DataFrame:
-        """Return the rows of entries of a queue, brought to the present version."""
-        found = self._store.get([(table, each.number) for each in entries])
-        present = self._present()
-        new, old = [], []
-        for entry in filter(None, found):
-            (new if (entry[0], table) in present else old).append(entry)
-        parts = [self._decode(new)] if new else []
-        for entry in old:
-            version = self.directory.layouts[entry[0]].version
-            given = self._empty_of(version) | {table: self._decode([entry])}
-            parts.append(self._declared.migrate(given, version)[table])
-        rows = pl.concat(parts) if parts else self._declared.all[table]
-        if rows.height != sum(each.rows for each in entries):
-            raise ValueError(f"table {table!r}: entries hold other rows than the directory says")
-        return rows
-
-    def enter(self, table: str, data: bytes) -> int:
-        """Keep rows that wait; return the number of their entry."""
-        number = self.directory.next
-        self.directory.next += 1
-        self._put[(table, number)] = (self._layout(table), data)
-        return number
-
-    def leave(self, table: str, number: int) -> None:
-        """Remove an entry of rows that wait."""
-        if self._put.pop((table, number), None) is None:
-            self._removed.add((table, number))
-
-    # -- writing ------------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """Write what was kept; later loads see it."""
-        if self._put:
-            self._store.put(self._put)
-        if self._removed:
-            self._store.remove(sorted(self._removed))
-        self._put, self._removed = {}, set()
-
-    def close(self) -> None:
-        """Write what was kept, and the directory."""
-        self.flush()
-        now = self.directory.to_bytes()
-        if now == self._before:
-            return
-        directory = self.directory
-        full = any(page.tables for page in directory.pages) or any(directory.queues.values())
-        if full or directory.timer is not None:
-            self._store.put({_DIRECTORY: (-1, now)})
-        elif self._before:
-            self._store.remove([_DIRECTORY])
-        self._before = now
+                self._entries.remove(name)
 
 
 def _estimate(page: Page, now: Mapping[str, Stretch]) -> float:

@@ -8,19 +8,17 @@ times at most, however many wait and however long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from mainstem_keyed_state.directory import NEVER, Waiting
+from mainstem_keyed_state.entries import Entries, Entry
+from mainstem_keyed_state.loaded import Declared
 from mainstem_keyed_state.stretches import Stretch
-
-if TYPE_CHECKING:
-    from mainstem_keyed_state.pages import Pages
 
 #: A stretch of time is 2**-3 as long as it is away, and 2**20 microseconds at least.
 _SHARE, _SHORTEST = 3, 20
@@ -32,22 +30,26 @@ class Queue:
     """The rows of one table that wait in a bucket.
 
     Args:
+        empty: a frame of the table.
         due: the column that says when a row is due.
         limit: the bytes above which what is written goes into another entry.
     """
 
-    def __init__(self, pages: Pages, table: str, due: str, limit: int) -> None:
-        self._pages = pages
+    def __init__(
+        self, entries: Entries, table: str, empty: pl.DataFrame, due: str, limit: int
+    ) -> None:
+        self._entries = entries
         self._table = table
+        self._empty = empty
         self._due = due
         self._limit = limit
-        self._waiting = pages.directory.queues.setdefault(table, [])
+        self._waiting = entries.directory.queues.setdefault(table, [])
         self._new: list[pl.DataFrame] = []
 
     def take(self, watermark: int | None) -> pl.DataFrame:
         """Return the rows that are due and let them go."""
         ripe = [] if watermark is None else [w for w in self._waiting if w.due <= watermark]
-        rows = self._pages.waiting(self._table, ripe)
+        rows = self._rows(ripe)
         for each in ripe:
             self._drop(each)
         due = pl.col(self._due).to_physical() <= (watermark or 0)
@@ -82,23 +84,57 @@ class Queue:
         there = (w for w in self._waiting if (w.start, w.width) == (start, width))
         small = next((w for w in there if w.size < self._limit // 4), None)
         if small is not None:
-            rows = pl.concat([self._pages.waiting(self._table, [small]), rows])
+            rows = pl.concat([self._rows([small]), rows])
             due = min(due, small.due)
             self._drop(small)
         for part in self._parts(rows):
             first = part[self._due].to_physical().fill_null(NEVER).min()
             assert isinstance(first, int)  # noqa: S101
             data = Stretch(part, 0, part.height).encoded()
-            number = self._pages.enter(self._table, data)
+            number = self._entries.number()
+            self._entries.put((self._table, number), data)
             self._waiting.append(Waiting(number, part.height, len(data), first, start, width))
 
+    def _rows(self, waiting: Sequence[Waiting]) -> pl.DataFrame:
+        """Return the rows of entries, brought to the present version."""
+        present = self._entries.present()
+        new: list[Entry] = []
+        parts = []
+        for entry in self._entries.get([(self._table, each.number) for each in waiting]):
+            if entry is None:
+                continue
+            if (entry[0], self._table) in present:
+                new.append(entry)
+                continue
+            given = {self._table: self._entries.decode([entry])}
+            parts.append(self._entries.migrated(given, self._entries.version(entry))[self._table])
+        if new:
+            parts.append(self._entries.decode(new))
+        rows = pl.concat([self._empty, *parts])
+        if rows.height != sum(each.rows for each in waiting):
+            raise ValueError(f"{self._table!r}: entries hold other rows than the directory says")
+        return rows
+
     def _parts(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        each = max(1, rows.height * self._limit // max(rows.estimated_size(), 1))
+        each = max(1, rows.height * self._limit // max(int(rows.estimated_size()), 1))
         return iter([rows]) if each >= rows.height else rows.iter_slices(each)
 
     def _drop(self, entry: Waiting) -> None:
         self._waiting.remove(entry)
-        self._pages.leave(self._table, entry.number)
+        self._entries.remove((self._table, entry.number))
+
+
+def queues_of(entries: Entries, declared: Declared, limit: int) -> dict[str, Queue]:
+    """Return the tables of a bucket whose rows wait apart from their keys.
+
+    Raises:
+        ValueError: rows of a table wait that is not declared as one of these.
+    """
+    queued = declared.queued
+    waiting = [table for table, some in entries.directory.queues.items() if some]
+    if gone := [table for table in waiting if table not in queued]:
+        raise ValueError(f"rows of {gone} wait, which this version does not declare as queued")
+    return {t: Queue(entries, t, declared.all[t], due, limit) for t, due in queued.items()}
 
 
 def _stretches(due: Times, now: int) -> tuple[Times, Times]:

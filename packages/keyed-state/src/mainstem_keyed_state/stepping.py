@@ -9,10 +9,12 @@ import numpy.typing as npt
 import polars as pl
 from mainstem import failpoint
 
+from mainstem_keyed_state.entries import Entries, Store
 from mainstem_keyed_state.hashes import Hashes, hashes_of
 from mainstem_keyed_state.loaded import Declared
 from mainstem_keyed_state.logic import KEY, Done, Logic, Step
-from mainstem_keyed_state.pages import PAGE_BYTES, Pages, Store
+from mainstem_keyed_state.pages import PAGE_BYTES, Pages
+from mainstem_keyed_state.queue import queues_of
 
 #: About how many bytes of rows and state one call of `step` is given, unless one page has more.
 PORTION_BYTES = 128 * 1024 * 1024
@@ -66,8 +68,9 @@ class Stepping:
             ValueError: the logic returned what its declarations do not say.
         """
         logic = self._logic
-        pages = Pages(store, self._declared, self._page_bytes)
-        queues = pages.queues()
+        entries = Entries(store, self._declared)
+        pages = Pages(entries, self._declared, self._page_bytes)
+        queues = queues_of(entries, self._declared, self._page_bytes)
         whole = {port: _concat(rows.get(port, ()), schema) for port, schema in self._ports.items()}
         ripe = {table: queue.take(watermark) for table, queue in queues.items()}
         lows = pages.lows()
@@ -96,16 +99,16 @@ class Stepping:
                 if table in done.state:
                     queue.add(done.state[table])
             pages.keep(loaded, {t: f for t, f in done.state.items() if t not in queues})
-            pages.flush()
+            entries.flush()
             failpoint("keyed-state.pages-written")
             yield from ((name, out) for name, out in done.outputs.items() if not out.is_empty())
         for queue in queues.values():
             queue.keep(watermark)
         # Before there is a watermark Spark's is 0, and a timer that is not after it is lost.
         self.next_timer = _milliseconds(pages.next_due(watermark or 0))
-        self.timer = pages.directory.timer
-        pages.directory.timer = self.next_timer
-        pages.close()
+        self.timer = entries.directory.timer
+        entries.directory.timer = self.next_timer
+        entries.close()
         failpoint("keyed-state.bucket-done")
 
     def _portions(

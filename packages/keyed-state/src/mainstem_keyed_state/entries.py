@@ -1,0 +1,133 @@
+"""The entries in which a bucket's rows are kept: bytes by table and number, and what layout they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import polars as pl
+
+from mainstem_keyed_state.directory import Directory, Layout
+from mainstem_keyed_state.loaded import Declared
+from mainstem_keyed_state.stretches import decode
+
+#: The name of an entry: table and number.
+Name = tuple[str, int]
+#: An entry: the number of the layout that its bytes have, and the bytes.
+Entry = tuple[int, bytes]
+
+_DIRECTORY: Name = ("", 0)
+
+
+class Store(Protocol):
+    """Where the entries of one bucket are kept."""
+
+    def get(self, names: Sequence[Name]) -> list[Entry | None]:
+        """Return the entries of that name, None for those that are not there."""
+
+    def put(self, entries: Mapping[Name, Entry]) -> None:
+        """Keep entries, in place of those that were there."""
+
+    def remove(self, names: Sequence[Name]) -> None:
+        """Remove entries that are there."""
+
+
+class Entries:
+    """The entries of one bucket; what is put or removed is written by `flush`.
+
+    Attributes:
+        directory: what there is; one more entry, written by `close`.
+    """
+
+    def __init__(self, store: Store, declared: Declared) -> None:
+        self._store = store
+        self._declared = declared
+        (found,) = store.get([_DIRECTORY])
+        self._before = found[1] if found else b""
+        self.directory = Directory.of_bytes(found[1]) if found else Directory()
+        self._put: dict[Name, Entry] = {}
+        self._removed: set[Name] = set()
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def get(self, names: Sequence[Name]) -> list[Entry | None]:
+        """Return the entries of that name, None for those that are not there."""
+        return self._store.get(names)
+
+    def present(self) -> set[tuple[int, str]]:
+        """Return the layouts, and the tables they are of, that are this version's."""
+        return {
+            (number, layout.table)
+            for number, layout in enumerate(self.directory.layouts)
+            if layout.version == self._declared.version
+            and layout.table in self._declared.schemas
+            and layout.schema.equals(self._declared.schemas[layout.table])
+        }
+
+    def version(self, entry: Entry) -> int:
+        """Return the version of the logic that wrote an entry."""
+        return self.directory.layouts[entry[0]].version
+
+    def decode(self, entries: Sequence[Entry]) -> pl.DataFrame:
+        """Return the rows of entries of one layout, in one go: their bytes are Arrow's messages."""
+        schema = self.directory.layouts[entries[0][0]].schema
+        return decode(schema, [data for _, data in entries])
+
+    def migrated(self, state: Mapping[str, pl.DataFrame], version: int) -> dict[str, pl.DataFrame]:
+        """Return what an older version kept as the present one keeps it."""
+        empty = {
+            layout.table: decode(layout.schema, [])
+            for layout in self.directory.layouts
+            if layout.version == version
+        }
+        return dict(self._declared.migrate({**empty, **state}, version))
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def number(self) -> int:
+        """Return a number that no entry has had."""
+        self.directory.next += 1
+        return self.directory.next - 1
+
+    def put(self, name: Name, data: bytes) -> None:
+        """Keep rows, in place of those that are there."""
+        self._removed.discard(name)
+        self._put[name] = (self._layout(name[0]), data)
+
+    def remove(self, name: Name) -> None:
+        """Remove rows that are there."""
+        self._put.pop(name, None)
+        self._removed.add(name)
+
+    def _layout(self, table: str) -> int:
+        """Return the number of the present layout of a table.
+
+        The first one brings those of all tables: a later version's `migrate` is to know them too.
+        """
+        present = {name: number for number, name in self.present()}
+        if table not in present:
+            for name, schema in self._declared.schemas.items():
+                if name not in present:
+                    present[name] = len(self.directory.layouts)
+                    self.directory.layouts.append(Layout(self._declared.version, name, schema))
+        return present[table]
+
+    def flush(self) -> None:
+        """Write what was put and removed; later reads see it."""
+        if self._put:
+            self._store.put(self._put)
+        if self._removed:
+            self._store.remove(sorted(self._removed))
+        self._put, self._removed = {}, set()
+
+    def close(self) -> None:
+        """Write the rest, and the directory."""
+        self.flush()
+        now = self.directory.to_bytes()
+        if now == self._before:
+            return
+        if not self.directory.empty:
+            self._store.put({_DIRECTORY: (-1, now)})
+        elif self._before:
+            self._store.remove([_DIRECTORY])
+        self._before = now
