@@ -15,6 +15,7 @@ import typer
 from mainstem import DocumentError, MainstemError, PipelineError
 from mainstem.cli.options import File, Form, Format, Set, load
 from mainstem.errors import Problem
+from mainstem.plan.loading import reads_of
 from mainstem.run.showing import HelperRow, JSONLines, Reporter, Silent
 
 from mainstem_ingress.errors import LogError
