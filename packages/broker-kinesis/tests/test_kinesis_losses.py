@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -195,6 +197,35 @@ def test_a_backlog_older_than_promised_is_looked_at_now_and_then(kinesis):
     asked = kinesis.calls["GetShardIterator"]
     assert read_all(kinesis, worker) == list(range(200))
     assert kinesis.calls["GetShardIterator"] == asked + 2, "one for the look, one to go on"
+
+
+@pytest.mark.parametrize("held", ["the request", "the answer"])
+def test_a_read_that_is_on_its_way_while_records_run_out_hides_nothing(kinesis, monkeypatch, held):
+    """Pass: two days go by before it is answered, or before the answer is taken: the run ends, told, and nothing
+    behind what is gone is stored."""
+    worker = worker_of(kinesis)
+    put(kinesis, 0)
+    read_all(kinesis, worker)
+    gate, reads, real = threading.Event(), threading.Semaphore(0), kinesis.get_records
+
+    def get_records(**asked):
+        reads.release()
+        gate.wait(5)
+        return real(**asked)
+
+    monkeypatch.setattr(kinesis, "get_records", get_records)
+    while not reads.acquire(blocking=False):
+        worker.take()
+    if held == "the answer":
+        gate.set()
+        time.sleep(0.1)
+    put(kinesis, 1)
+    kinesis.wait(2 * DAY)
+    put(kinesis, 2)
+    gate.set()
+    with pytest.raises(Unmendable, match="was read up to"):
+        settle([worker], 1)
+    assert numbers(worker.log) == [0]
 
 
 def test_what_a_start_by_time_asks_for_is_missed_when_it_goes_before_it_is_read(kinesis):

@@ -157,6 +157,22 @@ def test_the_promise_says_what_it_rests_on(options, told):
     assert any("does not matter" in text for text in made.assumptions) != told["ordered"]
 
 
+@pytest.mark.parametrize(
+    ("on_loss", "level"), [("fail", "exactly-once"), ("report", "at-most-once")]
+)
+def test_who_goes_on_over_a_loss_promises_less(pipeline, on_loss, level):
+    """Pass: the plan's guarantee, and its reason in words."""
+    given = {"stream": "clicks", "region": "eu-central-1", "on_loss": on_loss}
+    pipeline.document(
+        sources={"rows": {"use": "kinesis", "with": given, "on_rejected": "drop"}},
+        sinks={"out": pipeline.sink("out", "rows")},
+    )
+    (sink,) = pipeline.plan().sinks()
+    assert sink.promise.level == level
+    told = [text for text in sink.promise.reasons if "on_loss" in text]
+    assert bool(told) == (on_loss == "report")
+
+
 def test_cursors_hold_no_secrets(stream):
     """Pass: the file and the segments' headers have the stream and its shards alone."""
     receiver = receiver_module.KinesisReceiver(

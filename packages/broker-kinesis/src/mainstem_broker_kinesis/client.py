@@ -44,6 +44,14 @@ _THROTTLED = (
     "RequestLimitExceeded",
     "KMSThrottlingException",
 )
+#: What fails at AWS and passes.
+_PASSING = (
+    "InternalFailure",
+    "InternalFailureException",
+    "InternalServerError",
+    "ServiceUnavailable",
+    "KMSInvalidStateException",
+)
 #: What is cut from a message of AWS: from here on it repeats the request, with its token.
 _REQUEST = re.compile(r"\s*\n|\s*The Canonical String|\s*The canonical string", re.DOTALL)
 
@@ -159,6 +167,11 @@ def code_of(error: BaseException) -> str:
 def throttled(error: BaseException) -> bool:
     """Whether calls came too fast, or too much was asked for."""
     return code_of(error) in _THROTTLED
+
+
+def passing(error: BaseException) -> bool:
+    """Whether a call failed at AWS, and the same call may soon succeed."""
+    return code_of(error) in _PASSING
 
 
 def permanent(error: BaseException) -> str | None:

@@ -37,12 +37,13 @@ class StreamFacts:
 def describe(client: KinesisClient, target: Mapping[str, str]) -> StreamFacts:
     """Return what a stream says of itself; `ahead` is how far its clock is before ours, in seconds."""
     answer: Any = client.describe_stream_summary(**target)
+    clock = clock_of(answer)
     told = answer["StreamDescriptionSummary"]
     return StreamFacts(
         str(told["StreamStatus"]),
         f"{told['StreamCreationTimestamp'].timestamp():.3f}",
         float(told["RetentionPeriodHours"]) * 3600,
-        ahead_of(answer) or 0.0,
+        0.0 if clock is None else clock - time.time(),
     )
 
 
@@ -58,10 +59,21 @@ def list_shards(client: KinesisClient, target: Mapping[str, str]) -> list[Shard]
         asked = {"NextToken": answer["NextToken"]}
 
 
-def ahead_of(answer: Mapping[str, Any]) -> float | None:
-    """Return how far the clock of who answered is before ours, in seconds; None if it did not say."""
+def is_gone(client: KinesisClient, target: Mapping[str, str], shard: str) -> bool:
+    """Ask for a shard that a listing lacks: listings lag behind."""
+    try:
+        _iterator(client, target, shard, at_horizon())
+    except Exception as error:
+        if code_of(error) == "ResourceNotFoundException":
+            return True
+        raise
+    return False
+
+
+def clock_of(answer: Mapping[str, Any]) -> float | None:
+    """Return when it was answered, by the clock of who did, in whole seconds; None if it did not say."""
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    return None if date is None else parsedate_to_datetime(date).timestamp() - time.time()
+    return None if date is None else parsedate_to_datetime(date).timestamp()
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Read:
     Args:
         iterator: goes on where the read before ended, got at `since` (`time.monotonic`); or None.
         place: where to go on without one.
-        oldest: only look for the oldest record that is there.
+        oldest: look for the oldest record that is there right before: what comes next may be gone.
     """
 
     shard: str
@@ -86,7 +98,10 @@ class Answer:
     """What came of a read.
 
     `closed` says that the shard has ended with these records. `behind` is in seconds. `began` is when the
-    read was sent. `error` is what it failed with, the iterator then being of no use.
+    read was sent; `at`, by the stream's clock, when it was answered: it may lie here for a while, or this
+    machine sleep. `gone` says that the stream may have dropped what comes next, and `oldest` is then the
+    sequence number of the oldest record, if there is one. `error` is what it failed with, the iterator
+    then being of no use.
     """
 
     read: Read
@@ -96,7 +111,10 @@ class Answer:
     closed: bool = False
     children: Sequence[Shard] = ()
     behind: float = 0.0
+    at: float | None = None
     ahead: float | None = None
+    gone: bool = False
+    oldest: str | None = None
     error: Exception | None = None
     bytes: int = field(default=0)
 
@@ -109,9 +127,15 @@ def read(client: KinesisClient, target: Mapping[str, str], asked: Read, most: in
     """
     began = time.monotonic()
     try:
-        return (
-            _oldest(client, target, asked) if asked.oldest else _read(client, target, asked, most)
-        )
+        if not asked.oldest:
+            return _read(client, target, asked, most)
+        looked = _oldest(client, target, asked)
+        oldest = str(looked.records[0]["SequenceNumber"]) if looked.records else None
+        answer = _read(client, target, asked, most)
+        last = asked.place.sequence
+        answer.gone = oldest is None or last is None or int(oldest) > int(last)
+        answer.oldest = oldest
+        return answer
     except Exception as error:  # told to who waits for the answer
         return Answer(asked, began, error=error)
 
@@ -133,6 +157,7 @@ def _records(client: KinesisClient, asked: Read, iterator: str, most: int, began
     answer: Any = client.get_records(ShardIterator=iterator, Limit=most)
     records = answer["Records"]
     follows = answer.get("NextShardIterator")
+    at = clock_of(answer)
     return Answer(
         asked,
         began,
@@ -141,7 +166,8 @@ def _records(client: KinesisClient, asked: Read, iterator: str, most: int, began
         not follows,
         [Shard.child(told) for told in answer.get("ChildShards") or ()],
         (answer.get("MillisBehindLatest") or 0) / 1000,
-        ahead_of(answer),
+        at,
+        None if at is None else at - time.time(),
         bytes=sum([len(record["Data"]) for record in records]),
     )
 

@@ -10,20 +10,22 @@ from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 
 from mainstem_broker_kinesis.client import (
-    Calls,
     code_of,
     connect,
     open_session,
+    passing,
     permanent,
     throttled,
     words,
 )
+from mainstem_broker_kinesis.source.counting import Counts
 from mainstem_broker_kinesis.source.fetching import (
     Answer,
     Fetchers,
     Read,
     StreamFacts,
     describe,
+    is_gone,
     list_shards,
     read,
 )
@@ -31,7 +33,7 @@ from mainstem_broker_kinesis.source.losses import expired, trimmed
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Place, at_end, at_horizon
 from mainstem_broker_kinesis.source.progress import Progress, recreated
-from mainstem_broker_kinesis.source.reading import Counts, Reading
+from mainstem_broker_kinesis.source.reading import Reading
 from mainstem_broker_kinesis.source.records import messages
 from mainstem_broker_kinesis.source.shards import Lineage
 
@@ -42,21 +44,10 @@ _LOOK_EVERY, _CHILDREN_EVERY = 1.0, 1.0
 _LIST_AGAIN = 10.0
 #: How often a shard's progress is kept though no record came, in seconds.
 _TICK = 60.0
-#: How long it counts, in seconds, that the last record read was still there though it is older than the
-#: stream promises: each such look is one of the reads that a shard allows.
-_LOOK_AGAIN = 10.0
 #: After so many failures of one shard in a row the far side counts as away.
 _FAILURES = 6
 #: What may mean that the stream is not what it was: looked at over a new connection.
 _DOUBTFUL = ("ResourceNotFoundException", "InvalidArgumentException")
-#: What fails at AWS and passes.
-_PASSING = (
-    "InternalFailure",
-    "InternalFailureException",
-    "InternalServerError",
-    "ServiceUnavailable",
-    "KMSInvalidStateException",
-)
 
 
 class KinesisReceiver(Receiver):
@@ -67,11 +58,9 @@ class KinesisReceiver(Receiver):
     def __init__(self, options: KinesisSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._began: float | None = None
-        self._calls = Calls()
         self._counts = Counts()
         #: Whether a read has succeeded since the far side was last in doubt.
         self._served = True
-        self._rates = (time.monotonic(), 0, 0.0)
         self._begin()
 
     def _begin(self) -> None:
@@ -96,9 +85,9 @@ class KinesisReceiver(Receiver):
         options, target = self.options, self.options.target()
         try:
             session = open_session(options)
-            self._clients.append(connect(options, self._calls, session=session))
+            self._clients.append(connect(options, self._counts.calls, session=session))
             # Each read counts for AWS's limits, so failed ones are repeated here, and more slowly.
-            reader = connect(options, self._calls, 1, options.fetchers, session)
+            reader = connect(options, self._counts.calls, 1, options.fetchers, session)
             self._clients.append(reader)
             self._describe()
             self._progress = Progress(options, self.number, self._facts.created)
@@ -122,12 +111,11 @@ class KinesisReceiver(Receiver):
         while True:
             self._keep_house()
             if self._losses:
-                found, self._losses = self._losses, []
-                return found
+                return self._told([])
             self._ask()
             answer = fetchers.answer(min(until, self._next_due()) - time.monotonic())
             if answer is not None and (found := self._taken(answer)):
-                return found
+                return self._told(found)
             # A loss is returned before the cursor that is behind it can be stored alone.
             if time.monotonic() >= until and not self._losses:
                 return []
@@ -164,14 +152,7 @@ class KinesisReceiver(Receiver):
         self._paused = False
 
     def facts(self) -> dict[str, Any]:
-        readings = list(self._readings.values())
-        behind = [each.behind for each in readings if each.behind is not None]
-        counts, calls = self._counts, self._calls.counts
-        at, before, rate = self._rates
-        now = time.monotonic()
-        if now - at >= 1:
-            rate = (calls["GetRecords"] - before) / (now - at) / max(1, len(readings))
-            self._rates = (now, calls["GetRecords"], rate)
+        readings = self._readings.values()
         trouble = next((each.trouble for each in readings if each.trouble), "")
         if self._fetchers is not None and not self._progress.decided:
             trouble = "receiver 0 has not decided yet where to begin"
@@ -180,15 +161,7 @@ class KinesisReceiver(Receiver):
             trouble = f"receiver {other} still works for another number of receivers"
         return {
             "server": self.options.place(),
-            "shards": len(readings),
-            "behind_seconds": round(max(behind, default=0.0), 1),
-            "reads_per_shard_and_second": round(rate, 2),
-            "calls": dict(sorted(calls.items())),
-            "throttled": counts.throttled,
-            "failed": counts.failed,
-            "aggregates": counts.seen.aggregates,
-            "outside": counts.seen.outside,
-            "lost": counts.lost,
+            **self._counts.facts(readings),
             **({"trouble": trouble} if trouble else {}),
         }
 
@@ -221,7 +194,7 @@ class KinesisReceiver(Receiver):
                 self._bury()
                 self._start()
             except Exception as error:
-                if not throttled(error) and code_of(error) not in _PASSING:
+                if not throttled(error) and not passing(error):
                     raise self._told_as(error) from error
                 self._counts.throttled += 1
                 self._list_at = now + _LIST_AGAIN
@@ -264,22 +237,11 @@ class KinesisReceiver(Receiver):
             if shard not in progress.elsewhere:
                 progress.forget(shard)
         for shard in self._lineage.expired(progress.places):
-            if progress.mine(shard) and self._is_gone(shard):
+            if progress.mine(shard) and is_gone(self._clients[0], self.options.target(), shard):
                 place = progress.places[shard]
                 self._lose(expired(self.options, shard, place, self._now()))
                 self._readings.pop(shard, None)
                 self._end(shard, place.until)
-
-    def _is_gone(self, shard: str) -> bool:
-        """Ask for a shard that a listing lacks: listings lag behind."""
-        asked = {**self.options.target(), "ShardId": shard, **at_horizon().begins()}
-        try:
-            self._clients[0].get_shard_iterator(**asked)
-        except Exception as error:
-            if code_of(error) == "ResourceNotFoundException":
-                return True
-            raise
-        return False
 
     def _end(self, shard: str, covered: int) -> None:
         """Note that a shard is done, which was open at a time: its children had no record before."""
@@ -320,11 +282,7 @@ class KinesisReceiver(Receiver):
             if not fetchers.free:
                 return
             reading.due = None
-            clock = self._now()
-            late = (
-                0 < reading.covered < clock - self._facts.retention
-                and clock - reading.looked > _LOOK_AGAIN
-            )
+            late = reading.late(self._now() - self._facts.retention)
             fetchers.ask(
                 Read(reading.shard.id, reading.place, oldest=True)
                 if late
@@ -353,13 +311,17 @@ class KinesisReceiver(Receiver):
             return []
         reading.works()
         self._served = True
-        if answer.read.oldest:
-            self._looked(reading, answer)
+        horizon = (answer.at or self._now()) - self._facts.retention
+        if answer.gone:
+            self._trimmed(reading, answer, horizon)
+        elif not answer.read.oldest and reading.late(horizon):
+            # It was answered so late that it may have begun behind what was dropped meanwhile.
+            reading.iterator, reading.due = None, answer.began + 1 / self.options.reads_per_second
             return []
         failpoint("kinesis.after-read")
         options, records = self.options, answer.records
         since = reading.place.time
-        reading.took(answer, self._now(), time.monotonic() - (self._began or 0.0))
+        reading.took(answer, self._now(), horizon, time.monotonic() - (self._began or 0.0))
         if answer.closed:
             self._ended(reading, answer)
         else:
@@ -389,22 +351,18 @@ class KinesisReceiver(Receiver):
         self._miss()
         self._start()
 
-    def _looked(self, reading: Reading, answer: Answer) -> None:
-        """Deal with a look at the oldest record of a shard whose records may have run out."""
-        record = answer.records[0] if answer.records else None
-        oldest = str(record["SequenceNumber"]) if record else None
-        last, shard, now = reading.place.sequence, reading.shard.id, self._now()
-        reading.looked = now
-        reading.iterator = None
-        reading.due = answer.began + 1 / self.options.reads_per_second
-        if oldest is None or last is None or int(oldest) > int(last):
-            upto = now - self._facts.retention
-            self._lose(trimmed(self.options, shard, reading.place, oldest, reading.covered, upto))
-            # All that came before the oldest record is told of; without one, all up to where was looked.
-            arrived = record["ApproximateArrivalTimestamp"].timestamp() if record else 0.0
-            reading.covered = max(upto, arrived or now - answer.behind)
-            reading.place = Place(reading.place.text, int(reading.covered // 60))
-            self._progress.set(shard, reading.place)
+    def _trimmed(self, reading: Reading, answer: Answer, horizon: float) -> None:
+        """Tell of what the stream may have dropped before what this answer has."""
+        shard, place = reading.shard.id, reading.place
+        self._lose(trimmed(self.options, shard, place, answer.oldest, reading.covered, horizon))
+        reading.covered = max(reading.covered, horizon)
+        reading.place = Place(place.text, int(reading.covered // 60))
+        self._progress.set(shard, reading.place)
+
+    def _told(self, found: list[Message]) -> list[Message]:
+        """Return what stands for losses, and what came behind it."""
+        losses, self._losses = self._losses, []
+        return losses + found
 
     def _lose(self, message: Message) -> None:
         self._counts.lost += 1
@@ -416,7 +374,7 @@ class KinesisReceiver(Receiver):
         """Let a shard wait after calls that came too fast, or failed at AWS; raise all else."""
         if throttled(error):
             self._counts.throttled += 1
-        elif code_of(error) in _PASSING and reading.failures + 1 < _FAILURES:
+        elif passing(error) and reading.failures + 1 < _FAILURES:
             self._counts.failed += 1
             reading.failures += 1
             reading.iterator = None

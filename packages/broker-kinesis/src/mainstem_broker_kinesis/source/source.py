@@ -52,10 +52,9 @@ class KinesisSource(IngressSource):
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
         """Every record once: how far reading is, is stored with what was read."""
         options = self.options
+        goes_on = options.on_loss == "report"
         assumptions = [
             "the disk keeps what it says it has written",
-            "records are read before the stream drops them"
-            + ("" if options.on_loss == "fail" else "; what is dropped comes out of `lost`"),
             "a record that a producer has put twice is two records",
         ]
         if options.ids != "never":
@@ -63,6 +62,8 @@ class KinesisSource(IngressSource):
                 "a record that a producer has put twice is two records, unless the sink `kinesis` gave "
                 f"it an identity and both come within {write_duration(options.duplicates_within)}"
             )
+        if not goes_on:
+            assumptions.insert(1, "records are read before the stream drops them")
         if options.receivers > 1:
             assumptions.append(
                 "the order of records of different shards, also of a shard and its parents, does not "
@@ -70,9 +71,15 @@ class KinesisSource(IngressSource):
             )
         return SourceCapabilities(
             ordered=options.receivers == 1,
+            lossy=goes_on,
+            why="with `on_loss: report` records that the stream no longer has are told in the output "
+            "`lost`, and not waited for"
+            if goes_on
+            else "",
             assumptions=tuple(assumptions),
             shown=Shown(
-                Level.EXACTLY_ONCE, "packages/broker-kinesis/tests/test_kinesis_source_crashes.py"
+                Level.AT_MOST_ONCE if goes_on else Level.EXACTLY_ONCE,
+                by="packages/broker-kinesis/tests/test_kinesis_source_crashes.py",
             ),
         )
 
