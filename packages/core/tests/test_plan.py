@@ -22,13 +22,15 @@ from mainstem import (
     SourceCapabilities,
     StateFacts,
 )
+from mainstem.contracts.shapes import LOST, MESSAGE_COLUMNS, REJECTED, messages
 from mainstem.discovery import Word
 from mainstem.errors import DocumentError
-from mainstem.plan.deriving import derive
+from mainstem.plan.deriving import derive, on_this_machine
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from mainstem.plan.rendering import as_json, as_mermaid, as_text
 from mainstem.registry import Registry
+from mainstem.run.session import settings
 
 
 class NoOptions(Options):
@@ -103,6 +105,52 @@ class Once(Delivery):
         raise NotImplementedError
 
 
+class Voice(Source):
+    """Gives messages that nothing tells from each other, and what it could not hear."""
+
+    options: NoOptions
+
+    def shape(self):
+        return Events(MESSAGE_COLUMNS)
+
+    def outputs(self, inputs):
+        return {"lost": LOST, "rejected": REJECTED}
+
+    def load(self, ctx):
+        raise NotImplementedError
+
+
+class Log(Voice):
+    """Knows the place of each message."""
+
+    def shape(self):
+        return messages()
+
+
+class Book(Sink):
+    """Knows rows by their ids, if it is asked to."""
+
+    options: NoOptions
+
+    def write(self, frame, batch):
+        raise NotImplementedError
+
+
+class Known(Delivery):
+    """Writes rows that are not there yet, into books only."""
+
+    options: NoOptions
+    capabilities = DeliveryCapabilities(needs_id=True)
+
+    def promise(self, sink, shape):
+        if not isinstance(sink, Book):
+            raise OptionError("needs a book")
+        return Promise()
+
+    def write(self, sink, frame, batch):
+        raise NotImplementedError
+
+
 class Extended(Registry):
     """What the core brings, and the components above."""
 
@@ -112,13 +160,27 @@ class Extended(Registry):
             Word("source", "radio", "tests", "1", "x"),
             Word("delivery", "once", "tests", "1", "x"),
             Word("sink", "mouth", "tests", "1", "x"),
+            Word("source", "voice", "tests", "1", "x"),
+            Word("source", "log", "tests", "1", "x"),
+            Word("sink", "book", "tests", "1", "x"),
+            Word("delivery", "known", "tests", "1", "x"),
         ]
         super().__init__([w for w in Registry().words if w.distribution == "mainstem"] + own)
         for word in own:
             self._components[word.kind, f"tests:{word.name}"] = MADE[word.name]
 
 
-MADE = {"counted": Counted, "joined": Joined, "radio": Radio, "once": Once, "mouth": Mouth}
+MADE = {
+    "counted": Counted,
+    "joined": Joined,
+    "radio": Radio,
+    "once": Once,
+    "mouth": Mouth,
+    "voice": Voice,
+    "log": Log,
+    "book": Book,
+    "known": Known,
+}
 LINES = {"use": "files", "with": {"path": "in", "format": "message"}}
 DECODE = {"use": "decode", "with": {"format": "json", "schema": "k STRING, n BIGINT, at TIMESTAMP"}}
 
@@ -338,6 +400,33 @@ def test_a_guarantee_is_the_sum_of_its_path_with_a_reason_for_each_step_down():
     assert any("row counts and drops" in text for text in promises["exact"].assumptions)
 
 
+def test_only_a_node_that_can_refuse_rows_is_said_to_drop_them():
+    """Pass: a source without that output says nothing of it, whatever `on_rejected` says; a step does."""
+    sources = {"lines": {**LINES, "on_rejected": "drop"}}
+    made = plan(sources=sources, operators={"row": row()}, sinks={"out": console("row")})
+    said = [text for text in made.sinks()[0].promise.assumptions if "drops the rows" in text]
+    assert said == ["row counts and drops the rows it refuses (on_rejected: drop)"]
+
+
+def test_a_cluster_on_this_machine_is_a_cluster():
+    """Pass: `local` and `local[...]` are local, to the session and to all that shares files; nothing else is."""
+    for master, local in (
+        ("local", True),
+        ("local[2]", True),
+        ("local[*, 4]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://far:7077", False),
+    ):
+        made = plan(
+            spark={"master": master}, operators={"row": row()}, sinks={"out": console("row")}
+        )
+        assert made.local == local
+        assert (made.shared() == {}) == local
+        assert ("spark.sql.shuffle.partitions" in settings(made)) == local
+        here = on_this_machine(made, {}).document.spark.master
+        assert here == (master if local else "local[*]")
+
+
 def test_require_is_a_gate_for_one_sink_or_all():
     """Pass: refused with the reason below the level, served at it."""
     parts = {"operators": {"row": row()}, "sinks": {"out": console("row", deliver="microbatch")}}
@@ -442,6 +531,51 @@ def test_ids_are_made_where_an_identity_begins_and_only_if_somebody_needs_them()
     assert makers(plan(operators=operators, sinks={"out": console("table")})) == []
     sinks = {"out": console("table"), "bad": console("table.rejected")}
     assert makers(plan(operators=operators, sinks=sinks)) == ["lines"]
+
+
+@pytest.mark.parametrize("step", [False, True], ids=["itself", "encoded"])
+@pytest.mark.parametrize(
+    ("stream", "makes"),
+    [
+        ("log.rejected", ["log"]),
+        ("of_log.rejected", ["log"]),
+        ("known.rejected", ["log"]),
+        ("voice.rejected", None),
+        ("of_voice.rejected", None),
+        ("told.rejected", None),
+        ("log.lost", None),
+    ],
+)
+def test_refused_rows_are_told_apart_if_the_rows_that_came_in_are(stream, makes, step):
+    """Pass: then ids are made where those begin and written by; else the sink is written to without them, and a
+    problem if it is to be by them. Outputs without `_id`, and what a sink refused that uses none, have none."""
+    operators = {
+        "of_log": row("log"),
+        "of_voice": row("voice"),
+        "some": {"use": "encode", "from": stream, "with": {"format": "json"}},
+    }
+    sinks: dict[str, Any] = {
+        "known": {"use": "book", "from": "of_log"},
+        "told": console("of_log"),
+        "bad": {"use": "book", "from": "some" if step else stream},
+    }
+    if stream != "known.rejected":
+        del sinks["known"]  # which wants ids itself
+    sources = {"log": {"use": "log"}, "voice": {"use": "voice"}}
+    whole = {"sources": sources, "operators": operators, "sinks": sinks}
+    made = plan(**whole)
+    (bad,) = [sink for sink in made.sinks() if sink.name == "bad"]
+    assert (bad.delivery_word, bad.needs_id) == (
+        ("known", True) if makes else ("microbatch", False)
+    )
+    sinks["bad"]["deliver"] = "known"
+    if makes:
+        made = plan(**whole)
+        assert [node.name for node in made.nodes.values() if node.makes_id] == makes
+    else:
+        with pytest.raises(DocumentError, match="needs a row's identity") as caught:
+            plan(**whole)
+        assert caught.value.problems[0].key == "sinks.bad.from"
 
 
 def test_event_time_follows_its_column_under_other_names():

@@ -11,23 +11,32 @@ from typing import Any
 
 @contextmanager
 def stopping_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGINT and SIGTERM set `stop`; a second signal acts as it did before.
+    """Let SIGINT and SIGTERM set `stop`; the second signal acts as before, also where this is nested.
 
     Outside the main thread, where Python handles no signals, this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def handle(number: int, _: Any) -> None:
-        stop.set()
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, handle)
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {n: each.before if isinstance(each, _Once) else each for n, each in found.items()}
+    for number in found:
+        signal.signal(number, _Once(stop, before[number]))
     try:
         yield
     finally:
-        for number, handler in before.items():
+        # Once the run is to stop, no outer handler takes the next signal for the first.
+        for number, handler in (before if stop.is_set() else found).items():
             signal.signal(number, handler)
+
+
+class _Once:
+    """Handles one signal; `before` is what handles the next."""
+
+    def __init__(self, stop: threading.Event, before: Any) -> None:
+        self._stop = stop
+        self.before = before
+
+    def __call__(self, number: int, _: Any) -> None:
+        self._stop.set()
+        signal.signal(number, self.before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from mainstem.builtin.files_sink import FilesSink
 
@@ -36,3 +38,29 @@ def test_what_a_sink_refused_comes_with_what_others_refused(pipeline, monkeypatc
     refused = sorted((row["node"], row["reason"]) for row in pipeline.rows("bad"))
     assert [node for node, _ in refused] == ["board", "row"]
     assert refused[0][1] == "too large"
+
+
+def test_refused_rows_keep_their_ids_where_a_step_makes_new_ones(pipeline, monkeypatch):
+    """Pass: of a step whose rows are known by their key, those that it refused for want of one differ by `_id`."""
+    monkeypatch.setattr(FilesSink, "capabilities", replace(FilesSink.capabilities, needs_id=True))
+    decode = {"format": "json", "schema": "k STRING, v INT"}
+    key = {"key": ["k"], "sequence": "v"}
+    pipeline.document(
+        operators={
+            "row": {"use": "decode", "from": "lines", "with": decode, "on_rejected": "drop"},
+            "change": {"use": "changelog", "from": "row", "with": key},
+        },
+        sinks={
+            "out": pipeline.sink("out", "change"),
+            "bad": pipeline.sink("bad", "change.rejected"),
+        },
+    )
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}, {"v": 2}, {"v": 2}, {"k": "b", "v": 4}])
+    pipeline.run()
+    assert {node.name for node in pipeline.plan().nodes.values() if node.makes_id} == {
+        "lines",
+        "change",
+    }
+    for name in ("out", "bad"):
+        ids = [row.get("_id") for row in pipeline.rows(name)]
+        assert len(ids) == len(set(ids) - {None}) == 2

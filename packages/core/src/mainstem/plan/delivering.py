@@ -152,7 +152,7 @@ def shown(sink: SinkNode, nodes: Mapping[str, Node]) -> list[tuple[str, Shown]]:
 def _promise(node: Node, *, windowed: bool) -> Promise:
     """Return what a node above a sink does to the guarantee."""
     assumptions: list[str] = []
-    if node.drops_rejected:
+    if node.drops_rejected and "rejected" in node.outputs:
         assumptions.append(f"{node.name} counts and drops the rows it refuses (on_rejected: drop)")
     if node.watermark and windowed:
         delay = write_duration(node.watermark.delay)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -93,6 +92,6 @@ def on_this_machine(plan: Plan, conf: Mapping[str, str | int | float | bool]) ->
         conf: the settings; the document's own win.
     """
     given = plan.document.spark
-    master = given.master if re.match(r"local(\[|$)", given.master) else "local[*]"
+    master = given.master if plan.local else "local[*]"
     spark = given.model_copy(update={"master": master, "conf": {**conf, **given.conf}})
     return replace(plan, document=plan.document.model_copy(update={"spark": spark}))

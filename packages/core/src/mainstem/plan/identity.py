@@ -14,17 +14,20 @@ def place(nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
     that was refused (null if it has none).
     """
     for node in nodes.values():
-        refused = any(Stream(node.name, "rejected") in reader.streams for reader in nodes.values())
-        needs = isinstance(node, SinkNode) and node.needs_id
-        if not (refused or needs):
+        refused = Stream(node.name, "rejected")
+        if any(refused in reader.streams for reader in nodes.values()):
+            for start in _starts(refused, nodes):
+                if _begins(start, nodes):
+                    nodes[start.node].makes_id = True
+        if not (isinstance(node, SinkNode) and node.needs_id):
             continue
         for stream in node.streams:
             for start in _starts(stream, nodes):
-                if start.identity:
-                    start.makes_id = True
-                elif needs:
+                if _begins(start, nodes):
+                    nodes[start.node].makes_id = True
+                else:
                     problem(
-                        f"needs a row's identity, and the rows of {start.name!r} have none",
+                        f"needs a row's identity, and the rows of {str(start)!r} have none",
                         "sinks",
                         node.name,
                         "from",
@@ -33,14 +36,35 @@ def place(nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
 
 def begins(stream: Stream, nodes: Mapping[str, Node]) -> bool:
     """Whether the rows of a stream have an identity."""
-    return all(start.identity for start in _starts(stream, nodes))
+    return all(_begins(start, nodes) for start in _starts(stream, nodes))
 
 
-def _starts(stream: Stream, nodes: Mapping[str, Node]) -> list[Node]:
-    """Return the nodes in which the identity of a stream's rows begins."""
+def _begins(start: Stream, nodes: Mapping[str, Node]) -> bool:
+    """Whether an identity begins there; never in a named output."""
+    return not start.output and bool(nodes[start.node].identity)
+
+
+def _starts(stream: Stream, nodes: Mapping[str, Node]) -> list[Stream]:
+    """Return where the identity of a stream's rows begins, or would if there were one.
+
+    A named output with `_id` has that of the rows that came in, or that a source itself gave; one
+    without has none.
+    """
     node = nodes[stream.node]
-    if stream.output and node.outputs[stream.output].column("_id"):
-        return []  # the row brings its own
-    if node.identity or not node.passes_ids:
-        return [node]
-    return [start for above in node.streams for start in _starts(above, nodes)]
+    if stream.output:
+        if not node.outputs[stream.output].column("_id") or not _given_id(node, nodes):
+            return [stream]
+        above = node.streams or (Stream(node.name),)
+    elif node.identity or not node.passes_ids:
+        return [stream]
+    else:
+        above = node.streams
+    return [start for each in above for start in _starts(each, nodes)]
+
+
+def _given_id(node: Node, nodes: Mapping[str, Node]) -> bool:
+    """Whether a node has its rows with their `_id`; a sink only where it uses it."""
+    if not isinstance(node, SinkNode) or node.needs_id:
+        return True
+    first = node.streams[0]
+    return bool(first.output and nodes[first.node].outputs[first.output].column("_id"))

@@ -170,9 +170,14 @@ class Plan:
         """Return a source's durable folder: that of the plan which this one was derived from."""
         return Path(self.derived_from or self.checkpoint, "nodes", name)
 
+    @property
+    def local(self) -> bool:
+        """Whether all runs in one process on this machine."""
+        return bool(re.match(r"local(\[|$)", self.document.spark.master))
+
     def shared(self) -> dict[str, Path]:
         """Return the paths that every machine of a cluster must see; empty on a local master."""
-        if re.match(r"local(\[|$)", self.document.spark.master):
+        if self.local:
             return {}
         found = {"checkpoint": self.checkpoint}
         for node in self.nodes.values():

@@ -50,9 +50,7 @@ def blame(error: Any, plan: Plan, among: Iterable[str]) -> tuple[str | None, str
 def _fragments(error: Any) -> list[str]:
     try:
         return [context.fragment() for context in error.getQueryContext()]
-    except (AttributeError, TypeError, ValueError):
-        return []
-    except Exception:
+    except Exception:  # no error of Spark's, or one without a context
         return []
 
 

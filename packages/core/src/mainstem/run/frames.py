@@ -258,7 +258,12 @@ class Frames:
     def _finish(self, node: Node, frame: DataFrame) -> DataFrame:
         """Add `_id` where a row's identity begins, and drop what it was made of if reserved."""
         if node.identity and node.makes_id and not sequenced_by_batch(node.shape):
-            frame = frame.withColumn("_id", identifier(node.name, node.identity, frame))
+            made = identifier(node.name, node.identity, frame)
+            if node.kind == "operator" and OUTPUT in frame.columns:
+                # What it refused is told from others as it came: the columns of the rest may be null.
+                came = F.col("_id") if "_id" in frame.columns else F.lit(None).cast("binary")
+                made = F.when(F.col(OUTPUT).isNull(), made).otherwise(came)
+            frame = frame.withColumn("_id", made)
         if node.kind == "source" and node.shape is not None:
             kept = CHANGELOG_COLUMNS if isinstance(node.shape, Changelog) else node.shape.names
             hidden = [n for n in node.identity if n.startswith("_") and n not in kept]

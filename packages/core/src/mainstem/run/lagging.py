@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,16 @@ from mainstem.errors import MachineError
 from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan, Query
 from mainstem.run.history import History
+
+#: Lag is measured anew after so many seconds, and after so many times as long as it took.
+_EVERY, _SHARE = 5.0, 10
+#: How long a batch waits to be told with the newest one, in seconds.
+_WAITS = 1.0
+#: How long the last one stands while a broker takes its time, in seconds.
+_STANDS = 60.0
+
+#: Rows and seconds behind, by source.
+Lags = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -65,3 +78,72 @@ def summed(found: Iterator[SourceLag]) -> Mapping[str, dict[str, Any]]:
         else:
             total["seconds"] = round(max(total["seconds"], seconds), 1)
     return whole
+
+
+class Measuring:
+    """Measures the lag of a running query beside it: with its batches, and while none ends.
+
+    Args:
+        measure: returns the lag by source; what it raises makes it unknown.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, measure: Callable[[], Lags], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._measure = measure
+        self._clock = clock
+        self._thread = threading.Thread()
+        self._known: Lags = {}
+        self._untold = False
+        self._began = clock()
+        self._took = 0.0
+        self._with_batch: float | None = None
+
+    @property
+    def known(self) -> Lags:
+        """The lag that is known; empty for none."""
+        return self._known
+
+    def of_batch(self) -> Lags:
+        """Return the lag to be told with a batch, measured anew every few seconds at most."""
+        now = self._clock()
+        self._wait()
+        due = self._with_batch is None or now - self._with_batch > _EVERY
+        if due and not self._thread.is_alive():
+            self._with_batch = now
+            self._begin()
+            self._wait()
+        self._untold = False
+        return self._known
+
+    def _wait(self) -> None:
+        if self._thread.is_alive():
+            self._thread.join(_WAITS)
+
+    def news(self) -> Lags | None:
+        """Return the lag if it has been measured since anybody was told, else None; see that it is."""
+        passed = self._clock() - self._began
+        if self._thread.is_alive():
+            if self._known and passed > _STANDS:
+                self._known = {}
+                return self._known
+            return None
+        if self._untold:
+            self._untold = False
+            return self._known
+        if passed > max(_EVERY, _SHARE * self._took):
+            self._begin()
+        return None
+
+    def _begin(self) -> None:
+        self._began = self._clock()
+        self._thread = threading.Thread(target=self._run, name="lag", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        found: Lags = {}
+        with suppress(Exception):  # a broker that can't be asked is no reason to end a run
+            found = self._measure()
+        self._took = self._clock() - self._began
+        self._known, self._untold = found, True

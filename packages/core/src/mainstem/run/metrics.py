@@ -1,13 +1,15 @@
 """The facts of a run for Prometheus, and `/healthz`.
 
-`/healthz` answers 200 while the queries run, and 503 before they do and after they ended.
+`/healthz` answers 200 while the queries run, and 503 before; nobody answers after the end.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mainstem.contracts.abilities import Measurable
 from mainstem.errors import MachineError
 from mainstem.run.showing import Reporter
 from mainstem.run.times import from_text
@@ -39,6 +41,8 @@ class Metrics:
         self._healthy = False
         #: By query, the nodes that can be idle.
         self._patient: dict[str, list[str]] = {}
+        #: By query, the sources that tell their lag.
+        self._measured: dict[str, set[str]] = {}
         registry = CollectorRegistry()
 
         def made(kind: type[Any], name: str, text: str, *labels: str) -> Any:
@@ -88,6 +92,9 @@ class Metrics:
             self._patient[query.name] = patient
             for name in patient:
                 self._idle.labels(*labels, name).set(0)
+            sources = {n for n in query.reads if isinstance(plan.nodes[n].component, Measurable)}
+            self._measured[query.name] = sources
+            self._put_lag({"pipeline": plan.pipeline, "query": query.name})
         self._inner.started(plan)
 
     def helper(self, facts: Mapping[str, Any]) -> None:
@@ -124,11 +131,24 @@ class Metrics:
         if facts["watermark"]:
             when = from_text(facts["watermark"])
             self._watermark.labels(*labels).set(when.timestamp())
-        for source, lag in facts.get("lag", {}).items():
-            for gauge, value in ((self._lag_rows, lag["rows"]), (self._lag, lag["seconds"])):
-                if value is not None:
-                    gauge.labels(*labels, source).set(value)
+        self._put_lag(facts)
         self._inner.batch(facts)
+
+    def lag(self, facts: Mapping[str, Any]) -> None:
+        """Tell how far behind a query is."""
+        self._put_lag(facts)
+        self._inner.lag(facts)
+
+    def _put_lag(self, facts: Mapping[str, Any]) -> None:
+        """Put the lag of each source that was ever told, or can tell; NaN where it is not known."""
+        told, lags = self._measured.setdefault(facts["query"], set()), facts.get("lag", {})
+        told.update(lags)
+        for source in told:
+            lag = lags.get(source, {})
+            for gauge, key in ((self._lag_rows, "rows"), (self._lag, "seconds")):
+                value = lag.get(key)
+                number = math.nan if value is None else value
+                gauge.labels(facts["pipeline"], facts["query"], source).set(number)
 
     def tick(self) -> None:
         """Some time has passed."""

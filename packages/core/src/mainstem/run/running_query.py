@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -23,7 +22,7 @@ from mainstem.run.failures import came_too_late, explain
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
-from mainstem.run.lagging import query_lags, summed
+from mainstem.run.lagging import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent
 from mainstem.run.loading import Loading, Phase, Waiting, loaded_by
 from mainstem.run.showing import Reporter
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LAG_EVERY = 5.0
-#: How long a batch waits to be told with the newest one, in seconds.
-_LAG_WAITS = 1.0
 #: How long Spark may take to let go of a query that has ended, in seconds.
 _LETTING_GO = 10
 #: How often a query is started anew until its next batch is done; see `came_too_late`.
@@ -73,9 +69,7 @@ class RunningQuery:
         self._ended = False
         self._restarts = 0
         self._reported = -1
-        self._measured = 0.0
-        self._lags: Mapping[str, Mapping[str, Any]] = {}
-        self._measurer = threading.Thread()
+        self._lag = Measuring(self._measure)
         self._latest = LatestEvent(checkpoint.query(query.name))
         #: By node, the latest event time that this run has loaded.
         self._loaded: dict[str, datetime] = {}
@@ -198,8 +192,16 @@ class RunningQuery:
         if active:
             if self._idleness is not None:
                 self._idleness.move()
+            self._tell_lag()
             return True
         return self._restarted() or self._went_on()
+
+    def _tell_lag(self) -> None:
+        """Tell how far behind the query is also while no batch ends."""
+        lag = self._lag.news()
+        if lag is not None:
+            facts = {"pipeline": self._plan.pipeline, "query": self.name}
+            self._reporter.lag({"event": "lag", **facts, "lag": lag})
 
     def _restarted(self) -> bool:
         """Start the query anew if it failed for no fault of its own; whether it did.
@@ -283,29 +285,13 @@ class RunningQuery:
                     if at is not None:
                         self._loaded[node] = max(at, self._loaded.get(node, at))
             loading = sorted(self._phase.reads) if self._phase else []
-            lag = self._lag() if progress is finished[-1] else self._lags
+            lag = self._lag.of_batch() if progress is finished[-1] else self._lag.known
             report({**facts, "loading": loading, "idle": idle, "lag": lag})
-        for batch in [each for each in self._batches.counts if each <= self._reported]:
+        for batch in [each for each in list(self._batches.counts) if each <= self._reported]:
             del self._batches.counts[batch]  # of batches that Spark no longer tells of
 
-    def _lag(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the lag by source, measured anew every few seconds at most.
-
-        It is measured beside, and the last one stands as long as a broker takes its time.
-        """
-        if time.monotonic() - self._measured > _LAG_EVERY and not self._measurer.is_alive():
-            self._measured = time.monotonic()
-            self._measurer = threading.Thread(target=self._measure, name="lag", daemon=True)
-            self._measurer.start()
-        if self._measurer.is_alive():
-            self._measurer.join(_LAG_WAITS)
-        return self._lags
-
-    def _measure(self) -> None:
-        found: Mapping[str, Mapping[str, Any]] = {}
-        with suppress(Exception):  # a broker that can't be asked is no reason to end a run
-            found = summed(query_lags(self._plan, self._query, self.history.folder))
-        self._lags = found
+    def _measure(self) -> Mapping[str, Mapping[str, Any]]:
+        return summed(query_lags(self._plan, self._query, self.history.folder))
 
     def _finished(self) -> list[StreamingQueryProgress]:
         """Return the progress of the batches not yet reported, in order.

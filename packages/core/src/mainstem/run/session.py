@@ -30,7 +30,6 @@ def settings(plan: Plan) -> dict[str, str]:
     """
     document = plan.document.spark
     own = {key: _text(value) for key, value in document.conf.items()}
-    local = document.master.startswith("local")
     conf = {
         "spark.master": document.master,
         "spark.app.name": plan.pipeline,
@@ -47,7 +46,7 @@ def settings(plan: Plan) -> dict[str, str]:
         f"{_STREAMING}.stopTimeout": "60s",
         f"{_STREAMING}.unsupportedOperationCheck": "false",  # made by `frames.check_streaming`
     }
-    if local:
+    if plan.local:
         # One state store for each core; fixed in the checkpoint by the first batch.
         conf["spark.sql.shuffle.partitions"] = str(_cores(document.master))
     if "://" not in str(plan.checkpoint):

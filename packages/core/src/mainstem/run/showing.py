@@ -39,6 +39,9 @@ class Reporter(Protocol):
     def restarted(self, facts: Mapping[str, Any]) -> None:
         """A query failed for no fault of its own, and was started anew; `why` says for what."""
 
+    def lag(self, facts: Mapping[str, Any]) -> None:
+        """The lag of a query's sources, measured while no batch ended; empty where it is not known."""
+
     def unstopped(self, facts: Mapping[str, Any]) -> None:
         """A query did not stop, and is left as it is; `why` says what Spark told."""
 
@@ -65,6 +68,9 @@ class Silent:
         pass
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
+        pass
+
+    def lag(self, facts: Mapping[str, Any]) -> None:
         pass
 
     def unstopped(self, facts: Mapping[str, Any]) -> None:
@@ -144,6 +150,10 @@ class LiveTable(Silent):
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
         self._restarted.add(facts["query"])
+
+    def lag(self, facts: Mapping[str, Any]) -> None:
+        last = self._last.get(facts["query"], {})
+        self._last[facts["query"]] = {**last, "lag": facts["lag"]}
 
     def unstopped(self, facts: Mapping[str, Any]) -> None:
         self._unstopped.add(facts["query"])
