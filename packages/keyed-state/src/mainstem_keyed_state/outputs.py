@@ -27,7 +27,8 @@ def packed_outputs(rows: pl.DataFrame) -> Iterator[bytes]:
 
     A step may tell very many: one change of a row on which a million others depend.
     """
-    each = min(_PACKED_ROWS, _PACKED_BYTES * rows.height // max(int(rows.estimated_size()), 1) or 1)
+    size = max(int(rows.estimated_size()), 1)
+    each = min(_PACKED_ROWS, max(_PACKED_BYTES * rows.height // size, 1))
     for part in rows.iter_slices(each):
         sink = io.BytesIO()
         part.write_ipc_stream(sink)

@@ -76,8 +76,8 @@ class TableOptions(Options):
     deletes_within: PositiveDuration | None = option(
         None,
         description="How long after its event time, by the watermark, a deletion is remembered, so "
-        "that an older row that comes late does not bring the key back; for ever when left out. Then its "
-        "key's history goes too. A deletion without an event time is rejected.",
+        "that an older row that comes late does not bring the key back; for ever when left out. When it "
+        "is forgotten, its key's history goes too. A deletion without an event time is rejected.",
         example="1 day",
     )
     history: History | None = option(
