@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from keyed_driver import key
 from mainstem_keyed_state.columns import from_plain, to_plain
 from mainstem_keyed_state.logic import KEY
-from mainstem_keyed_state.outputs import Whole, packed_output, unpacker
+from mainstem_keyed_state.outputs import Whole, packed_outputs, unpacker
 from mainstem_keyed_state.packing import packer, unpacked
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -53,7 +54,7 @@ def test_a_column_comes_back_as_it_went(kind: pa.DataType, values: list[Any], sk
     schema = pl.Schema(pl.from_arrow(pa.table({"c": to_plain(column)})).schema)
     rows = unpacked(packed.column(2)[0].as_py(), pl.Schema({KEY: pl.Binary(), **schema}))
     out = pa.RecordBatch.from_arrays(
-        [pa.array([""]), pa.array([packed_output(rows.drop(KEY))], pa.binary())], names=["n", "p"]
+        [pa.array([""]), pa.array(packed_outputs(rows.drop(KEY)), pa.binary())], names=["n", "p"]
     )
     (found,) = list(unpacker(Whole(pa.schema([("c", kind)]), {}))(iter([out])))
     assert found.schema.field("c").type == kind
@@ -90,7 +91,7 @@ def test_named_outputs_become_structs_beside_the_main_columns() -> None:
     batch = pa.RecordBatch.from_arrays(
         [
             pa.array(list(frames)),
-            pa.array([packed_output(f) for f in frames.values()], pa.binary()),
+            pa.array([p for f in frames.values() for p in packed_outputs(f)], pa.binary()),
         ],
         names=["name", "payload"],
     )
@@ -130,3 +131,17 @@ def test_rows_are_packed_by_the_hash_of_their_key() -> None:
             assert seen.setdefault(each, label) == label
             assert labels[int.from_bytes(each[:4], "big") % 3] == label
     assert sorted(numbers) == list(range(count))
+
+
+@pytest.mark.parametrize(("width", "most"), [(10, 250_000), (40_000, 1_000)])
+def test_many_rows_of_an_output_are_packed_in_parts(width: int, most: int) -> None:
+    """Pass: no part has more than 250,000 rows, or much above 32 MB; together they are the rows, in order."""
+    rows = pl.DataFrame({"n": range(most * 5 // 2)}).with_columns(
+        text=pl.col("n").cast(pl.String).str.pad_end(width)
+    )
+    payloads = list(packed_outputs(rows))
+    parts = [pl.read_ipc_stream(io.BytesIO(payload)) for payload in payloads]
+    assert pl.concat(parts).equals(rows)
+    assert max(part.height for part in parts) <= most
+    assert max(map(len, payloads)) < 40_000_000
+    assert sum(map(len, payloads)) < 2 * rows.estimated_size(), "a part drags the others along"

@@ -16,15 +16,23 @@ from mainstem_keyed_state.logic import MAIN
 PACKED_OUTPUTS = "name STRING, payload BINARY"
 OUTPUT, IDENTITY = "_output", "_id"
 _ROWS = 50_000
+#: A packed output has at most so many rows, and about so many bytes.
+_PACKED_ROWS, _PACKED_BYTES = 250_000, 32 * 1024 * 1024
 
 Batches = Iterator[pa.RecordBatch]
 
 
-def packed_output(rows: pl.DataFrame) -> bytes:
-    """Return an output's rows as bytes."""
-    sink = io.BytesIO()
-    rows.write_ipc_stream(sink)
-    return sink.getvalue()
+def packed_outputs(rows: pl.DataFrame) -> Iterator[bytes]:
+    """Yield an output's rows as bytes, so many in each that neither Spark nor memory is overrun.
+
+    A step may tell very many: one change of a row on which a million others depend.
+    """
+    size = max(int(rows.estimated_size()), 1)
+    each = min(_PACKED_ROWS, max(_PACKED_BYTES * rows.height // size, 1))
+    for part in rows.iter_slices(each):
+        sink = io.BytesIO()
+        part.write_ipc_stream(sink)
+        yield sink.getvalue()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mainstem_keyed_state.calls import SparkStore, state_of
 from mainstem_keyed_state.logic import Logic
-from mainstem_keyed_state.outputs import packed_output
+from mainstem_keyed_state.outputs import packed_outputs
 from mainstem_keyed_state.packing import unpacked
 from mainstem_keyed_state.stepping import Rows, Stepping
 
@@ -77,7 +77,8 @@ class BucketProcessor(StatefulProcessor):
         at = timers.getCurrentWatermarkInMs()
         watermark = at * 1000 if at > 0 else None
         for name, out in self._stepping.bucket(SparkStore(self._state), rows, watermark):
-            yield pd.DataFrame({"name": [name], "payload": [packed_output(out)]})
+            for payload in packed_outputs(out):
+                yield pd.DataFrame({"name": [name], "payload": [payload]})
         before, now = self._stepping.timer, self._stepping.next_timer
         if before != now:
             if before is not None and before != fired:
