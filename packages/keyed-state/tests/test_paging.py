@@ -135,6 +135,17 @@ def test_few_keys_of_many_are_handled_alone(batches) -> None:
     assert {r["k"]: r["n"] for r in found} == {k: counter[k] + 1 for k in range(3000)}
 
 
+def test_a_row_due_before_1970_is_given_once_there_is_a_watermark() -> None:
+    """Pass: without a watermark its bucket is to be woken after 0, which is Spark's until there is one."""
+    bucket = OneBucket(Remember(COLUMNS, "at"))
+    old = datetime(1965, 1, 1, tzinfo=UTC)
+    bucket.batch({"rows": [{KEY: key(1), "k": 1, "text": "", "at": old}]})
+    assert bucket.timer == 1
+    found = bucket.batch({}, micros(START))
+    assert [r["k"] for r in found["gone"]] == [1]
+    assert bucket.timer is None
+
+
 def test_pages_stay_about_as_large_as_wanted() -> None:
     """Pass: pages are between a tenth and all of the limit, also where one range of hashes is hot."""
     bucket = OneBucket(Keep(), page_bytes=8_000)

@@ -90,7 +90,8 @@ class Stepping:
             pages.flush()
             failpoint("keyed-state.pages-written")
             yield from ((name, out) for name, out in done.outputs.items() if not out.is_empty())
-        self.next_timer = _milliseconds(pages.next_due(-1 if watermark is None else watermark))
+        # Before there is a watermark Spark's is 0, and a timer that is not after it is lost.
+        self.next_timer = _milliseconds(pages.next_due(watermark or 0))
         self.timer = pages.directory.timer
         pages.directory.timer = self.next_timer
         pages.close()
