@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_driver import OneBucket, key
 from keyed_logics import TIME, Count, CountText, Remember
-from mainstem_keyed_state import KEY, MAIN, Done, Step
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.directory import Directory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -230,6 +231,45 @@ def test_older_state_is_migrated_when_it_is_touched() -> None:
     found = bucket.batch({"rows": rows_of(list(range(1000)))})[MAIN]
     assert {r["k"]: r["n"] for r in found} == {k: "3" if k == 5 else "2" for k in range(1000)}
     assert {table for table, _ in bucket.store.entries} == {"", "totals"}
+
+
+class Signs(Logic):
+    """Keeps rows below 0 and others in two tables."""
+
+    ports = {"rows": pl.Schema({"k": pl.Int64})}
+    tables = {name: Table(pl.Schema({"k": pl.Int64()})) for name in ("above", "below")}
+    outputs = {MAIN: pl.Schema({"k": pl.Int64})}
+
+    def step(self, step: Step) -> Done:
+        rows, below = step.rows["rows"], pl.col("k") < 0
+        new = {"above": rows.filter(~below), "below": rows.filter(below)}
+        return Done({}, {n: pl.concat([step.state[n], more]) for n, more in new.items()})
+
+
+class OneSign(Signs):
+    """As `Signs`, in a later version that keeps all in one table; tells what a key has."""
+
+    version = 2
+    tables = {"every": Table(pl.Schema({"k": pl.Int64()}))}
+
+    def step(self, step: Step) -> Done:
+        return Done({MAIN: step.state["every"].drop(KEY)})
+
+    def migrate(self, state: Mapping[str, pl.DataFrame], version: int) -> dict[str, pl.DataFrame]:
+        return {"every": pl.concat([state["above"], state["below"]])}
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_table_without_rows_is_migrated_as_an_empty_one(both: bool) -> None:
+    """Pass: `migrate` has both tables though one never had rows, and where only other pages have."""
+    bucket = OneBucket(Signs(), page_bytes=500)
+    ids = list(range(200)) + list(range(-20, 0) if both else [])
+    bucket.batch({"rows": rows_of(ids)})
+    pages = Directory.of_bytes(bucket.store.entries[("", 0)][1]).pages
+    assert any(set(page.tables) == {"above"} for page in pages)
+    bucket.logic = OneSign()
+    found = bucket.batch({"rows": rows_of(ids)})[MAIN]
+    assert sorted(r["k"] for r in found) == sorted(ids)
 
 
 def test_state_of_a_version_that_nobody_reads_is_an_error() -> None:

@@ -93,7 +93,9 @@ class Logic(ABC):
         Called when those keys are next touched, so that a large state is not rewritten at once.
 
         Args:
-            state: rows by table, with `KEY`, in the tables and columns that the older version had.
+            state: rows by table, with `KEY`, in the tables and columns that the older version had; a
+                table without rows is an empty frame. State of before layouts of unused tables were
+                kept may lack one that never had rows in its bucket.
             version: the older version.
 
         Raises:

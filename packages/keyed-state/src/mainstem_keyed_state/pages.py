@@ -176,7 +176,8 @@ class Pages:
                     state[table] = self._decode([entry])
                     versions.add(self.directory.layouts[entry[0]].version)
             if versions and versions != {self._declared.version}:
-                state = dict(self._declared.migrate(state, min(versions)))
+                older = min(versions)
+                state = dict(self._declared.migrate(self._empty_of(older) | state, older))
             for table, empty in self._empty.items():
                 rows = state.pop(table, empty)
                 if rows.schema != empty.schema:
@@ -194,6 +195,14 @@ class Pages:
             for table, found in parts.items()
         }
         return Loaded(places, given, migrated=True)
+
+    def _empty_of(self, version: int) -> dict[str, pl.DataFrame]:
+        """Return the tables of a version, without rows, as far as the directory knows them."""
+        return {
+            layout.table: decode(layout.schema, [])
+            for layout in self.directory.layouts
+            if layout.version == version
+        }
 
     # -- keeping ------------------------------------------------------------------------------
 
@@ -321,13 +330,17 @@ class Pages:
                 self._removed.add(name)
 
     def _layout(self, table: str) -> int:
-        """Return the number of the present layout of a table."""
-        for number, name in self._present():
-            if name == table:
-                return number
-        schema = self._declared.schemas[table]
-        self.directory.layouts.append(Layout(self._declared.version, table, schema))
-        return len(self.directory.layouts) - 1
+        """Return the number of the present layout of a table.
+
+        The first one brings those of all tables: a later version's `migrate` is to know them too.
+        """
+        present = {name: number for number, name in self._present()}
+        if table not in present:
+            for name, schema in self._declared.schemas.items():
+                if name not in present:
+                    present[name] = len(self.directory.layouts)
+                    self.directory.layouts.append(Layout(self._declared.version, name, schema))
+        return present[table]
 
     # -- writing ------------------------------------------------------------------------------
 
