@@ -156,6 +156,40 @@ def test_a_deletion_is_forgotten_after_its_time_and_not_before():
     assert run.size() == 0
 
 
+@pytest.mark.parametrize("limits", [{"history_versions": 10}, {"history_within": 10**6 * HOUR}])
+def test_with_a_deletion_its_keys_history_is_forgotten_and_no_other(limits):
+    """Pass: until the deletion is due both are there, then neither; the history of another key stays."""
+    run = driver(history=True, deletes_within=10 * HOUR, **limits)
+    run.batch({"input": [row("a", 1, 5), row("b", 1, 5)]})
+    run.batch({"input": [row("a", 3, None, at=60), row("b", 2, 6)]})
+    run.advance(micros(minute(60)) + 10 * HOUR - 1)
+    run.batch({"input": [row("a", 2, 7)]})
+    assert sorted(r["k"] for r in run.rows("history")) == ["a", "a", "b"]
+    run.advance(micros(minute(60)) + 10 * HOUR)
+    assert [r["k"] for r in run.rows("history")] == ["b"]
+    assert [r["k"] for r in run.rows("rows")] == ["b"]
+
+
+def test_a_deletion_that_comes_when_it_is_due_already_leaves_nothing():
+    """Pass: its key's row and history are gone after its batch."""
+    run = driver(history=True, history_versions=10, deletes_within=HOUR)
+    run.batch({"input": [row("a", 1, 5)]})
+    run.advance(micros(minute(600)))
+    run.batch({"input": [row("a", 2, 6), row("a", 3, None)]})
+    assert run.size() == 0
+    assert [kind for kind, *_ in told(run.outputs[""])][-1] == "delete"
+
+
+def test_a_deletion_without_a_time_is_refused_if_it_is_to_be_forgotten():
+    """Pass: refused with its reason where there is `deletes_within`; a row without a time is not."""
+    rows = [{**row("a", 1, 5), "at": None}, {**row("b", 1, None), "at": None, "_payload": b"{}"}]
+    run = driver(deletes_within=HOUR)
+    run.batch({"input": rows})
+    (refused,) = run.outputs["rejected"]
+    assert refused["reason"] == "at of a deletion is null, so it could not be forgotten"
+    assert [r["k"] for r in run.rows("rows")] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("limits", "kept"),
     [

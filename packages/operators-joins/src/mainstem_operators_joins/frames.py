@@ -51,16 +51,18 @@ def passed(column: str, micros: int | None) -> pl.Expr:
     return (pl.col(column) <= time_of(micros)).fill_null(value=False)
 
 
-def payload(needs: Sequence[str], columns: Sequence[str]) -> str:
+def payload(needs: Sequence[str], columns: Sequence[str], wrong: str = "") -> str:
     """Return the SQL of the column `PAYLOAD`.
 
     Args:
         needs: the columns that must not be null.
         columns: those that are shown of a row that can't be used.
+        wrong: SQL for what else makes a row one that can't be used; never null.
     """
-    if not needs:
+    found = [*(f"{quoted(name)} IS NULL" for name in needs), *([wrong] if wrong else [])]
+    if not found:
         return f"CAST(NULL AS BINARY) AS {PAYLOAD}"
-    missing = " OR ".join(f"{quoted(name)} IS NULL" for name in needs)
+    missing = " OR ".join(found)
     row = f"to_json(struct({', '.join(map(quoted, columns))}))"
     return f"IF({missing}, CAST({row} AS BINARY), NULL) AS {PAYLOAD}"
 
@@ -71,18 +73,22 @@ def refusals(stream: pl.Schema) -> pl.Schema:
     return pl.Schema({"reason": pl.String(), "payload": pl.Binary(), **identity})
 
 
-def refused(rows: pl.DataFrame, needs: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def refused(
+    rows: pl.DataFrame, needs: Sequence[str], wrong: str = ""
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of a port that can be used, and the others as rows of `rejected`.
 
     Args:
         needs: the columns that must not be null; the first that is one is the reason.
+        wrong: the reason where none is one.
     """
     told = refusals(rows.schema)
     if not needs or rows[PAYLOAD].null_count() == rows.height:
         return rows, pl.DataFrame(schema=told)
-    reason = pl.coalesce(
+    nulls = [
         pl.when(pl.col(name).is_null()).then(pl.lit(f"{_shown(name)} is null")) for name in needs
-    )
+    ]
+    reason = pl.coalesce(*nulls, pl.lit(wrong))
     others = rows.filter(pl.col(PAYLOAD).is_not_null()).with_columns(
         reason.alias("reason"), pl.col(PAYLOAD).alias("payload")
     )

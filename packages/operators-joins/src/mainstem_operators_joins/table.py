@@ -76,7 +76,8 @@ class TableOptions(Options):
     deletes_within: PositiveDuration | None = option(
         None,
         description="How long after its event time, by the watermark, a deletion is remembered, so "
-        "that an older row that comes late does not bring the key back; for ever when left out.",
+        "that an older row that comes late does not bring the key back; for ever when left out. When it "
+        "is forgotten, its key's history goes too. A deletion without an event time is rejected.",
         example="1 day",
     )
     history: History | None = option(
@@ -135,6 +136,7 @@ class ToTable(Operator):
                 "history": options.history is not None,
             },
             grows="the table itself is kept: the newest row of every key"
+            + (", and its former ones" if options.history else "")
             + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),
         )
 
@@ -157,7 +159,7 @@ class ToTable(Operator):
         rows = inputs.only.selectExpr("*", gone)
         settings = self._settings(given)
         logic = TableLogic(settings, polars_schema(inputs.only.select(*map(quoted, names))))
-        rows = rows.selectExpr(*map(quoted, names), GONE, payload(logic.needs, names))
+        rows = rows.selectExpr(*map(quoted, names), GONE, payload(logic.needs, names, logic.wrong))
         key = [quoted(name) for name in settings.key]
         return keyed(logic, {INPUT: Port(rows, key)}, ctx, event_time=time_column(given))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
+from mainstem import quoted
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
 from mainstem_operators_joins.frames import (
@@ -65,7 +66,7 @@ class TableLogic(Logic):
 
     - `rows`: of each key its row, or its deletion, so that an older row does not bring it back.
     - `history`, if asked for: rows and deletions that are no longer the newest, and those that came when
-      they were not the newest any more.
+      they were not the newest any more. It goes with its key when a deletion is forgotten.
 
     Rows of one key and one sequence are one row: of one batch what `ties` says, else the first.
 
@@ -93,11 +94,16 @@ class TableLogic(Logic):
             self.tables[_HISTORY] = Table(kept, due=_DUE)
         #: The columns that can't be null in a row that is used.
         self.needs = [*settings.key, settings.sequence]
+        #: SQL for what else a row can't be used for, and why.
+        self.wrong = self._why = ""
+        if settings.deletes_within is not None and settings.time is not None:
+            self.wrong = f"{GONE} AND {quoted(settings.time)} IS NULL"
+            self._why = f"{settings.time} of a deletion is null, so it could not be forgotten"
 
     def step(self, step: Step) -> Done:
         """Take in the rows that are newer than what is known; tell what they change."""
         rows, outputs = step.rows[INPUT], {}
-        rows, outputs[REJECTED] = refused(rows, self.needs)
+        rows, outputs[REJECTED] = refused(rows, self.needs, self._why)
         state = step.state[_ROWS]
         came = self._judged(rows, step.state)
         fresh = came.filter(pl.col(REASON).is_null()).drop(REASON)
@@ -107,10 +113,13 @@ class TableLogic(Logic):
         outputs[LATE] = pl.concat([late, nothing])
         done: dict[str, pl.DataFrame] = {}
         due = state.filter(passed(_DUE, step.watermark))
+        forgotten = due.select(KEY).clear()
         if fresh.height or due.height:
-            done[_ROWS] = self._newest(state, fresh, step.watermark)
+            newest = self._newest(state, fresh)
+            over = passed(_DUE, step.watermark)
+            done[_ROWS], forgotten = newest.filter(~over), newest.filter(over).select(KEY)
         if self._set.history:
-            done |= self._history(step, line, came)
+            done |= self._history(step, line, came, forgotten)
         return Done({name: frame for name, frame in outputs.items() if frame.height}, done)
 
     def _judged(self, rows: pl.DataFrame, state: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
@@ -190,18 +199,20 @@ class TableLogic(Logic):
         nothing = new.filter(gone & ~there).select(*plain, pl.lit(NOTHING_THERE).alias(REASON))
         return changes.select(list(self.outputs[MAIN])), nothing
 
-    def _newest(
-        self, state: pl.DataFrame, fresh: pl.DataFrame, watermark: int | None
-    ) -> pl.DataFrame:
+    def _newest(self, state: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
         """Return the newest row of each key."""
         newest = fresh.unique(KEY, keep="last", maintain_order=True)
-        others = state.join(newest, on=KEY, how="anti")
-        return pl.concat([others, newest]).filter(~passed(_DUE, watermark))
+        others = state.join(newest, on=KEY, how="anti", maintain_order="left")
+        return pl.concat([others, newest])
 
     def _history(
-        self, step: Step, line: pl.DataFrame, came: pl.DataFrame
+        self, step: Step, line: pl.DataFrame, came: pl.DataFrame, forgotten: pl.DataFrame
     ) -> dict[str, pl.DataFrame]:
-        """Return the former rows that are kept, if they are others than before."""
+        """Return the former rows that are kept, if they are others than before.
+
+        Args:
+            forgotten: the keys whose deletion is forgotten.
+        """
         settings, before = self._set, step.state[_HISTORY]
         due = before.filter(passed(_DUE, step.watermark))
         last = pl.col(_ORDER) == pl.col(_ORDER).max().over(KEY)
@@ -212,7 +223,7 @@ class TableLogic(Logic):
                 came.filter(pl.col(REASON) == OLDER).select(columns),
             ]
         )
-        if not new.height and not due.height:
+        if not new.height and not due.height and not forgotten.height:
             return {}
         until = pl.lit(None, TIME)
         if settings.history_within is not None and settings.time is not None:
@@ -223,8 +234,9 @@ class TableLogic(Logic):
         if settings.history_versions is not None:
             by_key = mine.sort(KEY, settings.sequence).group_by(KEY, maintain_order=True)
             mine = by_key.tail(settings.history_versions).select(before.columns)
-        every = pl.concat([before.join(touched, on=KEY, how="anti"), mine])
-        return {_HISTORY: every.filter(~passed(_DUE, step.watermark))}
+        rest = before.join(touched, on=KEY, how="anti", maintain_order="left")
+        every = pl.concat([rest, mine]).filter(~passed(_DUE, step.watermark))
+        return {_HISTORY: every.join(forgotten, on=KEY, how="anti", maintain_order="left")}
 
 
 def _former(name: str) -> str:
