@@ -71,6 +71,7 @@ def document(watermark: bool = True, **options: Any) -> dict[str, Any]:
         (document(columns={}), "operators.total.with.columns", "at least 1"),
         (document(columns={"k": "count(*)"}), "operators.total.with.columns", "is taken"),
         (document(columns={"K": "count(*)"}), "operators.total.with.columns", "is taken"),
+        (document(columns={"n": "count(*)", "N": "sum(v)"}), "operators.total.with.columns", "is taken"),
         (document(columns={"_n": "count(*)"}), "operators.total.with.columns", "is taken"),
         (document(window=None), "operators.total.with.emit", "never final"),
         (document(watermark=False), "operators.total.with.window", "need a watermark"),

@@ -90,6 +90,15 @@ def test_tumbling_windows_add_up_and_flush_closes_the_last(tmp_path):
     assert case.totals() == {("a", "01:00"): 7, ("b", "01:00"): 5, ("a", "02:00"): 7}
 
 
+def test_names_in_options_may_be_written_in_another_case(tmp_path):
+    """Pass: the columns have the names that the input's have."""
+    window = {"on": "AT", "tumbling": "1 hour"}
+    case = Case(tmp_path, window=window, by=["K"], columns={"n": "sum(V)"})
+    case.feed("1", ("a", "01:10", 1), ("a", "01:50", 2))
+    case.run()
+    assert case.totals() == {("a", "01:00"): 3}
+
+
 def test_without_flush_windows_that_the_watermark_has_not_passed_stay_open(tmp_path):
     """Pass: only the hour that is over by the watermark comes out; a later run completes the rest."""
     case = Case(tmp_path, flush=False, window=HOUR, **TOTAL)

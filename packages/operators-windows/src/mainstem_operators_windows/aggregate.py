@@ -90,6 +90,10 @@ class Aggregate(Operator):
     options: AggregateOptions
     ports = {"input": EVENTS}
 
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._by: list[str] = []
+
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """Changes come batch by batch, so how the input was cut shows in them."""
@@ -97,9 +101,8 @@ class Aggregate(Operator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
-        columns = []
-        for name in options.by:
-            columns.append(find_column(given.columns, name, "by"))
+        columns = [find_column(given.columns, name, "by") for name in options.by]
+        self._by = [column.name for column in columns]
         if options.window is not None:
             self._check_window(given, options.window)
             columns += [Column(START, "timestamp"), Column(END, "timestamp")]
@@ -108,6 +111,7 @@ class Aggregate(Operator):
         for name in options.columns:
             if name.lower() in taken or name.startswith("_"):
                 raise OptionError(f"the name {name!r} is taken", option="columns")
+            taken.add(name.lower())
         columns += [Column(name) for name in options.columns]
         if options.emit == "final":
             if options.window is None:
@@ -164,12 +168,12 @@ class Aggregate(Operator):
         from pyspark.sql import functions as F  # noqa: N812
 
         options = self.options
-        groups: list[SparkColumn] = [F.col(quoted(name)) for name in options.by]
+        groups: list[SparkColumn] = [F.col(quoted(name)) for name in self._by]
         if options.window is not None:
             groups.append(_window(options.window).alias("_window"))
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
         frame = inputs.only.groupBy(*groups).agg(*totals)
-        columns = [quoted(name) for name in options.by]
+        columns = [quoted(name) for name in self._by]
         if options.window is not None:
             columns += [f"_window.start AS {START}", f"_window.end AS {END}"]
         columns += [quoted(name) for name in options.columns]
