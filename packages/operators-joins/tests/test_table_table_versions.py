@@ -25,6 +25,9 @@ VALUES: dict[str, list[Any]] = {
     "date": [date(1969, 12, 31), date(1970, 1, 1), date(2024, 5, 1)],
     "decimal(10,2)": [Decimal("-12345678.90"), Decimal("-0.01"), Decimal(0), Decimal("99.10"), Decimal("99.2")],
     "decimal(37,0)": [Decimal(-(10**37) + 1), Decimal(-1), Decimal(0), Decimal(10**37 - 1)],
+    "decimal(33,5)": [Decimal(f"{sign}{'9' * 28}.99999") for sign in "-+"],
+    "decimal(32,32)": [Decimal(f"{sign}0.{'9' * 32}") for sign in "-+"],
+    "decimal(32,18)": [Decimal(f"{sign}{'9' * 14}.{'9' * 18}") for sign in "-+"],
     "binary": [bytearray(b"\0"), bytearray(b"\0\1"), bytearray(b"a"), bytearray(b"\xff")],
     "string": [
         "\x01", "\x01\x01", " ", "!", "-", ".", "..", "./", ".A", "/", "/.", "0", "0-1", "0.", "0.1",
@@ -58,13 +61,37 @@ def test_versions_sort_as_their_sequences(spark, kind):
         ] == [each.decode() for each in made]
 
 
+def test_versions_of_local_times_do_not_go_by_the_sessions_zone(spark):
+    """Pass: times that a zone has twice, or not at all, have versions of their own, alike in every zone."""
+    texts = [
+        "2024-03-31 01:30:00",
+        "2024-03-31 02:30:00",
+        "2024-03-31 03:30:00",
+        "2024-10-27 02:30:00",
+    ]
+    values = ", ".join(f"(TIMESTAMP_NTZ'{text}')" for text in texts)
+    made = version("x", "timestamp_ntz", "x", "timestamp_ntz", "false")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    found = []
+    try:
+        for zone in ("UTC", "Europe/Berlin"):
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            rows = spark.sql(f"SELECT {made} AS v FROM VALUES {values} AS t(x)").collect()
+            found.append([row["v"] for row in rows])
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert found[0] == found[1]
+    assert len(set(found[0])) == len(texts)
+
+
 def _first(rows: list[Any], made: list[bytes]) -> Any:
     return next((r for r, a, b in zip(rows, made, made[1:], strict=False) if a >= b), None)
 
 
 def test_types_without_an_order_of_text_are_refused():
     """Pass: floating point and wide decimals are an error that names the side and what serves."""
-    for kind in ("double", "float", "decimal(38,0)", "array<int>", "boolean"):
+    wide = ("decimal(38,0)", "decimal(33,6)", "decimal(34,5)", "decimal(37,18)")
+    for kind in ("double", "float", *wide, "array<int>", "boolean"):
         with pytest.raises(OptionError, match="left changelog's sequence is"):
             check_sequence(kind, "left")
 

@@ -33,7 +33,8 @@ def check_sequence(kind: str | None, side: str) -> None:
     if kind is not None and _as_text("x", kind.lower()) is None:
         raise OptionError(
             f"the {side} changelog's sequence is {kind.upper()}, of which no version can be made",
-            hint="Make it an integer, DECIMAL up to 37 digits, DATE, TIMESTAMP, STRING or BINARY.",
+            hint="Make it an integer, DECIMAL up to 32 digits (37 without decimal places), DATE, "
+            "TIMESTAMP, STRING or BINARY.",
         )
 
 
@@ -71,7 +72,8 @@ def _as_text(value: str, kind: str) -> str | None:
         return f"hex({value})"
     if decimal := _DECIMAL.fullmatch(kind):
         digits, scale = map(int, decimal.groups())
-        if digits > 37:
+        # Spark cuts a product to 38 digits but keeps 6 decimal places, so the whole may have no room.
+        if digits > 37 or digits + min(scale, 6) > 38:
             return None
         whole = (
             f"CAST({value} * CAST(1{'0' * scale} AS DECIMAL({scale + 1},0)) AS DECIMAL({digits},0))"
@@ -81,7 +83,8 @@ def _as_text(value: str, kind: str) -> str | None:
     number = {
         **dict.fromkeys(_INTEGERS, f"CAST({value} AS BIGINT)"),
         "timestamp": f"unix_micros({value})",
-        "timestamp_ntz": f"unix_micros(to_utc_timestamp(CAST({value} AS TIMESTAMP), 'UTC'))",
+        # Not by the session's zone: there an hour comes twice, and another one never.
+        "timestamp_ntz": f"unix_micros(CAST(CAST({value} AS STRING) || 'Z' AS TIMESTAMP))",
         "date": f"CAST(unix_date({value}) AS BIGINT)",
     }.get(kind)
     # The sign bit turned over: negative numbers before the others.
