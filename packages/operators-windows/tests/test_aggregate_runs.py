@@ -52,8 +52,10 @@ class Case:
             },
         }
 
-    def feed(self, name: str, *rows: tuple[str, str, int]) -> None:
-        lines = [json.dumps({"k": k, "at": f"2024-05-01T{at}:00Z", "v": v}) for k, at, v in rows]
+    def feed(self, name: str, *rows: tuple[str, str | None, int]) -> None:
+        lines = [
+            json.dumps({"k": k, "at": at and f"2024-05-01T{at}:00Z", "v": v}) for k, at, v in rows
+        ]
         hidden = self.folder / f".{name}"
         hidden.write_text("\n".join(lines) + "\n")
         # Spark takes the files in the order of their times, which ties leave open.
@@ -147,6 +149,16 @@ def test_late_rows_are_dropped_and_counted(tmp_path):
     summary = case.run()
     assert case.totals() == {("a", "01:00"): 1, ("a", "05:00"): 5}
     assert summary["queries"]["total"]["late_rows"] == 1
+
+
+def test_rows_without_a_time_are_counted(tmp_path):
+    """Pass: the totals are those of the others, and the summary tells how many had no time."""
+    case = Case(tmp_path, window=HOUR, **TOTAL)
+    case.feed("1", ("a", "01:10", 1), ("a", None, 10), ("b", None, 20))
+    case.feed("2", ("a", "01:20", 2), ("a", None, 30))
+    summary = case.run()
+    assert case.totals() == {("a", "01:00"): 3}
+    assert summary["queries"]["total"]["nodes"]["total"] == {"rows": 1, "without_time": 3}
 
 
 def test_hopping_windows_overlap(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 START, END = "window_start", "window_end"
+#: Among the node's counts: rows that are in no window.
+WITHOUT_TIME = "without_time"
 
 
 class Window(Options):
@@ -93,6 +96,8 @@ class Aggregate(Operator):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._by: list[str] = []
+        self._some_without_time = False
+        self._counts = count(1)
 
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
@@ -137,6 +142,7 @@ class Aggregate(Operator):
         found = find_column(given.columns, window.on, "window")
         if found.type not in (None, "timestamp"):
             raise OptionError(f"{found.ddl} is no TIMESTAMP", option="window")
+        self._some_without_time = found.nullable
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options, given = self.options, inputs.only
@@ -167,12 +173,14 @@ class Aggregate(Operator):
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
-        options = self.options
+        options, rows = self.options, inputs.only
         groups: list[SparkColumn] = [F.col(quoted(name)) for name in self._by]
         if options.window is not None:
+            if self._some_without_time:
+                rows = self._counted(rows, options.window.on, ctx)
             groups.append(_window(options.window).alias("_window"))
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
-        frame = inputs.only.groupBy(*groups).agg(*totals)
+        frame = rows.groupBy(*groups).agg(*totals)
         columns = [quoted(name) for name in self._by]
         if options.window is not None:
             columns += [f"_window.start AS {START}", f"_window.end AS {END}"]
@@ -180,6 +188,16 @@ class Aggregate(Operator):
         if options.emit == "changes":
             columns.append("'update_postimage' AS _change_type")
         return frame.selectExpr(*columns)
+
+    def _counted(self, rows: DataFrame, time: str, ctx: OperatorContext) -> DataFrame:
+        """Count the rows without a time, which are in no window: Spark leaves them out in silence.
+
+        The core adds metrics named `NODE__...` to the node's counts; a name serves once in a query.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        found = F.count_if(F.col(quoted(time)).isNull()).alias(WITHOUT_TIME)
+        return rows.observe(f"{ctx.node}__{WITHOUT_TIME}_{next(self._counts)}", found)
 
 
 def _timed(given: Shape, window: Window) -> bool:
