@@ -187,7 +187,7 @@ def test_what_jetstream_refuses(started):
     given = options(server, user="b", password="b", answer_timeout="2 s")
     with Connection.open(given, "test") as connection:
         with pytest.raises(
-            NATSError, match=r"permissions violation.*\$js.api.stream.info.x"
+            NATSError, match=r"Permissions Violation.*\$JS.API.STREAM.INFO.x"
         ) as error:
             connection.ask("STREAM.INFO.x")
         assert error.value.lasting

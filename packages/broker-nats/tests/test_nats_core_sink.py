@@ -119,7 +119,8 @@ def test_messages_that_are_too_large_are_refused(nats, subject, listen, publishe
 
 
 def test_what_the_user_may_not_publish_is_refused(tmp_path, subject, publisher_at):
-    """Pass: messages of that subject alone, and again after the next question to the server."""
+    """Pass: messages of that subject alone, not of one that differs by case, and again after the next question
+    to the server."""
     rights = (
         'authorization { users: [ { user: "anna", password: "PASSW0RD", permissions: { publish: '
         '{ deny: ["Secret.>"] } } } ] }'
@@ -128,7 +129,7 @@ def test_what_the_user_may_not_publish_is_refused(tmp_path, subject, publisher_a
         refused = []
         publisher = publisher_at(server.url.replace("//", "//anna:PASSW0RD@"), refused, window=10)
         for number in range(40):
-            publisher.send(message("Secret.x" if number in (5, 25) else subject, number))
+            publisher.send(message("Secret.x" if number in (5, 25) else "secret.X", number))
         publisher.flush()
         assert [body for body, _ in refused] == [b"5", b"25"]
         assert "may not publish to subject 'Secret.x'" in refused[0][1]

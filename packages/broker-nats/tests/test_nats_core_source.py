@@ -165,7 +165,7 @@ def test_a_subject_that_is_forbidden(tmp_path):
     settings = 'authorization { users: [{user: a, password: b, permissions: {subscribe: {deny: "no.>"}}}] }'
     with NATS(tmp_path / "server", settings) as server:
         receiver = CoreReceiver(options(server, "no.entry", user="a", password="b"), 0, "t")
-        with pytest.raises(Unmendable, match="permissions violation.*no.entry"):
+        with pytest.raises(Unmendable, match="Permissions Violation.*no.entry"):
             receiver.connect(None)
         receiver.close()
 

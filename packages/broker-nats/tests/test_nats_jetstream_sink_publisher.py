@@ -514,11 +514,11 @@ def as_user(server, user):
 
 
 def test_what_the_user_may_not_publish_is_refused(guarded, publishing):
-    """Pass: those messages, with their subject, and no others."""
+    """Pass: those messages, with their subject, and no others, also not of one that differs by case."""
     stream = make(as_user(guarded, "root:root"))
     publisher = publishing.publisher(as_user(guarded, "anna:PASSW0RD"), stream)
     for number in range(200):
-        key = "Secret.x" if number in (5, 100) else "open"
+        key = "Secret.x" if number in (5, 100) else "secret.x"
         publisher.send(message(stream, number, key=key))
     publisher.flush()
     found = bodies(as_user(guarded, "root:root"), stream)

@@ -93,7 +93,7 @@ def test_a_user_who_may_not_pull(server):
     stream = Given(options, "S", (), "earliest", 1, "t", "messages", "report").open("reader")
     try:
         state = stream.state()
-        with pytest.raises(NATSError, match=r"permissions violation.*consumer.msg.next") as error:
+        with pytest.raises(NATSError, match=r"Permissions Violation.*CONSUMER.MSG.NEXT") as error:
             list(Range(stream, state.created, 0, 20, gaps=True).chunks())
     finally:
         stream.close()

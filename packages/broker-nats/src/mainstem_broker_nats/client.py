@@ -1,4 +1,4 @@
-"""The only module that imports nats-py: a connection whose calls wait, each for a bounded time.
+"""A connection to NATS whose calls wait, each for a bounded time.
 
 A connection has an event loop of its own, in a thread of its own, and is never made good again once it
 broke: whoever uses it opens another and goes on where it knows to. So nothing that was said on a
@@ -17,10 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-import nkeys  # type: ignore[import-untyped]
-from nats import errors
-from nats.aio.client import Client
-
 from mainstem_broker_nats.connecting import (
     APIError,
     ConnectionOptions,
@@ -31,6 +27,7 @@ from mainstem_broker_nats.connecting import (
     places,
 )
 from mainstem_broker_nats.inboxes import Inbox, Raw
+from mainstem_broker_nats.vendor import Client, NkeysError, errors, translated, words
 
 __all__ = ["Answer", "Connection", "Inbox", "Raw"]
 
@@ -38,11 +35,6 @@ T = TypeVar("T")
 
 #: A farewell may take so long, in seconds.
 _FAREWELL = 5.0
-#: Replies of a server that trying again does not change.
-_LASTING = (
-    "authorization violation", "authentication expired", "authentication revoked",
-    "invalid client protocol", "secure connection - tls required", "credentials have been revoked",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,59 +43,6 @@ class Answer:
 
     data: bytes
     headers: Mapping[str, str]
-
-
-class _Client(Client):
-    """nats-py's client, which hands whole subscriptions to inboxes and never speaks in the clear
-    where TLS is wanted.
-    """
-
-    def __init__(self, *, secured: bool) -> None:
-        super().__init__()
-        self._secured = secured
-        self.inboxes: dict[int, Inbox] = {}
-
-    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        if initial_connection and self._secured and info.get("tls_available"):
-            info["tls_required"] = True  # offered, and wanted by us
-        await super()._process_info(info, initial_connection)
-
-    def _connect_command(self) -> bytes:
-        # The first thing that is said, with the password in it.
-        asked = self._server_info.get("tls_required") or self.options["tls_handshake_first"]
-        if self._secured and not asked:
-            raise errors.SecureConnWantedError
-        return super()._connect_command()
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        inbox = self.inboxes.get(sid)
-        if inbox is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        else:
-            inbox.put(Raw(subject, reply, data, headers))
-
-    async def into(self, subject: str, queue: str, inbox: Inbox) -> None:
-        """Subscribe, so that messages go into an inbox; none comes before it is known."""
-        inbox.sid = self._sid + 1
-        self.inboxes[inbox.sid] = inbox
-        await self.subscribe(subject, queue)
-
-    async def barrier(self, seconds: Any) -> None:
-        """Wait until the server has all that was published, and every change of subscriptions.
-
-        Unlike `flush`, whose ping overtakes what nats-py has not written yet. It has when the answer to a
-        first ping is there, so a second one comes after it.
-        """
-        await self.flush(seconds)
-        await self.flush(seconds)
-
-    async def leave(self, inbox: Inbox) -> None:
-        """Unsubscribe; what has come can be taken still."""
-        subscription = self._subs.get(inbox.sid)
-        if subscription is not None:
-            await subscription.unsubscribe()
 
 
 class Connection:
@@ -124,7 +63,7 @@ class Connection:
         self._closed = False
         self._error: BaseException | None = None
         self.server = ""
-        self.client: _Client
+        self.client: Client
         self.complaints: list[str] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._live, name=f"nats {name}", daemon=True)
@@ -163,7 +102,7 @@ class Connection:
         if not self.client.is_closed:
             return ""
         error = self._error or self.client.last_error
-        return _words(error) if error is not None else "the server ended the connection"
+        return words(error) if error is not None else "the server ended the connection"
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -204,7 +143,7 @@ class Connection:
             future.cancel()
             raise NATSError(self._told(self.lost or f"no answer for {patience:g} s")) from None
         except (errors.Error, OSError) as error:
-            raise self._translated(error) from error
+            raise translated(error, self.server) from error
 
     # -- asking ---------------------------------------------------------------------------------
 
@@ -342,7 +281,7 @@ class Connection:
             options.connect_timeout.total_seconds()
         )  # nats-py takes fractions, and says int
         beat: Any = options.heartbeat.total_seconds()
-        client = self.client = _Client(secured=context is not None)
+        client = self.client = Client(secured=context is not None)
         more: dict[str, Any] = {}
         if context is not None:
             more = {
@@ -367,7 +306,7 @@ class Connection:
         except BaseException as error:
             with suppress(Exception):  # it may be half made, and TLS that failed never says goodbye
                 await asyncio.wait_for(client.close(), 1.0)
-            seed = isinstance(error, nkeys.NkeysError | ValueError)
+            seed = isinstance(error, NkeysError | ValueError)
             if seed and not isinstance(error, OSError):  # certificate errors are both
                 raise NATSError("the seed of the nkey is not valid", lasting=True) from None
             raise
@@ -376,7 +315,7 @@ class Connection:
         if self._opening:
             raise error  # else nats-py would try the same server again and again
         if "permissions violation" in str(error).lower():
-            self.complaints.append(_words(error))
+            self.complaints.append(words(error))
         elif self._error is None:
             self._error = error
 
@@ -386,31 +325,3 @@ class Connection:
 
     def _told(self, text: str) -> str:
         return f"nats {self.server}: {text}"
-
-    def _translated(self, error: BaseException) -> NATSError:
-        if isinstance(error, errors.SecureConnWantedError):
-            return NATSError(self._told("the server does not speak TLS"), lasting=True)
-        if isinstance(error, ssl.SSLCertVerificationError):
-            text = f"its certificate is not trusted: {error.verify_message or error.reason}"
-            return NATSError(self._told(text), lasting=True)
-        text = _words(error)
-        lasting = any(reply in text.lower() for reply in _LASTING)
-        if isinstance(error, ssl.SSLError) and "certificate" in text.lower():
-            lasting = True
-        return NATSError(self._told(text), lasting=lasting)
-
-
-def _words(error: BaseException) -> str:
-    """Return what is wrong in one line."""
-    if isinstance(error, errors.NoRespondersError):
-        return "nobody answers on that subject"
-    if isinstance(error, errors.UnexpectedEOF):
-        return "the server ended the connection"
-    if isinstance(error, asyncio.TimeoutError) or type(error) is TimeoutError:
-        return "no answer in time"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed: {error.reason or error}"
-    if isinstance(error, OSError):
-        return error.strerror or str(error) or type(error).__name__
-    text = str(error).removeprefix("nats: ").strip().strip("'\"")
-    return text or type(error).__name__

@@ -1,6 +1,6 @@
 """How every component reaches NATS: the options they share, and the errors that are told of it.
 
-Nothing here imports the vendor's library: `client` does.
+Nothing here imports the vendor's library: `vendor` does.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from enum import Enum, auto
 
 
@@ -39,6 +41,7 @@ _WHOLE_STREAM = {
     10109,  # sealed
 }  # fmt: skip
 _STORE_FAILED = 10077
+_FORBIDDEN = re.compile(r"permissions violation for publish to \"([^\"]*)", re.IGNORECASE)
 
 
 def is_acknowledged(data: bytes) -> bool:
@@ -77,3 +80,15 @@ def judge(data: bytes, headers: bytes | None) -> tuple[Verdict, str]:
     if number in _PER_MESSAGE or (number == _STORE_FAILED and "per subject" in text):
         return Verdict.REFUSED, text
     return Verdict.AGAIN, text
+
+
+def forbidden(complaints: Sequence[str]) -> dict[str, str]:
+    """Return the subjects that the user may not publish to, each with the reason in words.
+
+    A message of such a subject has no answer.
+
+    Args:
+        complaints: what the server has said.
+    """
+    found = (each[1] for text in complaints for each in _FORBIDDEN.finditer(text))
+    return {subject: f"the user may not publish to subject {subject!r}" for subject in found}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable
 
 from mainstem import Patience
 
 from mainstem_broker_nats.connecting import ConnectionOptions, NATSError, places
+from mainstem_broker_nats.sink.answers import forbidden
 from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Message
 
 _LOG = logging.getLogger(__name__)
 _MOST_BYTES = 8 * 1024 * 1024
-_NO_PERMISSION = re.compile(r"permissions violation for publish to \"([^\"]*)", re.IGNORECASE)
 
 
 class FlushingPublisher:
@@ -106,11 +105,8 @@ class FlushingPublisher:
         link.flush()
         complaints = link.connection.complaints
         new, self._complaints = complaints[self._complaints :], len(complaints)
-        # nats-py tells a subject in lower case.
-        forbidden = {found[1].lower() for text in new if (found := _NO_PERMISSION.search(text))}
+        reasons = forbidden(new)
         for message in self._open:
-            if why := link.fits(message):
+            if why := link.fits(message) or reasons.get(message.subject):
                 self._refuse(message, why)
-            elif message.subject.lower() in forbidden:
-                self._refuse(message, f"the user may not publish to subject {message.subject!r}")
         self._open, self._bytes = [], 0

@@ -13,7 +13,6 @@ is in the stream's duplicate window. The log tells when one is sent again later 
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from itertools import takewhile
 from mainstem import Patience
 
 from mainstem_broker_nats.connecting import APIError, ConnectionOptions, NATSError, places
-from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
+from mainstem_broker_nats.sink.answers import Verdict, forbidden, is_acknowledged, is_known, judge
 from mainstem_broker_nats.sink.known import Unanswered, is_there
 from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Message
@@ -35,7 +34,6 @@ _LOG = logging.getLogger(__name__)
 _MOST_BYTES = 32 * 1024 * 1024
 #: The longest that answers are waited for before the clock is looked at, in seconds.
 _LONGEST_WAIT = 0.5
-_NO_PERMISSION = re.compile(r"permissions violation for publish to \"([^\"]*)", re.IGNORECASE)
 
 
 class PublishError(NATSError):
@@ -97,8 +95,7 @@ class Publisher:
         self._held = 0
         self._turn = 0
         self._answered = time.monotonic()
-        #: The highest number that was answered.
-        self._newest = -1
+        self._newest = -1  # the highest number that was answered
         self._trouble = ""
         #: How many messages were there already.
         self.known = 0
@@ -235,10 +232,10 @@ class Publisher:
             return left
         waiting = len(self._again) + len(self._log) + len(self._failed) + self._held
         what = f"{waiting} messages were not acknowledged" if waiting else "could not connect"
+        why = self._trouble or "no answer came"
         raise PublishError(
             f"{what}, with no progress for {self._patience.seconds:g} s (give_up), at "
-            f"{', '.join(places(self._options))}, stream {self._stream}: "
-            f"{self._trouble or 'no answer came'}"
+            f"{', '.join(places(self._options))}, stream {self._stream}: {why}"
         )
 
     def _pause(self) -> None:
@@ -288,15 +285,10 @@ class Publisher:
         """Return why the stream would not take a subject, or an empty string."""
         told = self._taken.get(subject)
         if told is None:
-            fits = any(matches(subject, pattern) for pattern in self._subjects)
-            told = (
-                ""
-                if fits
-                else (
-                    f"stream {self._stream} does not take subject {subject!r}, but "
-                    f"{', '.join(self._subjects) or 'none'}"
-                )
-            )
+            told = ""
+            if not any(matches(subject, pattern) for pattern in self._subjects):
+                takes = ", ".join(self._subjects) or "none"
+                told = f"stream {self._stream} does not take subject {subject!r}, but {takes}"
             if len(self._taken) > 10_000:
                 self._taken.clear()
             self._taken[subject] = told
@@ -316,18 +308,15 @@ class Publisher:
     def _check_silence(self) -> None:
         """Take back what will have no answer any more: the stream changed its leader, or was full."""
         if self._log and time.monotonic() - self._answered > self._silence:
-            self._take_back_unanswered()
+            self._give_up_waiting()
 
     def _check_overtaken(self) -> None:
-        """Take back what has no answer for long while later messages have theirs: it got lost.
-
-        Else the message would wait for as long as others come, while the stream forgets its id.
-        """
+        """Take back what has long had no answer while later messages have theirs: that one got lost."""
         oldest = next(iter(self._log), self._newest)
         if oldest < self._newest and self._answered - self._log[oldest][1] > self._silence:
-            self._take_back_unanswered()
+            self._give_up_waiting()
 
-    def _take_back_unanswered(self) -> None:
+    def _give_up_waiting(self) -> None:
         self._trouble = f"no answer for {self._silence:g} s (answer_timeout)"
         self._take_back()
 
@@ -402,10 +391,10 @@ class Publisher:
         """Refuse what the user may not publish: it gets no answer, but the server complains."""
         complaints = link.connection.complaints
         new, self._complaints = complaints[self._complaints :], len(complaints)
-        subjects = {found[1].lower() for text in new if (found := _NO_PERMISSION.search(text))}
+        reasons = forbidden(new)
         for number, (message, _) in list(self._log.items()):
-            if message.subject.lower() in subjects:  # nats-py tells it in lower case
+            if why := reasons.get(message.subject):
                 del self._log[number]
                 self._bytes -= len(message.body)
-                self._refuse(message, f"the user may not publish to subject {message.subject!r}")
+                self._refuse(message, why)
                 self._done(message)
