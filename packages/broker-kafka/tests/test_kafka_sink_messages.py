@@ -9,6 +9,7 @@ import pytest
 from ksink_reading import make_topic, read_topic
 from ksink_writing import Place, identity, numbered, told, values_of
 from mainstem import OptionError, read_columns
+from pyspark.sql import functions as F  # noqa: N812
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -115,6 +116,18 @@ def test_what_the_broker_would_refuse_is_refused_before(kafka, spark, write):
     written = {len(message.value) for message in place.read()}
     assert written == {size for size in sizes if b"x" * size not in refused}
     assert 9_800 < max(written) < 10_000
+
+
+def test_a_message_larger_than_the_clients_memory_is_written(kafka, spark):
+    """Pass: a message of 34 MiB, which the topic takes and Java's client has no room for unless told, is there by
+    `microbatch`; with a `buffer.memory` of the user's own, that is what counts."""
+    size = 34 * 2**20
+    place = Place(kafka, spark, max_message_bytes=40 * 2**20)
+    frame = place.frame(numbered(1)).withColumn("value", F.repeat(F.lit("x"), size).cast("binary"))
+    assert place.sink().write(frame, place.batch()) is None
+    assert [len(message.value) for message in place.read()] == [size]
+    with pytest.raises(Exception, match="larger than the total memory buffer"):
+        place.sink(kafka={"buffer.memory": 33554432}).write(frame, place.batch())
 
 
 def test_timestamps_that_the_broker_refuses_are_refused_before(kafka, spark):

@@ -313,6 +313,23 @@ def test_a_writer_of_a_run_that_was_replaced_looks_before_it_fences(place):
     assert place.state().writers[0].epoch == 2
 
 
+def test_a_task_that_comes_late_leaves_the_writer_of_the_next_batch_alone(place):
+    """Pass: batch 0 is in, and a writer of batch 1 has sent its rows, when another task of batch 0 begins: that
+    one finds its share in, and the writer of batch 1 commits."""
+    rows, sink = numbered(*range(20)), place.sink()
+    first = place.share(rows, writer=0, sink=sink)
+    job = first._job
+    first.give_up()
+    place.write(rows, sink=sink)
+    live = place.share(numbered(*range(20, 40)), writer=0, number=1, sink=sink)
+    late = Share(job, 0, Refused())
+    assert late._then == {}
+    late.give_up()
+    list(live.finish())
+    assert place.state().writers[0].next == 2
+    assert set(place.values()) > set(values_of(*range(20)))
+
+
 def test_a_driver_that_wakes_late_does_not_set_the_ledger_back(place):
     """Pass: a run has all of batch 0 in and stands still before it says so; another run takes over and
     goes on to batch 1; the first one wakes and says that 0 is in: FencedError, and entry 0 stays."""

@@ -15,6 +15,8 @@ from mainstem_broker_kafka.sink.topics import Topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: The memory of a client in Java, in bytes, if nobody says else.
+_MEMORY = 32 * 2**20
 _HASH = "CASE WHEN _reason IS NOT NULL THEN xxhash64(_id, key, value, _reason) END"
 _REFUSED = ("count(_reason) AS rows", f"bit_xor({_HASH}) AS hash")
 
@@ -40,6 +42,8 @@ def write(
     settings = {
         # The checks above are stricter than the client's, which is to refuse nothing that they let pass.
         "kafka.max.request.size": str(max(largest + 1024, 1_048_576)),
+        # A message that does not fit into the client's memory is refused too.
+        "kafka.buffer.memory": str(max(_MEMORY, 2 * largest)),
         "kafka.compression.type": options.compression,
         **spark_options(options),
         "includeHeaders": "true",

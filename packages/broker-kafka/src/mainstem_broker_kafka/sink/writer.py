@@ -126,7 +126,7 @@ class Share:
     # -- the protocol -----------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Take over from whoever wrote this share before, and see whether he has it in."""
+        """See whether this share is in; if not, take over from who wrote it before, and look again."""
         job = self._job
         failpoint("kafka.before-transaction")
         self._ledger = Ledger(job.settings, job.place, job.patience)
@@ -155,11 +155,13 @@ class Share:
             more=own,
         )
         try:
-            # Before: a writer of a run that was replaced must not fence off that of the new one.
-            self._look(self._ledger.glance(self.writer))
-            self._transaction.fence()
-            # And after: who was fenced off may have committed up to that moment.
-            entry = self._look(self._ledger.read(self.writer))
+            # Before: a writer of a run that was replaced must not fence off that of the new one, nor one
+            # that comes late that of the next batch.
+            entry = self._look(self._ledger.glance(self.writer))
+            if entry is None:
+                self._transaction.fence()
+                # And after: who was fenced off may have committed up to that moment.
+                entry = self._look(self._ledger.read(self.writer))
             if entry is not None:
                 self._then = recall(
                     self._ledger.consumer, job.place, self.writer, entry, job.patience
