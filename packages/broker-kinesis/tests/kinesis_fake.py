@@ -214,4 +214,4 @@ class FakeKinesis:
             return self._answer("", **told)
 
     def close(self):
-        pass
+        self.calls["close"] += 1

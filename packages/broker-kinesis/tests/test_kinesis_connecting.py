@@ -141,7 +141,7 @@ def test_requests_are_counted_with_their_retries(kinesalite):
         with pytest.raises(ClientError):
             client.list_shards(StreamName="nowhere")
         assert calls.counts == {"ListShards": 4}
-        assert calls.total == proxy.count("ListShards") == 4
+        assert calls.counts.total() == proxy.count("ListShards") == 4
 
 
 @pytest.mark.parametrize(

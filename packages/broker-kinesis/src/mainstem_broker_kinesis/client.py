@@ -69,11 +69,6 @@ class Calls:
     def _sent(self, event_name: str, **_: Any) -> None:
         self.counts[event_name.rpartition(".")[2]] += 1
 
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return sum(self.counts.values())
-
 
 def connect(
     options: ConnectionOptions,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,7 @@ class Putter:
     """Puts a task's messages into one stream.
 
     Args:
-        client: of the stream's region.
+        client: of the stream's region; `close` closes it.
         options: say which stream, and are asked for what must not be printed.
         refused: called with a message that is refused for good, and the reason; from within `put` and
             `flush`.
@@ -114,6 +115,16 @@ class Putter:
     def close(self) -> None:
         """Wait for no answer any more; what has none may or may not be there."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._under_way:
+            # A call can take as long as `read_timeout`, and needs the client until then.
+            threading.Thread(target=self._end, name="kinesis-end", daemon=True).start()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        """Close the client when no call is under way."""
+        self._pool.shutdown()
+        self._client.close()
 
     # -- driving ----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -108,8 +109,9 @@ class KinesisSink(Sink):
 
         options = self.options
         try:
-            client: Any = connect(options)
-            told = client.describe_stream_summary(**options.target())["StreamDescriptionSummary"]
+            with closing(connect(options)) as client:
+                answer: Any = client.describe_stream_summary(**options.target())
+            told = answer["StreamDescriptionSummary"]
         except (BotoCoreError, ClientError) as error:
             if code_of(error) in ("AccessDeniedException", "AccessDenied"):
                 # Who may put records need not be allowed to look at the stream.

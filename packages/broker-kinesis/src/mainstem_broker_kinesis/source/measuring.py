@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from mainstem import Lag, PipelineError
@@ -15,6 +16,7 @@ from mainstem_broker_kinesis.source.places import Cursor, at_horizon, merged
 
 if TYPE_CHECKING:
     from mainstem_ingress.log import Log
+    from mypy_boto3_kinesis import KinesisClient
 
 
 def behind(options: KinesisSourceOptions, log: Log) -> Sequence[Lag]:
@@ -32,10 +34,19 @@ def behind(options: KinesisSourceOptions, log: Log) -> Sequence[Lag]:
         raise PipelineError(str(error)) from error
     if not cursors:
         return []
-    places = merged(cursors)
-    target = options.target()
     try:
         client = connect(options)
+    except Exception as error:
+        raise PipelineError(f"{options.place()}: {words(error, options)}") from error
+    with closing(client):
+        return _behind(options, client, cursors)
+
+
+def _behind(
+    options: KinesisSourceOptions, client: KinesisClient, cursors: Sequence[Cursor]
+) -> list[Lag]:
+    places, target = merged(cursors), options.target()
+    try:
         facts = describe(client, target)
         shards = list_shards(client, target)
     except Exception as error:
