@@ -39,6 +39,8 @@ def test_a_step_that_keeps_every_row_counts_for_the_node_above_it():
     assert counted(twice, {"out": "again"}) == {"lines": "row", "named": "again"}
     found = complete({"row": {"rows": 3, "rejected": 2}, "again": {"rows": 3}}, {"lines": "row"})
     assert found["lines"] == {"rows": 5}
+    own = complete({"few": {"without_time": 2}, "all": {"rows": 3}}, {"few": "all"})
+    assert own["few"] == {"without_time": 2, "rows": 3}
 
 
 def test_a_node_that_is_read_otherwise_is_counted_itself():

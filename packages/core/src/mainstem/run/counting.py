@@ -55,7 +55,8 @@ def complete(
     whole = dict(found)
     for above, below in reversed(list(counted.items())):
         if below in whole:
-            whole[above] = {"rows": sum(whole[below].values())}
+            # What an operator counts itself stays.
+            whole[above] = {**found.get(above, {}), "rows": sum(whole[below].values())}
     return whole
 
 
