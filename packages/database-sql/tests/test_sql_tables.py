@@ -289,7 +289,7 @@ def test_a_column_that_fills_up_what_it_is_given_is_refused(place_in, product):
     ("there", "kind"),
     [
         ("REAL", "BIGINT"),
-        ("DOUBLE PRECISION", "BIGINT"),
+        ("DOUBLE", "BIGINT"),
         ("JSON", "STRING"),
         ("JSON", "DECIMAL(5,2)"),
     ],

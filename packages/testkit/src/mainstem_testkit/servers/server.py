@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
@@ -158,11 +158,18 @@ class Server(ABC):
     def kill(self) -> None:
         """End the server as `kill -9` does, with all that it started."""
         self.started()
-        self._signal(signal.SIGKILL)
         if self._process is not None:
+            self._signal(signal.SIGSTOP, alone=True)  # it starts no more meanwhile
+            apart = _children(self._process.pid)
+            self._signal(signal.SIGKILL)
+            for pid in apart:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._process.wait()
             until = time.monotonic() + 10
-            while living(self._process.pid) and time.monotonic() < until:
+            while time.monotonic() < until and (
+                living(self._process.pid) or any(map(_lives, apart))
+            ):
                 time.sleep(0.01)
             self._process = None
         self.after()
@@ -233,13 +240,25 @@ def living(session: int) -> list[int]:
     What a process starts stays in its session, also when it leaves the process group, as Spark's
     Python workers do.
     """
-    found = []
+    return [pid for pid, of in _processes(3) if of == session]
+
+
+def _children(parent: int) -> list[int]:
+    """Return what a process has started; PostgreSQL's children outlive it, in sessions of their own."""
+    return [pid for pid, of in _processes(1) if of == parent]
+
+
+def _lives(process: int) -> bool:
+    return any(pid == process for pid, _ in _processes(1))
+
+
+def _processes(field: int) -> Iterator[tuple[int, int]]:
+    """Yield processes that are no zombies, each with a field of its `stat` that follows the name."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            state, _, _, of = stat.read_text().rpartition(")")[2].split()[:4]
-            if int(of) == session and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
+            fields = stat.read_text().rpartition(")")[2].split()
+            if fields[0] != "Z":
+                yield int(stat.parent.name), int(fields[field])
 
 
 def _stopped(session: int) -> bool:
