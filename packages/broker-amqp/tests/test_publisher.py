@@ -302,14 +302,16 @@ def test_a_blocked_publisher_waits_and_goes_on(broker, make, rabbitmq):
 
 
 def test_a_publisher_that_stays_blocked_gives_up_and_says_why(broker, make, rabbitmq):
-    """Pass: the error has the broker's reason."""
+    """Pass: the error has the broker's reason; some may get through until the broker has seen it."""
     queue, publisher = broker.queue(), make(give_up=1.5)
     publisher.connect()
     rabbitmq.control("set_vm_memory_high_watermark", "0.0000001")
+    until = time.monotonic() + 30
     try:
-        publisher.send(message(0, queue))
         with pytest.raises(PublishError, match="the broker blocks publishers: low on memory"):
-            publisher.flush()
+            while time.monotonic() < until:
+                publisher.send(message(0, queue))
+                publisher.flush()
     finally:
         rabbitmq.control("set_vm_memory_high_watermark", "0.4")
 
