@@ -306,12 +306,16 @@ def test_a_publisher_that_stays_blocked_gives_up_and_says_why(broker, make, rabb
     queue, publisher = broker.queue(), make(give_up=1.5)
     publisher.connect()
     rabbitmq.control("set_vm_memory_high_watermark", "0.0000001")
-    until = time.monotonic() + 30
+
+    def publish():
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            publisher.send(message(0, queue))
+            publisher.flush()
+
     try:
         with pytest.raises(PublishError, match="the broker blocks publishers: low on memory"):
-            while time.monotonic() < until:
-                publisher.send(message(0, queue))
-                publisher.flush()
+            publish()
     finally:
         rabbitmq.control("set_vm_memory_high_watermark", "0.4")
 
