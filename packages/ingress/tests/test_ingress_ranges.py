@@ -137,9 +137,7 @@ class Logs(RuleBasedStateMachine):
     @rule()
     def tidy(self) -> None:
         for number, retention in self.retentions.items():
-            retention.tidy(
-                self.stores[number].next, self.stores[number].bytes, self.stores[number].now()
-            )
+            retention.tidy(self.stores[number].next, self.stores[number].bytes)
 
     # -- queries --------------------------------------------------------------------------------
 

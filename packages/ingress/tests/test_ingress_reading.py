@@ -200,7 +200,7 @@ def test_a_start_by_time_is_the_first_segment_stored_since(
     log.consumers.folder.mkdir()
     log.consumers.put("q", {"0": 3, "1": 3})
     for store in stores:
-        Retention(log, store.name, IngressOptions()).tidy(store.next, store.bytes, store.now())
+        Retention(log, store.name, IngressOptions()).tidy(store.next, store.bytes)
     assert reader(log, start=1000).initialOffset() == {"0": 3, "1": 3}
 
 
@@ -213,7 +213,7 @@ def test_a_consumer_holds_what_it_has_not_committed(log: Log) -> None:
     made = reader(log, consumer="q", max_rows=2)
 
     def left() -> int:
-        retention.tidy(store.next, store.bytes, store.now())
+        retention.tidy(store.next, store.bytes)
         return retention.first
 
     start = made.initialOffset()
@@ -261,7 +261,7 @@ def test_a_new_consumer_begins_with_what_is_left(log: Log) -> None:
     old = reader(log, consumer="old")
     end = old.latestOffset(old.initialOffset(), ALL)
     old.latestOffset(end, ALL)
-    Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes, store.now())
+    Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes)
     new = reader(log, consumer="new")
     assert new.initialOffset() == {"0": 5}
     assert log.consumers.all() == {"old": {"0": 6}, "new": {"0": 5}}
@@ -287,7 +287,7 @@ def test_a_reader_behind_what_was_removed_is_told_and_does_not_wait_for_ever(log
         store.store(messages(n))
     log.consumers.folder.mkdir()
     log.consumers.put("other", {"0": 9})
-    Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes, store.now())
+    Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes)
     with pytest.raises(LogError, match=r"000000000002\.arrow is gone"):
         read(made, start, made.latestOffset(start, ALL))
 

@@ -42,9 +42,7 @@ def filled(log: Log, number: int = 0, count: int = 10) -> Store:
 
 def tidy(store: Store, **options: object) -> list[int]:
     """Tidy up once, and return which segments are left."""
-    Retention(store.log, store.name, IngressOptions(**options)).tidy(
-        store.next, store.bytes, store.now()
-    )
+    Retention(store.log, store.name, IngressOptions(**options)).tidy(store.next, store.bytes)
     return numbers(store.folder)
 
 
@@ -58,7 +56,7 @@ def test_what_is_behind_every_consumer_goes(log: Log) -> None:
     for slow, quick, left in ((0, 9, 0), (3, 9, 3), (3, 10, 3), (8, 10, 8), (10, 10, 9)):
         log.consumers.put("slow", {"0": slow})
         log.consumers.put("quick", {"0": quick})
-        retention.tidy(store.next, store.bytes, store.now())
+        retention.tidy(store.next, store.bytes)
         assert numbers(store.folder) == list(range(left, 10))
         assert retention.first == log.earliest("0") == left
 
@@ -219,7 +217,7 @@ def test_a_consumer_that_comes_in_while_segments_go_finds_what_it_was_told(log: 
     retention = Retention(log, "0", IngressOptions())
 
     def all_gone() -> bool:
-        retention.tidy(store.next, store.bytes, store.now())
+        retention.tidy(store.next, store.bytes)
         return retention.first == 59
 
     try:
@@ -257,7 +255,7 @@ def test_files_that_came_back_are_not_read_again(log: Log) -> None:
     again = Retention(log, "0", IngressOptions())
     assert again.first == 6
     log.consumers.put("all", {"0": 8})
-    again.tidy(store.next, store.bytes, store.now())
+    again.tidy(store.next, store.bytes)
     assert log.earliest("0") == 8
     assert store_of(log).next == 10
 
@@ -362,10 +360,10 @@ def test_a_kill_between_ids_and_segment_leaves_nothing_that_trips_it_later(
     header, batch = open_segment(file_of(store.folder, 0))
     write(store.folder, header, batch.select([ID]), IDS_SUFFIX)
     retention = Retention(log, "0", IngressOptions())
-    retention.tidy(store.next, store.bytes, store.now())
+    retention.tidy(store.next, store.bytes)
     assert numbers(store.folder, IDS_SUFFIX) == [0, 1]
     clock.now += 3601
-    retention.tidy(store.next, store.bytes, store.now())
+    retention.tidy(store.next, store.bytes)
     assert numbers(store.folder, IDS_SUFFIX) == []
     assert numbers(store.folder) == [2]
 
@@ -381,7 +379,7 @@ def test_much_that_is_to_go_goes_in_pieces(log: Log, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(retention_module, "_PATIENCE", 0.0)
     retention = Retention(log, "0", IngressOptions())
     left = []
-    while not retention.tidy(store.next, store.bytes, store.now()):
+    while not retention.tidy(store.next, store.bytes):
         left.append((len(numbers(store.folder)), numbers(store.folder, IDS_SUFFIX)))
     assert left == [(15, [9]), (5, [9, 19]), (1, [9, 19, 23])]
     again = store_of(log)

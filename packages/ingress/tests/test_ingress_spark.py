@@ -74,7 +74,7 @@ def test_restarts_and_two_queries_at_their_own_pace(spark: Any, log: Log, tmp_pa
                 store.store(messages(*range(given, given + 50)))
                 given += 50
         for store in stores:
-            Retention(log, store.name, IngressOptions()).tidy(store.next, store.bytes, store.now())
+            Retention(log, store.name, IngressOptions()).tidy(store.next, store.bytes)
 
     quick = Query(spark, log, tmp_path / "quick", consumer="quick", max_rows=100)
     slow = Query(spark, log, tmp_path / "slow", consumer="slow")

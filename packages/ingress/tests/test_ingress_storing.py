@@ -55,7 +55,7 @@ def read_all(log: Log) -> None:
     with log.consumers.locked():
         log.consumers.put("all", log.ends())
     for name in log.receivers():
-        Retention(log, name, IngressOptions()).tidy_whole(time.time())
+        Retention(log, name, IngressOptions()).tidy_whole()
 
 
 def test_a_second_copy_within_a_group_is_dropped(log: Log) -> None:
@@ -220,6 +220,7 @@ def test_a_slow_receiver_learns_what_came_and_went_meanwhile(log: Log) -> None:
 
 def test_a_slow_receiver_learns_though_ids_have_gone_as_well(log: Log, clock: Clock) -> None:
     quick = store_of(log, 0, duplicates_within="10 s")
+    retention = Retention(log, "0", IngressOptions(duplicates_within="10 s"))
     slow = store_of(log, 1, duplicates_within="10 s")
     quick.store(messages(1, ids=True))
     slow.store(messages(2, ids=True))
@@ -229,7 +230,7 @@ def test_a_slow_receiver_learns_though_ids_have_gone_as_well(log: Log, clock: Cl
     quick.store(messages(6, ids=True))
     with log.consumers.locked():
         log.consumers.put("all", log.ends())
-    Retention(log, "0", IngressOptions(duplicates_within="10 s")).tidy_whole(clock.now)
+    retention.tidy_whole()
     assert numbers(quick.folder, IDS_SUFFIX) == []
     slow.store(messages(6, 7, ids=True))
     assert values_in(log, 1) == [2, 7]
@@ -332,16 +333,39 @@ def test_a_restart_remembers_the_newest_ids_of_all_receivers(log: Log, clock: Cl
 
 def test_ids_files_go_when_the_horizon_has_passed(log: Log, clock: Clock) -> None:
     store = store_of(log, duplicates_within="10 s")
+    retention = Retention(log, "0", IngressOptions(duplicates_within="10 s"))
     for n in range(3):
         store.store(messages(n, ids=True))
         clock.now += 4
     log.consumers.folder.mkdir()
     log.consumers.put("all", log.ends())
-    retention = Retention(log, "0", IngressOptions(duplicates_within="10 s"))
-    retention.tidy(store.next, store.bytes, store.now())
+    retention.tidy(store.next, store.bytes)
     assert numbers(store.folder, IDS_SUFFIX) == [1]
     clock.now += 4
-    retention.tidy(store.next, store.bytes, store.now())
+    retention.tidy(store.next, store.bytes)
+    assert numbers(store.folder, IDS_SUFFIX) == []
+
+
+def test_ids_files_of_before_a_long_stop_stay_for_the_horizon_and_no_longer(
+    log: Log, clock: Clock
+) -> None:
+    """Pass: a second kill soon after a stop forgets nothing, and what came since goes in its time."""
+    options = {"duplicates_within": "10 s"}
+    store_of(log, **options).store(messages(1, ids=True))
+    clock.now += 1000
+    store = store_of(log, **options)
+    retention = Retention(log, "0", IngressOptions(duplicates_within="10 s"))
+    store.store(messages(2, ids=True))
+    store.store(messages(3, ids=True))
+    log.consumers.folder.mkdir()
+    log.consumers.put("all", log.ends())
+    retention.tidy(store.next, store.bytes)
+    assert numbers(store.folder, IDS_SUFFIX) == [1]
+    clock.now += 9
+    retention.tidy(store.next, store.bytes)
+    assert numbers(store.folder, IDS_SUFFIX) == [1]
+    clock.now += 2
+    retention.tidy(store.next, store.bytes)
     assert numbers(store.folder, IDS_SUFFIX) == []
 
 

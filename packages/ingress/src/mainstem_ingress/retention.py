@@ -42,25 +42,29 @@ class Retention:
         self._size = options.keep // options.receivers if isinstance(options.keep, int) else None
         self.first = whole_run(self._folder)[0]
         self._ids = numbers(self._folder, IDS_SUFFIX)
+        self.begin_anew()
 
-    def tidy(self, end: int, size: int, now: float) -> bool:
+    def begin_anew(self) -> None:
+        """Let the ids that are there age from now on: before, nobody could take."""
+        self._began = time.time()
+
+    def tidy(self, end: int, size: int) -> bool:
         """Remove what every consumer has read, and `keep` does not hold; whether that was all.
 
         Args:
             end: the number after the newest segment.
             size: the bytes of all segments that were ever written.
-            now: the time by which ids age, see `Store.now`.
         """
         until = time.monotonic() + _PATIENCE
         while run := self._spared(end, size):
             with self._log.consumers.locked():
                 if run := self._spared(end, size):
-                    self._remove(run, now)
+                    self._remove(run)
             if time.monotonic() > until:
                 return False
         while self._ids:
             file = file_of(self._folder, self._ids[0], IDS_SUFFIX)
-            if now - read_header(file).created <= self._horizon:
+            if self._remembered(read_header(file)):
                 break
             file.unlink()
             del self._ids[0]
@@ -90,7 +94,11 @@ class Retention:
             return time.time() - header.created > self._age
         return self._size is None or size - header.bytes_before > self._size
 
-    def _remove(self, run: Sequence[Header], now: float) -> None:
+    def _remembered(self, header: Header) -> bool:
+        """Whether a copy of what a segment holds may still come."""
+        return time.time() - max(header.created, self._began) <= self._horizon
+
+    def _remove(self, run: Sequence[Header]) -> None:
         """Remove segments that follow each other, leaving their ids where they are still needed.
 
         The ids stand in one file, which has the newest's name and time.
@@ -99,7 +107,7 @@ class Retention:
         needed = [
             open_segment(file)[1].column(ID).drop_null()
             for file, header in zip(files, run, strict=True)
-            if now - header.created <= self._horizon
+            if self._remembered(header)
         ]
         if any(map(len, needed)):
             # Before the segments go. Without room they stay until nobody needs their ids any more.
@@ -112,10 +120,10 @@ class Retention:
             file.unlink()
         self.first = run[-1].number + 1
 
-    def tidy_whole(self, now: float) -> bool:
+    def tidy_whole(self) -> bool:
         """Do the same for a folder in which nobody writes any more."""
         end = whole_run(self._folder)[1]
         if not end:
             return True
         newest = file_of(self._folder, end - 1)
-        return self.tidy(end, read_header(newest).bytes_before + newest.stat().st_size, now)
+        return self.tidy(end, read_header(newest).bytes_before + newest.stat().st_size)

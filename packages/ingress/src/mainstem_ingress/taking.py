@@ -87,6 +87,8 @@ class Taking:
                     self._receiver.connect(self._store.cursor)
                     if broke is not None:
                         self._store.away(time.monotonic() - broke)
+                        for retention in self._retentions:
+                            retention.begin_anew()
                         broke = None
                     self._session()
                 except BaseException:
@@ -228,11 +230,10 @@ class Taking:
             return
         self._tidied = now
         own, *gone = self._retentions
-        ids = self._store.now()
         try:
-            all_gone = own.tidy(self._store.next, self._store.bytes, ids)
+            all_gone = own.tidy(self._store.next, self._store.bytes)
             for retention in gone:
-                all_gone = all_gone and retention.tidy_whole(ids)
+                all_gone = all_gone and retention.tidy_whole()
         except OSError as error:
             if error.errno not in NO_ROOM:  # the ids of a segment to be removed had no room
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error
