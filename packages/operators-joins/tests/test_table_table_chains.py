@@ -35,42 +35,38 @@ def as_input(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_join_of_a_join_is_what_pandas_makes_of_the_three_tables():
+@fuzz(100)
+@given(course=courses(), other=courses())
+def test_a_join_of_a_join_is_what_pandas_makes_of_the_three_tables(course, other):
     """Pass: a foreign-key join joined once more, by key: right at each batch's end, with a growing version."""
-
-    @fuzz(100)
-    @given(courses(), courses())
-    def check(course: dict[str, Any], other: dict[str, Any]) -> None:
-        first = ForeignKey("left", pages=course["pages"], seed=course["seed"])
-        second = EqualKeys("inner", left=SECOND, sequence=pl.String(), pages=course["pages"])
-        reader = Reader("left_id")
-        read: dict[str, list[dict[str, Any]]] = {LEFT: [], RIGHT: [], "third": []}
-        length = max(len(course["batches"]), len(other["batches"]))
-        for number in range(length):
-            batch, more = (c["batches"][number : number + 1] for c in (course, other))
-            batch, third = batch[0] if batch else [], of(more[0], RIGHT) if more else []
-            if number in course["restarts"]:
-                first.restart()
-                second.restart()
-            came = first.batch(of(batch, LEFT), of(batch, RIGHT))
-            told = [as_input(c) for c in came if c["_change"] != "update_preimage"]
-            reader.follow(second.batch(told, third))
-            for side in (LEFT, RIGHT):
-                read[side] += of(batch, side)
-            read["third"] += third
-            tables = [current(read[s], f"{s}_id", n) for s, n in _SIDES]
-            between = joined(*tables, "left_ref", "right_id", "left")
-            left = pl.DataFrame(
-                [(r["left_id"], r["left_v"], r["right_v"]) for r in between],
-                schema=SECOND,
-                orient="row",
-            ).to_pandas()
-            last = current(read["third"], "right_id", RIGHT_NAMES)
-            expected = joined(left, last, "left_id", "right_id", "inner")
-            expected = [{n: v for n, v in r.items() if n != "right_id"} for r in expected]
-            same([_shown(row) for row in reader.table.values()], expected)
-
-    check()
+    first = ForeignKey("left", pages=course["pages"], seed=course["seed"])
+    second = EqualKeys("inner", left=SECOND, sequence=pl.String(), pages=course["pages"])
+    reader = Reader("left_id")
+    read: dict[str, list[dict[str, Any]]] = {LEFT: [], RIGHT: [], "third": []}
+    length = max(len(course["batches"]), len(other["batches"]))
+    for number in range(length):
+        batch, more = (c["batches"][number : number + 1] for c in (course, other))
+        batch, third = batch[0] if batch else [], of(more[0], RIGHT) if more else []
+        if number in course["restarts"]:
+            first.restart()
+            second.restart()
+        came = first.batch(of(batch, LEFT), of(batch, RIGHT))
+        told = [as_input(c) for c in came if c["_change"] != "update_preimage"]
+        reader.follow(second.batch(told, third))
+        for side in (LEFT, RIGHT):
+            read[side] += of(batch, side)
+        read["third"] += third
+        tables = [current(read[s], f"{s}_id", n) for s, n in _SIDES]
+        between = joined(*tables, "left_ref", "right_id", "left")
+        left = pl.DataFrame(
+            [(r["left_id"], r["left_v"], r["right_v"]) for r in between],
+            schema=SECOND,
+            orient="row",
+        ).to_pandas()
+        last = current(read["third"], "right_id", RIGHT_NAMES)
+        expected = joined(left, last, "left_id", "right_id", "inner")
+        expected = [{n: v for n, v in r.items() if n != "right_id"} for r in expected]
+        same([_shown(row) for row in reader.table.values()], expected)
 
 
 _SIDES = ((LEFT, LEFT_NAMES), (RIGHT, RIGHT_NAMES))

@@ -123,40 +123,28 @@ def late(batches: Sequence[Sequence[dict[str, Any]]], side: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "full"])
-def test_tables_of_one_key_joined_are_what_pandas_makes_of_them(how):
+@fuzz(CASES)
+@given(course=courses())
+def test_tables_of_one_key_joined_are_what_pandas_makes_of_them(how, course):
     """Pass: at each batch's end, and in any order by version, the table is pandas' join; pre-images fit."""
-
-    @fuzz(CASES)
-    @given(courses())
-    def check(course: dict[str, Any]) -> None:
-        join = EqualKeys(how, pages=course["pages"], seed=course["seed"])
-        follow(join, course, how, ("left_id", "right_id"), "left_id", "right_id")
-
-    check()
+    join = EqualKeys(how, pages=course["pages"], seed=course["seed"])
+    follow(join, course, how, ("left_id", "right_id"), "left_id", "right_id")
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_a_table_joined_by_its_reference_is_what_pandas_makes_of_it(how):
+@fuzz(CASES)
+@given(course=courses())
+def test_a_table_joined_by_its_reference_is_what_pandas_makes_of_it(how, course):
     """Pass: at each batch's end, and in any order by version, the table is pandas' join; pre-images fit."""
-
-    @fuzz(CASES)
-    @given(courses())
-    def check(course: dict[str, Any]) -> None:
-        join = ForeignKey(how, pages=course["pages"], seed=course["seed"])
-        follow(join, course, how, ("left_ref", "right_id"), "left_id")
-
-    check()
+    join = ForeignKey(how, pages=course["pages"], seed=course["seed"])
+    follow(join, course, how, ("left_ref", "right_id"), "left_id")
 
 
-def test_pages_of_the_library_make_no_difference():
+@fuzz(60)
+@given(course=courses())
+def test_pages_of_the_library_make_no_difference(course):
     """Pass: the same over many small pages and portions as the library cuts them, for both kinds of join."""
-
-    @fuzz(60)
-    @given(courses())
-    def check(course: dict[str, Any]) -> None:
-        keys = EqualKeys("full", by=Paged)
-        follow(keys, course, "full", ("left_id", "right_id"), "left_id", "right_id")
-        reference = ForeignKey("left", by=Paged)
-        follow(reference, course, "left", ("left_ref", "right_id"), "left_id")
-
-    check()
+    keys = EqualKeys("full", by=Paged)
+    follow(keys, course, "full", ("left_id", "right_id"), "left_id", "right_id")
+    reference = ForeignKey("left", by=Paged)
+    follow(reference, course, "left", ("left_ref", "right_id"), "left_id")
