@@ -30,6 +30,7 @@ class RememberOptions(Options):
 
     key: list[str] = option(description="Key columns.")
     due: str = option(description="A row is given to `gone` when the watermark passes this.")
+    queued: bool = option(False, description="Whether rows wait apart from their keys.")
     page_bytes: int = option(64_000, description="For small pages.")
 
 
@@ -54,7 +55,7 @@ class Remember(Operator, Branching):
         from mainstem_keyed_state import Port, keyed, polars_schema
 
         frame, options = inputs.only, self.options
-        logic = Logic(polars_schema(frame), options.due)
+        logic = Logic(polars_schema(frame), options.due, options.queued)
         port = Port(frame, options.key)
         return keyed(logic, {"rows": port}, ctx, page_bytes=options.page_bytes)
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from typing import Any
 
 import pytest
 from mainstem_testkit import PipelineFolder, crash_at_every_point
@@ -83,20 +82,46 @@ def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
     pipeline.run()
     counts_are_exact(pipeline)
 
-    def told(*arguments: str) -> list[Any]:
-        command = [sys.executable, "-m", "mainstem", "state", str(pipeline.file)]
-        ended = subprocess.run(
-            [*command, "--node", "counted", *arguments], capture_output=True, text=True, check=False
-        )
-        assert ended.returncode == 0, ended.stderr
-        if "json" in arguments:
-            return [json.loads(line) for line in ended.stdout.splitlines()]
-        return ended.stdout.splitlines()
-
-    rows = told("--format", "json", "--limit", "0")
-    assert {int(row["key"][0]): row["n"] for row in rows} == WANTED
-    assert told("--key", "7", "--format", "json") == [
-        {"table": "counts", "key": ["7"], "n": WANTED[7]}
-    ]
-    text = told("--key", "7")
+    rows = state_of(pipeline, "counted", "--format", "json", "--limit", "0")
+    told = [json.loads(line) for line in rows]
+    assert {int(row["key"][0]): row["n"] for row in told} == WANTED
+    [row] = state_of(pipeline, "counted", "--key", "7", "--format", "json")
+    assert json.loads(row) == {"table": "counts", "key": ["7"], "n": WANTED[7]}
+    text = state_of(pipeline, "counted", "--key", "7")
     assert any("7" in line and str(WANTED[7]) in line for line in text)
+
+
+@pytest.mark.timeout(300)
+def test_rows_that_wait_apart_from_their_keys_can_be_read(pipeline: PipelineFolder) -> None:
+    """Pass: rows of a queued table are shown, all and by key; a table that is not there is told."""
+    source = {"path": "./in", "format": "jsonlines", "schema": "k INT, at TIMESTAMP"}
+    watermark = {"column": "at", "delay": "1 hour"}
+    options = {"key": ["k"], "due": "at", "queued": True}
+    pipeline.document(
+        sources={"rows": {"use": "files", "with": source, "watermark": watermark}},
+        operators={"kept": {"use": "remember", "from": "rows", "with": options}},
+        sinks={"out": pipeline.sink("out", "kept")},
+    )
+    times = [f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
+    pipeline.feed("0.json", [{"k": k, "at": at} for k in range(5) for at in times])
+    pipeline.run()
+    # The watermark let those of the first two days go.
+    rows = [json.loads(line) for line in state_of(pipeline, "kept", "--format", "json")]
+    assert sorted((row["key"], row["at"][:10]) for row in rows) == [
+        ([str(k)], "2026-01-03") for k in range(5)
+    ]
+    for arguments, found in ((("--table", "kept"), 1), ((), 1)):
+        assert (
+            len(state_of(pipeline, "kept", "--key", "3", "--format", "json", *arguments)) == found
+        )
+    refused = state_of(pipeline, "kept", "--table", "keept", ends=2)
+    assert "no table 'keept'" in refused[0]
+    assert "kept" in refused[1]
+
+
+def state_of(pipeline: PipelineFolder, node: str, *arguments: str, ends: int = 0) -> list[str]:
+    """Return the lines that `mainstem state` writes; of its errors, if it is to end with another code."""
+    command = [sys.executable, "-m", "mainstem", "state", str(pipeline.file), "--node", node]
+    ended = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert ended.returncode == ends, ended.stderr
+    return (ended.stderr if ends else ended.stdout).splitlines()

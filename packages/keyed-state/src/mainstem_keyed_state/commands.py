@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,8 +60,11 @@ def show(
     frames: dict[str, DataFrame] = {}
     for state, layout in layouts.items():
         found = read_state(spark, folder, node, layout, name=state, key=key, batch=batch)
-        frames |= {f"{state}.{name}" if state else name: frame for name, frame in found.items()}
+        frames |= {_named(state, name): frame for name, frame in found.items()}
     if table is not None:
+        empty = {_named(state, name) for state, each in layouts.items() for name in each.tables}
+        if table not in empty | frames.keys():
+            raise DocumentError([_no_table(plan, node, table, empty | frames.keys())])
         frames = {table: frames[table]} if table in frames else {}
     for name, frame in frames.items():
         rows, more = _rows(frame, limit)
@@ -92,6 +96,16 @@ def _found(plan: Plan, node: str) -> tuple[dict[str, Layout], str]:
         message = f"{node!r} keeps no state by key in {plan.checkpoint}, or has not run yet"
         raise DocumentError([Problem(message, f"operators.{node}", plan.file)])
     return layouts, queries[0]
+
+
+def _named(state: str, table: str) -> str:
+    return f"{state}.{table}" if state else table
+
+
+def _no_table(plan: Plan, node: str, table: str, tables: Iterable[str]) -> Problem:
+    hint = nearest(table, tables) or f"Tables: {', '.join(sorted(tables))}."
+    message = f"the state of {node!r} has no table {table!r}"
+    return Problem(message, f"operators.{node}", plan.file, hint=hint)
 
 
 def _rows(frame: DataFrame, limit: int) -> tuple[list[dict[str, Any]], bool]:
