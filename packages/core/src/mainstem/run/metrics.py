@@ -43,10 +43,15 @@ class Metrics:
         self._patient: dict[str, list[str]] = {}
         #: By query, the sources that tell their lag.
         self._measured: dict[str, set[str]] = {}
+        #: By node and helper, how many rows it had told.
+        self._taken: dict[tuple[str, str], int] = {}
         registry = CollectorRegistry()
 
+        def of_pipeline(kind: type[Any], name: str, text: str, *labels: str) -> Any:
+            return kind(f"mainstem_{name}", text, ["pipeline", *labels], registry=registry)
+
         def made(kind: type[Any], name: str, text: str, *labels: str) -> Any:
-            return kind(f"mainstem_{name}", text, ["pipeline", "query", *labels], registry=registry)
+            return of_pipeline(kind, name, text, "query", *labels)
 
         self._rows = made(Counter, "rows", "Rows that a node gave.", "node", "output")
         self._batches = made(Histogram, "batch_seconds", "Time of finished batches.")
@@ -60,6 +65,16 @@ class Metrics:
         self._watermark = made(Gauge, "watermark_seconds", "The watermark, since 1970.")
         self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")
         self._lag = made(Gauge, "lag_seconds", "Age of the oldest row not read.", "source")
+        of_helper = ("node", "helper")
+        self._helper_runs = of_pipeline(
+            Gauge, "helper_running", "1 while a helper does its work.", *of_helper
+        )
+        self._helper_rows = of_pipeline(
+            Counter, "helper_rows", "Rows that a helper handled.", *of_helper
+        )
+        self._helper_restarts = of_pipeline(
+            Counter, "helper_restarts", "How often a helper ended and was started anew.", *of_helper
+        )
         metrics: Callable[..., Iterable[bytes]] = make_wsgi_app(registry)
 
         def app(environ: WSGIEnvironment, respond: StartResponse) -> Iterable[bytes]:
@@ -98,7 +113,14 @@ class Metrics:
         self._inner.started(plan)
 
     def helper(self, facts: Mapping[str, Any]) -> None:
-        """A helper process told what it does."""
+        """Tell whether a helper does its work, and count its rows, which it counts from its own start."""
+        labels = (facts["pipeline"], facts["node"], facts["helper"])
+        state, before = facts.get("state"), self._taken.get(labels[1:], 0)
+        self._helper_runs.labels(*labels).set(state == "running")
+        rows = 0 if state == "restarting" else int(facts.get("rows", before))
+        self._helper_rows.labels(*labels).inc(max(0, rows - before))
+        self._taken[labels[1:]] = rows
+        self._helper_restarts.labels(*labels).inc(state == "restarting")
         self._inner.helper(facts)
 
     def loading(self, facts: Mapping[str, Any]) -> None:
