@@ -238,4 +238,6 @@ def test_columns_of_other_types_or_without_an_order_are_refused():
         OptionError, match="without position, key nobody knows the order"
     ) as failure:
         check_order(read_columns("origin STRING, partition STRING"), "order", "write `order: key`")
-    assert failure.value.hint == "Keep these columns of the source's, or write `order: key`."
+    assert failure.value.hint == (
+        "Keep these columns of the source's (`keep` of `decode` and `encode`), or write `order: key`."
+    )

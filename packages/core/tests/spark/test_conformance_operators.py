@@ -152,7 +152,9 @@ class TestEncode(OperatorSuite):
     inputs = {"input": PLAIN}
 
     def options(self):
-        return {"format": "json", "key": "k", "headers": {"kind": "k"}, "origin": "concat('t-', k)"}
+        headers, origin = {"kind": "k"}, "concat('t-', k)"
+        kept = {"place": "k", "length": "length(k)"}
+        return {"format": "json", "key": "k", "headers": headers, "origin": origin, "keep": kept}
 
 
 @pytest.mark.slow

@@ -6,6 +6,9 @@ import base64
 import json
 from dataclasses import replace
 
+import pytest
+from mainstem import Events, Inputs, OptionError, check_order
+from mainstem.builtin.encode import Encode
 from mainstem.plan.making import make_plan
 from mainstem.run.runner import run
 
@@ -93,6 +96,46 @@ def test_encode_makes_messages_and_tombstones(pipeline):
     assert found[b"b"]["value"] is None
     assert dict(found[b"a"]["headers"]) == {"kind": b"row"}
     assert found[b"a"]["origin"] == "topic-a"
+
+
+def test_encode_keeps_the_place_in_the_log_for_sinks_that_go_by_it(pipeline):
+    """Pass: kept columns come beside the message's, with the types that are known of their source."""
+    places = {name: name for name in ("origin", "partition", "position")}
+    pipeline.document(
+        operators={
+            "row": {**DECODE, "with": {**DECODE["with"], "keep": places}, "on_rejected": "drop"},
+            "message": {
+                "use": "encode",
+                "from": "row",
+                "with": {"format": "json", "columns": ["v"], "key": "k", "keep": places},
+            },
+        },
+        sinks={
+            "out": {
+                "use": "files",
+                "from": "message",
+                "with": {"path": "./out", "format": "parquet"},
+            }
+        },
+    )
+    shape = make_plan(pipeline.file).nodes["message"].shape
+    assert shape is not None
+    check_order(shape.columns, "order", "")
+    assert [c.type for c in shape.columns[-3:]] == ["string"] * 3
+    pipeline.feed("1.jsonl", [{"k": "a", "v": 1}, {"k": "a", "v": 2}])
+    pipeline.run()
+    rows = sorted(pipeline.rows("out"), key=lambda row: row["position"])
+    assert [row["value"] for row in rows] == [b'{"v":1}', b'{"v":2}']
+    assert ["1.jsonl" in row["origin"] for row in rows] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["value", "Key", "origin"])
+def test_encode_keeps_no_column_under_a_name_of_the_messages(name):
+    """Pass: such a name is a problem of the document."""
+    own = {"format": "json", "origin": "'x'", "keep": {name: "k"}}
+    operator = Encode(Encode.options_model().model_validate(own))
+    with pytest.raises(OptionError, match="message's own"):
+        operator.shape(Inputs({"input": Events("k STRING")}))
 
 
 def test_ids_are_the_same_after_a_replay_in_other_batches(pipeline):

@@ -228,7 +228,8 @@ class JetStreamSink(Sink):
             raise OptionError(
                 f"without {', '.join(missing)} nobody knows the order of a subject's messages",
                 option="ordered",
-                hint="Keep these columns of the source's, or leave out `ordered`.",
+                hint="Keep these columns of the source's (`keep` of `decode` and `encode`), or leave out "
+                "`ordered`.",
             )
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:

@@ -55,6 +55,12 @@ class EncodeOptions(Options):
         description="The topic, queue or subject to send to, for sinks that take it from the "
         "row: an SQL expression.",
     )
+    keep: dict[str, str] = option(
+        dict,
+        description="More columns, beside the message's: SQL expressions, by name. A sink that keeps the "
+        "order of the log goes by the source's `origin`, `partition` and `position`.",
+        example={"partition": "partition", "position": "position"},
+    )
 
 
 class Encode(Operator):
@@ -73,7 +79,13 @@ class Encode(Operator):
         names = ["key", "value", "headers", "timestamp"]
         if self.options.origin:
             names.append("origin")
-        return Events([Column(name, _DDL[name].type) for name in names])
+        columns = [Column(name, _DDL[name].type) for name in names]
+        for name, expression in self.options.keep.items():
+            if name.lower() in names:
+                raise OptionError(f"column {name!r} is the message's own", option="keep")
+            source = inputs.only.column(expression.strip())
+            columns.append(Column(name, source.type if source else None))
+        return Events(columns)
 
     def expressions(self) -> Mapping[str, str]:
         options = self.options
@@ -81,6 +93,7 @@ class Encode(Operator):
         return {
             **{name: text for name, text in single.items() if text},
             **{f"headers.{name}": text for name, text in options.headers.items()},
+            **{f"keep.{name}": text for name, text in options.keep.items()},
         }
 
     def _columns(self, shape: Shape) -> list[str]:
@@ -126,6 +139,7 @@ class Encode(Operator):
         }
         if options.origin:
             columns["origin"] = F.expr(options.origin).cast("string")
+        columns |= {name: F.expr(text) for name, text in options.keep.items()}
         return frame.select(
             *(name for name in reserved if name not in CHANGELOG_COLUMNS or name == COMMIT_VERSION),
             *(column.alias(name) for name, column in columns.items()),

@@ -74,5 +74,5 @@ def check_order(columns: Iterable[Column], option: str, hint: str, *, key: str =
         raise OptionError(
             f"without {', '.join(missing)} nobody knows the order of a key's messages",
             option=option,
-            hint=f"Keep these columns of the source's, or {hint}.",
+            hint=f"Keep these columns of the source's (`keep` of `decode` and `encode`), or {hint}.",
         )
