@@ -102,6 +102,9 @@ if TYPE_CHECKING:
     from mainstem.pipeline import Running as Running
     from mainstem.relations import write_by_relation as write_by_relation
     from mainstem.tasks import Refused as Refused
+    from mainstem.tasks import in_partitions as in_partitions
+    from mainstem.tasks import micros_of as micros_of
+    from mainstem.tasks import values_of as values_of
     from mainstem.tasks import write_by_tasks as write_by_tasks
 
 _HOMES = {
@@ -137,7 +140,7 @@ _HOMES = {
     "mainstem.patience": "Patience",
     "mainstem.pipeline": "Pipeline Running",
     "mainstem.relations": "write_by_relation",
-    "mainstem.tasks": "Refused write_by_tasks",
+    "mainstem.tasks": "Refused in_partitions micros_of values_of write_by_tasks",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -6,13 +6,15 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from mainstem.contracts.columns import LOG_ORDER
 from mainstem.contracts.ddl import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _DDL = "reason STRING, payload BINARY, _id BINARY"
 #: The message column whose values are packed on their way to a task.
@@ -45,6 +47,46 @@ class Refused:
                 pa.array(identities, pa.binary()),
             ]
             yield pa.RecordBatch.from_arrays(columns, ["reason", "payload", "_id"])
+
+
+def values_of(batch: pa.RecordBatch, name: str | None) -> Iterable[Any]:
+    """Return the values of a column; nulls if there is none, or no name. Names compare as Spark's do."""
+    place = _place(batch, name)
+    return repeat(None, batch.num_rows) if place is None else batch.column(place).to_pylist()
+
+
+def micros_of(batch: pa.RecordBatch, name: str) -> Iterable[int | None]:
+    """Return the times of a column in microseconds since 1970, UTC; nulls if there is none."""
+    import pyarrow as pa
+
+    place = _place(batch, name)
+    if place is None:
+        return repeat(None, batch.num_rows)
+    micros = batch.column(place).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return micros.to_pylist()
+
+
+def _place(batch: pa.RecordBatch, name: str | None) -> int | None:
+    wanted = None if name is None else name.lower()
+    return next((n for n, each in enumerate(batch.schema.names) if each.lower() == wanted), None)
+
+
+def in_partitions(
+    frame: DataFrame, partitions: int | None, ordered_by: str | Column | None = None
+) -> DataFrame:
+    """Return a batch with the rows of each task as they shall be.
+
+    Args:
+        frame: the batch.
+        partitions: how many there are at most, or with `ordered_by` altogether; None as Spark likes.
+        ordered_by: a key, all of whose rows come into one partition and into the order of the log they
+            are from, which costs a shuffle; None to leave the rows where they are. It goes by the key
+            alone, so that a key is in one partition whatever the rest of the row says.
+    """
+    if ordered_by is not None:
+        parts = () if partitions is None else (partitions,)
+        return frame.repartition(*parts, ordered_by).sortWithinPartitions(*LOG_ORDER)
+    return frame if partitions is None else frame.coalesce(partitions)
 
 
 def write_by_tasks(

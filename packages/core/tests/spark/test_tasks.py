@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from mainstem import Refused, write_by_tasks
+from mainstem import Refused, in_partitions, micros_of, values_of, write_by_tasks
 
 
 def told(batches: Iterable[Any]) -> Iterator[Any]:
@@ -52,3 +53,38 @@ def test_frames_without_headers_are_handed_over_as_they_are(spark):
     assert found is not None
     assert {row.reason for row in found.collect()} == {"None of a string"}
     assert write_by_tasks(frame.limit(0), told) is None
+
+
+def test_values_are_found_by_name_case_aside():
+    """Pass: a column's values; as many nulls as there are rows where there is none, or no name."""
+    batch = pa.RecordBatch.from_pydict({"Key": [b"a", None]})
+    assert list(values_of(batch, "key")) == [b"a", None]
+    assert list(values_of(batch, "other")) == list(values_of(batch, None)) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("unit", "zone", "given"), [("us", "UTC", 1_500_000), ("ms", None, 1_500)], ids=["us", "ms"]
+)
+def test_times_are_microseconds_whatever_their_unit(unit, zone, given):
+    """Pass: 1.5 s after 1970 is 1,500,000 from columns of either unit; null stays null."""
+    batch = pa.RecordBatch.from_pydict({"at": pa.array([given, None], pa.timestamp(unit, zone))})
+    assert list(micros_of(batch, "AT")) == [1_500_000, None]
+    assert list(micros_of(batch, "when")) == [None, None]
+
+
+def test_a_keys_rows_come_into_one_partition_and_into_the_order_of_their_log(spark):
+    """Pass: so by a key; without one there are at most as many partitions as asked for."""
+    frame = spark.range(0, 40, 1, 8).selectExpr(
+        "CAST(id % 5 AS STRING) AS key", "'log' AS origin", "'0' AS partition",
+        "lpad(CAST(40 - id AS STRING), 3, '0') AS position",
+    )  # fmt: skip
+    for parts in (3, None):
+        placed = in_partitions(frame, parts, "key").rdd.glom().collect()
+        assert len(placed) == 3 or parts is None
+        keys = [{row.key for row in part} for part in placed]
+        assert sum(map(len, keys)) == 5
+        positions = [[row.position for row in part] for part in placed]
+        assert positions == [sorted(part) for part in positions]
+        assert sum(map(len, positions)) == 40
+    assert in_partitions(frame, 3).rdd.getNumPartitions() == 3
+    assert in_partitions(frame, None).rdd.getNumPartitions() == 8

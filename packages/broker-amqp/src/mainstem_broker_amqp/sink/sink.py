@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
-    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
@@ -23,6 +22,7 @@ from mainstem import (
     check_order,
     check_types,
     find_column,
+    in_partitions,
     option,
     write_by_tasks,
 )
@@ -163,7 +163,8 @@ class AMQPSink(Sink):
         """Publish a batch; return the rows that were refused for good."""
         name = f"mainstem {batch.pipeline} {batch.sink}"
         task = partial(publish, options=self.options, name=name)
-        return write_by_tasks(self._arranged(frame), task)
+        key = "key" if self.options.ordered else None
+        return write_by_tasks(in_partitions(frame, self.options.partitions, key), task)
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Reach the exchange from here, so that what can't be mended is said once and plainly.
@@ -181,14 +182,6 @@ class AMQPSink(Sink):
                 publisher.close()
         except (PublishError, OSError) as error:
             raise PipelineError(str(error)) from None
-
-    def _arranged(self, frame: DataFrame) -> DataFrame:
-        options = self.options
-        if options.ordered:
-            # By key alone, so that a key is in one partition whatever the rest of the row says.
-            parts = (options.partitions,) if options.partitions else ()
-            return frame.repartition(*parts, "key").sortWithinPartitions(*LOG_ORDER)
-        return frame.coalesce(options.partitions) if options.partitions else frame
 
 
 def make_publisher(options: AMQPSinkOptions, name: str, refused: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from mainstem import Refused
+from mainstem import Refused, micros_of, values_of
 
 from mainstem_broker_amqp.properties import from_headers
 from mainstem_broker_amqp.sink.link import Message, encode_properties
@@ -26,18 +27,11 @@ def messages(
     A null value is an empty body. The message id is `_id` in hex unless the header `amqp.message_id`
     gives one.
     """
-    names = {name.lower(): name for name in batch.schema.names}
-
-    def column(name: str) -> Any:
-        found = names.get(name.lower())
-        return repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
-
+    column = partial(values_of, batch)
     constant = options.routing_key
     routes = column(options.routing_key_from) if constant is None else repeat(constant)
-    times: Any = repeat(None)
-    if "timestamp" in names:  # whole seconds: AMQP has no others
-        micros = batch.column(names["timestamp"]).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        times = (None if at is None else at // 1_000_000 for at in micros.to_pylist())
+    # Whole seconds: AMQP has no others.
+    times = (None if at is None else at // 1_000_000 for at in micros_of(batch, "timestamp"))
     mode = _PERSISTENT if options.persistent else _TRANSIENT
     rows = zip(
         column("value"),

@@ -6,10 +6,10 @@ import hashlib
 import uuid
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
-from itertools import repeat
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import Refused
+from mainstem import Refused, values_of
 
 from mainstem_broker_kinesis.aggregation import aggregated, overhead, packed, to_tags
 
@@ -171,12 +171,7 @@ def messages(
     batch: pa.RecordBatch, options: KinesisSinkOptions, refused: Refused
 ) -> Iterator[Message]:
     """Yield a message for each row; a row that makes none is noted as refused. A null value is empty."""
-    names = {name.lower(): name for name in batch.schema.names}
-
-    def column(name: str | None) -> Any:
-        found = names.get(name.lower()) if name is not None else None
-        return repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
-
+    column = partial(values_of, batch)
     raw = options.format == "raw"
     as_hex = options.key_encoding == "hex"
     rows = zip(

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
-    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
@@ -21,6 +20,7 @@ from mainstem import (
     check_order,
     check_types,
     find_column,
+    in_partitions,
     write_by_tasks,
 )
 
@@ -95,7 +95,9 @@ class KinesisSink(Sink):
         if self._largest is None:
             self._largest = self._look(batch.sink)
         task = partial(put, options=self.options, largest=self._largest)
-        return write_by_tasks(self._arranged(frame), task)
+        options = self.options
+        key = options.partition_key_from if options.order == "log" else None
+        return write_by_tasks(in_partitions(frame, options.partitions, key), task)
 
     def _look(self, node: str | None = None) -> int:
         """Return the largest record that the stream takes.
@@ -123,15 +125,6 @@ class KinesisSink(Sink):
             raise PipelineError(f"{options.place()} is being deleted", node=node)
         found = told.get("MaxRecordSizeInKiB")
         return options.max_record or min(found * 1024 if found else USUAL_RECORD, LARGEST_RECORD)
-
-    def _arranged(self, frame: DataFrame) -> DataFrame:
-        options = self.options
-        if options.order == "log":
-            # By key alone, so that a key is in one partition whatever the rest of the row says.
-            parts = (options.partitions,) if options.partitions else ()
-            by = frame.repartition(*parts, options.partition_key_from)
-            return by.sortWithinPartitions(*LOG_ORDER)
-        return frame.coalesce(options.partitions) if options.partitions else frame
 
 
 def put(

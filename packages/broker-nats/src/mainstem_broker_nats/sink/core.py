@@ -18,6 +18,7 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     failpoint,
+    in_partitions,
     option,
     write_by_tasks,
 )
@@ -101,8 +102,8 @@ class NATSSink(Sink):
         """Publish a batch; return the rows that make no message."""
         options = self.options
         name = f"mainstem {batch.pipeline} {batch.sink}"
-        frame = frame.coalesce(options.partitions) if options.partitions else frame
-        return write_by_tasks(frame, partial(publish, options=options, name=name))
+        task = partial(publish, options=options, name=name)
+        return write_by_tasks(in_partitions(frame, options.partitions), task)
 
 
 def publish(

@@ -24,6 +24,7 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     failpoint,
+    in_partitions,
     option,
     quoted,
     write_by_tasks,
@@ -260,7 +261,13 @@ class JetStreamSink(Sink):
             layout=self._layout(batch),
             name=f"mainstem {batch.pipeline} {batch.sink}",
         )
-        return write_by_tasks(self._arranged(frame), task)
+        subject = None
+        if options.ordered:
+            from pyspark.sql.functions import expr
+
+            template = Template(options.subject)
+            subject = expr(template.sql(map(quoted, template.columns)))
+        return write_by_tasks(in_partitions(frame, options.partitions, subject), task)
 
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """As `write`, by a run that has not been replaced: the stream drops what it knows.
@@ -319,17 +326,6 @@ class JetStreamSink(Sink):
             directives=frozenset(name.lower() for name in options.directives),
             expect=(_EXPECT[expect[0]], expect[1]) if expect else None,
         )
-
-    def _arranged(self, frame: DataFrame) -> DataFrame:
-        options = self.options
-        if options.ordered:
-            from pyspark.sql.functions import expr
-
-            template = Template(options.subject)
-            subject = expr(template.sql(map(quoted, template.columns)))
-            parts = (options.partitions,) if options.partitions else ()
-            return frame.repartition(*parts, subject).sortWithinPartitions(*LOG_ORDER)
-        return frame.coalesce(options.partitions) if options.partitions else frame
 
 
 def make_publisher(options: JetStreamSinkOptions, name: str, refused: Any) -> Publisher:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import Column, Refused, check_types, find_column
+from mainstem import Column, Refused, check_types, find_column, values_of
 
 from mainstem_broker_nats.sink.subjects import Template
 
@@ -92,12 +93,7 @@ def messages(
 
     A null value is an empty body, a null header an empty one.
     """
-    names = {name.lower(): name for name in batch.schema.names}
-
-    def column(name: str) -> Any:
-        found = names.get(name.lower())
-        return repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
-
+    column = partial(values_of, batch)
     subjects: Any = repeat(())
     if template.columns:
         subjects = zip(*map(column, template.columns), strict=False)

@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from mainstem import Refused
+from mainstem import Refused, micros_of, values_of
 
 from mainstem_direct_webhook.cloudevents import BATCH, STRUCTURED, is_json
 from mainstem_direct_webhook.fields import VALUE
@@ -99,18 +100,8 @@ class Packing:
         return Parcel(messages, name_of([m.identity for m in messages]), body, headers, keys)
 
     def _messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[Message]:
-        names = {name.lower(): name for name in batch.schema.names}
-
-        def column(name: str) -> Any:
-            found = names.get(name)
-            return (
-                repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
-            )
-
-        times: Any = repeat(None)
-        if self._events is not None and "timestamp" in names:
-            at = batch.column(names["timestamp"]).cast(pa.timestamp("us", "UTC"))
-            times = at.cast(pa.int64()).to_pylist()
+        column = partial(values_of, batch)
+        times = repeat(None) if self._events is None else micros_of(batch, "timestamp")
         wanted = self._options.forward_headers or self._events is not None
         rows = zip(
             column("value"),

@@ -9,7 +9,6 @@ from socket import gaierror
 from typing import TYPE_CHECKING
 
 from mainstem import (
-    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
@@ -22,6 +21,7 @@ from mainstem import (
     check_order,
     check_types,
     find_column,
+    in_partitions,
     write_by_tasks,
 )
 
@@ -87,8 +87,9 @@ class WebhookSink(Sink):
             self._check(batch.sink)
             self._checked = True
         task = partial(send, options=self.options)
+        key = "key" if self.options.order == "log" else None
         try:
-            return write_by_tasks(self._arranged(frame), task)
+            return write_by_tasks(in_partitions(frame, self.options.partitions, key), task)
         except Exception as error:
             told = _TOLD.search(str(error))
             if told is None:
@@ -109,14 +110,6 @@ class WebhookSink(Sink):
             pass  # names may be known to the executors alone
         except OSError as error:
             raise PipelineError(f"{sink}: {error}", node=sink) from None
-
-    def _arranged(self, frame: DataFrame) -> DataFrame:
-        options = self.options
-        if options.order == "log":
-            # By key alone, so that a key is in one partition whatever the rest of the row says.
-            parts = (options.partitions,) if options.partitions else ()
-            return frame.repartition(*parts, "key").sortWithinPartitions(*LOG_ORDER)
-        return frame.coalesce(options.partitions) if options.partitions else frame
 
 
 def send(

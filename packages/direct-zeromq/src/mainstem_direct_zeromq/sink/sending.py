@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import zmq
-from mainstem import Refused, failpoint
+from mainstem import Refused, failpoint, values_of
 
 from mainstem_direct_zeromq.frames import Fields, Layout
 from mainstem_direct_zeromq.link import Link
@@ -177,12 +178,7 @@ def messages(
 ) -> Iterator[list[bytes]]:
     """Yield the frames of each row; a row that makes none is noted as refused."""
     layout = Layout(options.layout())
-    names = {name.lower(): name for name in batch.schema.names}
-
-    def column(name: str) -> Any:
-        found = names.get(name.lower())
-        return repeat(None, batch.num_rows) if found is None else batch.column(found).to_pylist()
-
+    column = partial(values_of, batch)
     topics = column(options.topic_from) if options.topic is None else repeat(options.topic)
     headers = column("headers") if "headers" in layout.needs else repeat(None)
     keys = column("key") if "key" in layout.needs else repeat(None)

@@ -19,6 +19,7 @@ from mainstem import (
     SinkCapabilities,
     check_types,
     find_column,
+    in_partitions,
     option,
     write_by_tasks,
 )
@@ -153,9 +154,8 @@ class ZeroMQSink(Sink):
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Send a batch; return the rows that make no message."""
         parts = 1 if self.options.bind else self.options.partitions
-        if parts is not None:
-            frame = frame.coalesce(parts)
-        return write_by_tasks(frame, partial(_publish, options=self.options))
+        task = partial(_publish, options=self.options)
+        return write_by_tasks(in_partitions(frame, parts), task)
 
 
 _SHOWN = {
