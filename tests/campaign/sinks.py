@@ -77,7 +77,7 @@ class Sql(Sink):
     use, tables, messages, needs = "sql", True, False, "postgres"
 
     def options(self) -> dict[str, Any]:
-        return {"url": self.place.url, "table": self.id, "patience": "10 s"}
+        return {"url": self.place.url, "table": self.id, "give_up": "10 s"}
 
     def rows(self) -> Rows:
         known = postgres(self.place, f"SELECT to_regclass('{self.id}') IS NOT NULL")

@@ -277,7 +277,7 @@ class Poll(Source):
         columns = "n BIGINT, k STRING, at TIMESTAMP, v INT"
         given = {"url": self.place.url, "table": self.id, "columns": columns, "key": ["n"]}
         given |= {"mode": "poll", "column": "n", "settle": "1 second", "every": "500 ms"}
-        return {"use": "sql", "with": {**given, "patience": "10 s"}}
+        return {"use": "sql", "with": {**given, "give_up": "10 s"}}
 
     def send(self, events: Sequence[Event]) -> None:
         rows = ", ".join(f"({e.n}, '{e.k}', to_timestamp({e.at}), {e.v})" for e in events)

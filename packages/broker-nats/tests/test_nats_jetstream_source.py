@@ -23,7 +23,7 @@ def document(pipeline, server, stream, *, lost=True, **more):
     if lost:
         sinks["gone"] = _parquet("gone", "log.lost")
         more["on_loss"] = "report"
-    given = {"servers": server.url, "stream": stream, "patience": "10 s", **more}
+    given = {"servers": server.url, "stream": stream, "give_up": "10 s", **more}
     return pipeline.document(sources={"log": {"use": "jetstream", "with": given}}, sinks=sinks)
 
 
@@ -122,7 +122,7 @@ def test_a_server_killed_under_a_running_job(nats, pipeline, spark):
     """
     stream = make_stream(nats)
     publish_many(nats, f"{stream}.a", (b"%d" % number for number in range(30_000)))
-    more = {"max_rows": 4_000, "partitions": 2, "rows_per_task": 1_000, "patience": "60 s"}
+    more = {"max_rows": 4_000, "partitions": 2, "rows_per_task": 1_000, "give_up": "60 s"}
     document(pipeline, nats, stream, **more)
     with pipeline.start() as process:
         process.wait_for(lambda: pipeline.rows("out"))

@@ -27,7 +27,7 @@ class LogSuite(SourceSuite):
         self.stream = make_stream(self.server, **self.stream_config)
 
     def options(self):
-        return {"servers": self.server.url, "stream": self.stream, "patience": "20 s", **self.more}
+        return {"servers": self.server.url, "stream": self.stream, "give_up": "20 s", **self.more}
 
     def put(self, numbers):
         publish(self.server, f"{self.stream}.numbers", numbers)

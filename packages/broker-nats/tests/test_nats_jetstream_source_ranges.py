@@ -27,7 +27,7 @@ from nats_streams import (
 
 
 def options(server, stream, **more):
-    given = {"servers": server.url, "stream": stream, "patience": "20 s", **more}
+    given = {"servers": server.url, "stream": stream, "give_up": "20 s", **more}
     return JetStreamSourceOptions.model_validate(given)
 
 

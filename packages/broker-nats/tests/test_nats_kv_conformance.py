@@ -31,7 +31,7 @@ class TestBucket(SourceSuite):
         at(self.server, lambda js, _: js.create_key_value(config))
 
     def options(self):
-        return {"servers": self.server.url, "bucket": self.bucket, "patience": "20 s"}
+        return {"servers": self.server.url, "bucket": self.bucket, "give_up": "20 s"}
 
     def put(self, numbers):
         async def work(js, _):

@@ -36,7 +36,7 @@ class Planned:
 
 def given(server, stream, *, progress=None, first=None, **more):
     options = JetStreamSourceOptions.model_validate(
-        {"servers": server.url, "stream": stream, "patience": "2 s", **more}
+        {"servers": server.url, "stream": stream, "give_up": "2 s", **more}
     )
     return Given(
         options, stream, tuple(options.subjects), options.start, 2, "t", "messages",
@@ -135,7 +135,7 @@ def test_a_leader_that_is_behind_is_waited_for(nats, planner):
     """The stream ends before what was read, and gets there a little later. Pass: no error."""
     stream = make_stream(nats)
     publish(nats, f"{stream}.a", range(8))
-    plans = planner(nats, stream, patience="20 s")
+    plans = planner(nats, stream, give_up="20 s")
     read = {**plans.initial(), "sequence": 10, "at": None}
     del read["first"]
     later = threading.Timer(0.5, publish, [nats, f"{stream}.a", range(4)])
@@ -297,7 +297,7 @@ def test_a_stale_consumer_is_waited_for(nats):
     """A stream that allows one consumer, which another reader has for a while. Pass: reading waits."""
     stream = make_stream(nats, max_consumers=1)
     publish(nats, f"{stream}.a", range(10))
-    options = given(nats, stream, patience="20 s").options
+    options = given(nats, stream, give_up="20 s").options
     with closing(Stream(options, stream, (), "t")) as one:
         stale = one.consumer_after(0)
         with pytest.raises(NATSError, match="max_consumers") as error:

@@ -89,7 +89,7 @@ def test_a_queue(server):
 
 def test_a_user_who_may_not_pull(server):
     """The consumer can be made, and nothing asked of it. Pass: an error that names the subject, and soon."""
-    options = given(server, "deaf", patience="60 s")
+    options = given(server, "deaf", give_up="60 s")
     stream = Given(options, "S", (), "earliest", 1, "t", "messages", "report").open("reader")
     try:
         state = stream.state()

@@ -111,7 +111,7 @@ class DatabaseSuite(SinkSuite):
             "url": self.url,
             "table": self.table,
             "ledger": f"ledger {self.mark}",
-            "patience": "4 seconds",
+            "give_up": "4 seconds",
         }
 
     def rows(self, schema):

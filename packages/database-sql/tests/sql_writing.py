@@ -48,7 +48,7 @@ def strategies(*hows, products=PRODUCTS, quick=()):
 
 
 def options_of(url, **changes):
-    given = {"url": url, "patience": "10 seconds", **changes}
+    given = {"url": url, "give_up": "10 seconds", **changes}
     return SQLSink.options_model().model_validate(given)
 
 

@@ -26,7 +26,7 @@ def document(pipeline, place, *, feed=True, deliver=None, **parts):
         "url": place.url,
         "table": place.name,
         "ledger": place.ledger,
-        "patience": "20 seconds",
+        "give_up": "20 seconds",
     }
     sink = {"use": "sql", "from": "lines", "with": given} | (
         {"deliver": deliver} if deliver else {}

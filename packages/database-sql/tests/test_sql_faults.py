@@ -67,7 +67,7 @@ def test_a_connection_that_is_cut_among_the_rows_is_made_again(place, how, tripw
 def test_a_server_that_is_killed_among_the_rows_is_waited_for(place, how, tripwire):
     """Pass: killed and started again while rows are on their way, the write ends well, each row once."""
     proxy = tripwire(place.server.port)
-    sink = through(place, proxy, patience="60 seconds")
+    sink = through(place, proxy, give_up="60 seconds")
     place.write([], DDL, how, sink=sink)
     proxy.arm(after=200_000, then=lambda: restart(place))
     assert place.write(MANY, DDL, how, sink=sink, number=1) is None
@@ -82,7 +82,7 @@ def test_a_server_that_is_killed_before_publishing_loses_no_staged_row(product, 
     """Pass: PostgreSQL empties its unlogged tables when it starts after that; the rows are staged
     again, and each is there once."""
     place = place_in(product)
-    sink, shape = place.sink(patience="60 seconds"), Events(DDL)
+    sink, shape = place.sink(give_up="60 seconds"), Events(DDL)
     if keyed:
         shape = changes("id BIGINT, name STRING, v BIGINT", ["id"])
     rows = [{"id": n, "name": "x", "v": n} for n in range(50)]
@@ -126,7 +126,7 @@ def test_a_lost_connection_says_why_it_was_lost(place_in, tripwire):
     """Pass: what the client said first, not that it could not undo what it had begun."""
     place = place_in("mariadb")
     proxy = tripwire(place.server.port)
-    sink = through(place, proxy, patience="10 ms")
+    sink = through(place, proxy, give_up="10 ms")
     place.write([], DDL, sink=sink)
     proxy.arm(text=b"INSERT INTO `rows", then=proxy.cut)
     with pytest.raises(PipelineError, match=r"mysql 127\.0\.0\.1:\d+/test: .*[Ll]ost connection"):

@@ -127,7 +127,7 @@ def test_a_lock_that_stays_ends_patience(place, how):
     written, and the next try goes well."""
     place.write(rows(1, 1), SHAPE)
     url = place.user("S3CRET", superuser=True) if place.server else place.url
-    sink = place.sink(url=url, patience="1 second")
+    sink = place.sink(url=url, give_up="1 second")
     place.write([], SHAPE, sink=sink, number=1)
     with (
         place.holding("UPDATE {t} SET name = 'other' WHERE id = 1"),
@@ -147,7 +147,7 @@ def test_a_lock_on_the_table_ends_patience_before_the_first_batch(place_in):
     """Pass: MariaDB's locks on tables, which it would hold for a day, are waited for no longer."""
     place = place_in("mariadb")
     place.ask("CREATE TABLE {t} (id BIGINT)")
-    sink = place.sink(patience="1 second", add_columns=True)
+    sink = place.sink(give_up="1 second", add_columns=True)
     with (
         place.holding("SELECT * FROM {t}"),
         pytest.raises(PipelineError, match="[Ll]ock wait timeout"),
@@ -187,7 +187,7 @@ def test_a_file_that_stays_locked_ends_patience(place_in):
     """Pass: an error with the file's name; SQLite, which would get the lock in the end, waits no longer
     than the sink."""
     place = place_in("sqlite")
-    sink = place.sink(patience="500 ms", connect_timeout="60 s")
+    sink = place.sink(give_up="500 ms", connect_timeout="60 s")
     with (
         locked_by_another_process(place.url[10:], 20),
         pytest.raises(PipelineError, match=f"sqlite {place.url[10:]}: database is locked"),

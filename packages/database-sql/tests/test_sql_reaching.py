@@ -139,7 +139,7 @@ def test_what_can_not_be_mended_by_waiting_fails_at_once(secured):
         ({"user": f"nobody:{ENCODED}"}, ("password authentication failed", "Access denied")),
         ({"database": "nowhere"}, ('"nowhere" does not exist', "Unknown database 'nowhere'")),
     ):
-        error = failing(secured, server.url_of(**given), patience="1 hour")
+        error = failing(secured, server.url_of(**given), give_up="1 hour")
         assert isinstance(error, PipelineError)
         assert str(error).startswith(f"{where} localhost:{server.port}/")
         assert any(word in str(error) for word in words)
@@ -158,7 +158,7 @@ def test_what_may_come_back_is_tried_for_as_long_as_patience(fault, product, pla
         }[fault]
         scheme = place.url.partition(":")[0]
         url = f"{scheme}://{USER}:{ENCODED}@{host}:{port}/db"
-        error = failing(place, url, patience="700 ms", connect_timeout="1 second")
+        error = failing(place, url, give_up="700 ms", connect_timeout="1 second")
         tried = 0
         silent.setblocking(False)
         while fault == "silent":
@@ -175,7 +175,7 @@ def test_what_may_come_back_is_tried_for_as_long_as_patience(fault, product, pla
 def test_a_server_that_comes_back_is_waited_for(place_in):
     """Pass: a closed port is tried again until the server is there."""
     place = place_in("postgres")
-    sink = place.sink(patience="60 seconds")
+    sink = place.sink(give_up="60 seconds")
     place.server.kill_for(1)
     assert place.write([{"id": 1}], DDL, sink=sink) is None
     place.server.started()
@@ -197,16 +197,16 @@ def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
             for x in ("application_name", "timezone")
         ]
     assert shown == ["me", "UTC"]
-    assert "nonsense" in str(failing(place, f"{place.url}?nonsense=1", patience="1 hour"))
+    assert "nonsense" in str(failing(place, f"{place.url}?nonsense=1", give_up="1 hour"))
     place = place_in("mariadb")
     place.write([], DDL, sink=place.sink(url=f"{place.url}?read_timeout=30"))
-    error = failing(place, f"{place.url}?nonsense=1&read_timeout=30", patience="1 hour")
+    error = failing(place, f"{place.url}?nonsense=1&read_timeout=30", give_up="1 hour")
     assert isinstance(error, OptionError)
     assert error.message.endswith("that would change what is written: nonsense")
-    error = failing(place, f"{place.url}?autocommit=1&init_command=x", patience="1 hour")
+    error = failing(place, f"{place.url}?autocommit=1&init_command=x", give_up="1 hour")
     assert error.message.endswith("that would change what is written: autocommit, init_command")
     for undone in ("ssl_disabled=false", "ssl_verify_cert=false", "ssl_verify_identity=true"):
-        error = failing(place, f"{place.url}?{undone}", patience="1 hour")
+        error = failing(place, f"{place.url}?{undone}", give_up="1 hour")
         assert error.message.endswith(undone.partition("=")[0])
         assert "`tls`" in error.hint
 
@@ -265,7 +265,7 @@ def test_a_file_in_no_folder_fails_at_once(place_in):
     """Pass: with the file's name; no folder is made."""
     place = place_in("sqlite")
     url = place.url.replace("0.db", "nowhere/0.db")
-    error = failing(place, url, patience="1 hour")
+    error = failing(place, url, give_up="1 hour")
     assert str(error) == f"sqlite {url[10:]}: unable to open database file"
 
 
@@ -274,7 +274,7 @@ def test_the_command_shows_no_password(secured, pipeline):
     """Pass: exit code 1 with the database's words, and the password in neither output, also with
     `--debug`."""
     server = secured.server
-    given = {"url": server.url_of(user=f"{USER}:{ENCODED}x"), "table": "t", "patience": "1 hour"}
+    given = {"url": server.url_of(user=f"{USER}:{ENCODED}x"), "table": "t", "give_up": "1 hour"}
     source = {"use": "files", "with": {"path": "./in", "format": "jsonlines", "schema": DDL}}
     sink = {"use": "sql", "from": "lines", "with": given}
     pipeline.document(sources={"lines": source}, sinks={"out": sink})
@@ -316,7 +316,7 @@ def test_a_certificate_that_is_not_right_fails_at_once(secured):
         ("127.0.0.1", {}),
     ):
         error = failing(
-            secured, secured.server.url_of(host=host), tls=tls(secured, **given), patience="1 hour"
+            secured, secured.server.url_of(host=host), tls=tls(secured, **given), give_up="1 hour"
         )
         assert isinstance(error, PipelineError)
         assert error.exit_code == 1
@@ -328,7 +328,7 @@ def test_a_client_shows_its_certificate(secured, tmp_path):
     without."""
     made = secured.server.certificates
     url = secured.server.url_of(user=CERTIFIED)
-    error = failing(secured, url, tls=tls(secured), patience="1 hour")
+    error = failing(secured, url, tls=tls(secured), give_up="1 hour")
     assert "certificate" in str(error) or "Access denied" in str(error)
     both = tmp_path / "both.pem"
     both.touch(0o600)
@@ -355,7 +355,7 @@ def test_nothing_in_the_url_undoes_tls(secured):
         "ssl_disabled=false",
         "ssl_verify_cert=false",
     ):
-        error = failing(secured, f"{url}?{undone}", tls=tls(secured), patience="1 hour")
+        error = failing(secured, f"{url}?{undone}", tls=tls(secured), give_up="1 hour")
         assert isinstance(error, OptionError)
         assert error.option == "url"
         assert undone.partition("=")[0] in error.message
@@ -376,7 +376,7 @@ def test_a_server_without_tls_is_not_written_to_when_it_is_demanded(product, pla
 
     place = place_in(product)
     certificates(tmp_path / "made")
-    error = failing(place, place.url, tls={"ca": str(tmp_path / "made/ca.pem")}, patience="1 hour")
+    error = failing(place, place.url, tls={"ca": str(tmp_path / "made/ca.pem")}, give_up="1 hour")
     assert "SSL" in str(error)
 
 
@@ -412,7 +412,7 @@ SLOW = {
 def test_a_statement_that_takes_too_long_is_ended(product, place_in):
     """Pass: by the server, with its words; nothing is written."""
     place = place_in(product)
-    sink = place.sink(statement_timeout="500 ms", patience="1 second")
+    sink = place.sink(statement_timeout="500 ms", give_up="1 second")
     place.write([], DDL, sink=sink)
     for statement in SLOW[product]:
         place.ask(statement.replace("{f}", f"slow_{place.name[5:]}"))
@@ -425,7 +425,7 @@ def test_a_statement_that_takes_too_long_is_ended(product, place_in):
 def test_a_statement_may_take_longer_than_connecting(place_in):
     """Pass: the time for connecting, which PyMySQL has to be told otherwise, ends no statement."""
     place = place_in("mariadb")
-    sink = place.sink(connect_timeout="1 second", patience="1 second")
+    sink = place.sink(connect_timeout="1 second", give_up="1 second")
     place.write([], DDL, sink=sink)
     for statement in SLOW["mariadb"]:
         place.ask(statement.replace("60", "2.5").replace("{f}", f"slow_{place.name[5:]}"))

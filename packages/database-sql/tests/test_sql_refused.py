@@ -331,7 +331,7 @@ def test_a_batch_of_which_mysql_refuses_too_much_says_so(place_in):
     """Pass: an error at once that names the setting and both sizes; nothing is written."""
     place = place_in("mariadb")
     place.ask("CREATE TABLE {t} (id BIGINT, name VARCHAR(5) NOT NULL, free LONGTEXT)")
-    sink = place.sink(patience="1 hour")
+    sink = place.sink(give_up="1 hour")
     place.ask("SET GLOBAL max_allowed_packet = 1048576")
     try:
         with pytest.raises(

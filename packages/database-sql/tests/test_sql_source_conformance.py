@@ -49,7 +49,7 @@ class TableSuite(SourceSuite):
             "table": self.table,
             "columns": "id INT, at TIMESTAMP",
             "key": ["id"],
-            "patience": "20 seconds",
+            "give_up": "20 seconds",
         }
 
     def put(self, numbers):

@@ -92,7 +92,7 @@ def plain(place, columns="id BIGINT, name STRING", **more):
 
 def options(url, table, columns="id BIGINT, name STRING", **more):
     """The options of a source, as a document gives them."""
-    given = {"url": url, "table": table, "columns": columns, "patience": "2 seconds", **more}
+    given = {"url": url, "table": table, "columns": columns, "give_up": "2 seconds", **more}
     return SQLSourceOptions.model_validate(given)
 
 

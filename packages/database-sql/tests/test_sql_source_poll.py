@@ -540,7 +540,7 @@ def test_the_lag_of_numbers_has_no_age(place, tmp_path, clock):
 
 
 def test_a_database_that_is_away_is_not_waited_for_when_the_lag_is_asked():
-    away = {"mode": "poll", "column": "id", "settle": "1 s", "patience": "1 hour"}
+    away = {"mode": "poll", "column": "id", "settle": "1 s", "give_up": "1 hour"}
     source = SQLSource(options("mysql://joe:sesame@127.0.0.1:1/data", "t", **away))
     with pytest.raises(PipelineError, match="mysql 127.0.0.1:1/data: ") as caught:
         source.lag(Reached(None, None, None))

@@ -263,7 +263,7 @@ def test_a_connection_that_is_lost_in_the_middle_begins_anew(
 
 def test_a_database_that_is_away_is_waited_for_and_then_named(file, tmp_path):
     away = options(
-        "postgresql://joe:sesame@127.0.0.1:1/data", "t", patience="1 second", connect_timeout="2 s"
+        "postgresql://joe:sesame@127.0.0.1:1/data", "t", give_up="1 second", connect_timeout="2 s"
     )
     began = time.monotonic()
     with pytest.raises(PipelineError) as caught:
@@ -276,7 +276,7 @@ def test_a_database_that_is_away_is_waited_for_and_then_named(file, tmp_path):
 
 def test_what_lasts_is_told_at_once(place, tmp_path):
     """A table that is missing, a column that is missing, no right to read it, no such file."""
-    more = {"patience": "1 hour"}
+    more = {"give_up": "1 hour"}
     with pytest.raises(OptionError) as caught:
         Checkpoint(tmp_path / "1", options(place.url, "no_such", **more)).read()
     assert caught.value.option == "table"

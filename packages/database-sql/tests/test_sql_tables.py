@@ -463,7 +463,7 @@ def test_a_server_that_is_too_old_is_refused(product, place_in, monkeypatch):
 
 
 def out(place, **more):
-    given = {"url": place.url, "table": place.name, "ledger": place.ledger, "patience": "2 seconds"}
+    given = {"url": place.url, "table": place.name, "ledger": place.ledger, "give_up": "2 seconds"}
     return {"use": "sql", "from": "lines", "with": {**given, **more}}
 
 

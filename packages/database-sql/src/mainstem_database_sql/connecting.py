@@ -63,7 +63,7 @@ def _postgresql(options: DatabaseOptions) -> dict[str, Any]:
     }
     # Rows are read and written in UTC, whatever the server's zone; text forms are ISO.
     settings = {"timezone": "UTC", "datestyle": "ISO", "intervalstyle": "iso_8601"}
-    settings["lock_timeout"] = str(max(1, round(options.patience.total_seconds() * 1000)))
+    settings["lock_timeout"] = str(max(1, round(options.give_up.total_seconds() * 1000)))
     # The server's side too: a runner that has vanished must not hold its locks for hours.
     settings |= {f"tcp_{name}": str(seconds) for name, seconds in _KEEPALIVES.items()}
     if options.statement_timeout is not None:
@@ -102,7 +102,7 @@ _IDLE = 600
 
 
 def _mysql(options: DatabaseOptions) -> dict[str, Any]:
-    patience = max(1, math.ceil(options.patience.total_seconds()))
+    patience = max(1, math.ceil(options.give_up.total_seconds()))
     settings = {"time_zone": "'+00:00'", "sql_mode": "'TRADITIONAL'"}
     settings |= {"innodb_lock_wait_timeout": f"{patience}", "lock_wait_timeout": f"{patience}"}
     # A runner that has vanished must not hold its locks for hours.
@@ -151,7 +151,7 @@ def _context(tls: DatabaseTLSOptions) -> Any:
 
 
 def _sqlite(options: DatabaseOptions) -> dict[str, Any]:
-    waits = min(options.connect_timeout, options.patience)
+    waits = min(options.connect_timeout, options.give_up)
     return {"timeout": waits.total_seconds(), "isolation_level": None}
 
 

@@ -118,7 +118,7 @@ class DatabaseOptions(Options):
         advanced=True,
         description="How long one statement may take before the server ends it (not on SQLite).",
     )
-    patience: Duration = option(
+    give_up: Duration = option(
         timedelta(minutes=1),
         description="For how long a lost connection, a deadlock, a failed serialization or a lock is "
         "tried again before the batch fails.",

@@ -19,7 +19,7 @@ from pydantic import (
 from mainstem_broker_nats.connecting import ConnectionOptions
 
 #: Options of `jetstream` that belong to one mode, beside those of the ingress log.
-LOG_ONLY = ("start", "on_loss", "partitions", "patience", "rows_per_task")
+LOG_ONLY = ("start", "on_loss", "partitions", "give_up", "rows_per_task")
 QUEUE_ONLY = ("consumer", "ack_wait", "max_deliver", "prefetch")
 
 
@@ -117,7 +117,7 @@ class ReadingOptions(ConnectionOptions):
         advanced=True,
         description="The JetStream domain that the stream is in, when it is not the server's own.",
     )
-    patience: Duration = option(
+    give_up: Duration = option(
         timedelta(minutes=1),
         description="How long a server that is away is waited for before the batch fails.",
     )
@@ -142,7 +142,7 @@ class ReadingOptions(ConnectionOptions):
         "costs a connection.",
     )
 
-    @field_validator("patience")
+    @field_validator("give_up")
     @classmethod
     def _some_patience(cls, value: timedelta) -> timedelta:
         if value < timedelta(0):

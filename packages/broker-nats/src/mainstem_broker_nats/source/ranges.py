@@ -100,12 +100,12 @@ class Range:
         self._rest: list[Gap] = []
 
     def chunks(self) -> Generator[Chunk]:
-        """Yield all that is there, in order; tries again while the server is away, for `patience`.
+        """Yield all that is there, in order; tries again while the server is away, for `give_up`.
 
         Raises:
             NATSError: the server stays away, or the stream is another one.
         """
-        patience = Patience(self._stream.options.patience.total_seconds())
+        patience = Patience(self._stream.options.give_up.total_seconds())
         while self._position < self._end:
             try:
                 with closing(self._read()) as found:

@@ -91,12 +91,12 @@ class Stream:
             self._turn += 1
 
     def patiently(self, work: Callable[[], T]) -> T:
-        """Do work, and again while the server is away, for `patience` at most.
+        """Do work, and again while the server is away, for `give_up` at most.
 
         Raises:
             NATSError: what was wrong the last time.
         """
-        patience = Patience(self.options.patience.total_seconds())
+        patience = Patience(self.options.give_up.total_seconds())
         while True:
             try:
                 return work()

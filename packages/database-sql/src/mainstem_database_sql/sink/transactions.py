@@ -73,7 +73,7 @@ def patiently(
     work: Callable[[Transaction], T],
     before_care: Callable[[sa.Connection], None] | None = None,
 ) -> T:
-    """Do work in one transaction, and all of it again while it may go well, for `patience`.
+    """Do work in one transaction, and all of it again while it may go well, for `give_up`.
 
     Args:
         engine: where.
@@ -86,7 +86,7 @@ def patiently(
     Raises:
         PipelineError: what the database said last, without credentials.
     """
-    until = time.monotonic() + options.patience.total_seconds()
+    until = time.monotonic() + options.give_up.total_seconds()
     pause, careful = 0.02, False
     while True:
         try:

@@ -46,7 +46,7 @@ class Database:
     def read(self, work: Callable[[Table], T], *, patiently: bool = True) -> T:
         """Do work in a transaction that sees one state of the database, and only reads.
 
-        It is done again while the database is away: for `patience` after it has last answered.
+        It is done again while the database is away: for `give_up` after it has last answered.
 
         Args:
             work: is given the table, and may be called again.
@@ -57,7 +57,7 @@ class Database:
             OptionError: the table is not as the options say.
         """
         self.answered = time.monotonic()
-        patience = self.options.patience.total_seconds() if patiently else -1.0
+        patience = self.options.give_up.total_seconds() if patiently else -1.0
         pause = 0.05
         while True:
             try:
