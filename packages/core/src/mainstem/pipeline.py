@@ -70,7 +70,7 @@ class Pipeline:
 
         No checkpoint is written and nobody's offsets move.
         """
-        from mainstem.run.preview import preview
+        from mainstem.testing.preview import preview
 
         return preview(self.plan, output, rows)
 

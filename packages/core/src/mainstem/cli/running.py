@@ -103,7 +103,7 @@ def preview(
     mainstem preview pipeline.yaml row
     mainstem preview pipeline.yaml row.rejected --rows 5 --format json
     """  # noqa: D301
-    from mainstem.run.preview import preview as look
+    from mainstem.testing.preview import preview as look
 
     plan = load(file, set_)
     found = look(plan, node, rows)

@@ -14,8 +14,9 @@ from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
+from mainstem.run.batch_frames import BatchFrames
 from mainstem.run.checkpoint import Checkpoint
-from mainstem.run.frames import BatchFrames, Frames
+from mainstem.run.frames import Frames
 from mainstem.run.history import History
 
 if TYPE_CHECKING:

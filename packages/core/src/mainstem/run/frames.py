@@ -15,8 +15,6 @@ from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.shapes import (
     CHANGELOG_COLUMNS,
-    COMMIT_TIMESTAMP,
-    COMMIT_VERSION,
     REJECTED,
     Changelog,
     Shape,
@@ -334,79 +332,3 @@ def identifier(node: str, columns: tuple[str, ...], frame: DataFrame) -> Any:
 def _spark_type(text: str) -> str:
     """Return a type as `DataFrame.dtypes` writes it."""
     return text.replace("`", "")
-
-
-class BatchFrames:
-    """The frames below an anchor, for one batch: each made once, and kept if it is read twice."""
-
-    def __init__(self, frames: Frames, plan: Plan, query_nodes: tuple[str, ...]) -> None:
-        self._frames = frames
-        self._plan = plan
-        self._nodes = query_nodes
-        self._made: dict[str, DataFrame] = {}
-        self._kept: list[DataFrame] = []
-        self.observations: dict[str, Any] = {}
-
-    def begin(self, tail: str, frame: DataFrame, batch_id: int, *, readers: int) -> None:
-        """Take the batch's rows, which are those of a node."""
-        node = self._plan.nodes[tail]
-        if sequenced_by_batch(node.shape):
-            frame = frame.withColumn(COMMIT_VERSION, F.lit(batch_id).cast("bigint"))
-            frame = frame.withColumn(COMMIT_TIMESTAMP, F.lit(None).cast("timestamp"))
-            if node.makes_id:
-                frame = frame.withColumn("_id", identifier(tail, node.identity, frame))
-        self._made[tail] = self.keep(frame) if readers > 1 else frame
-
-    def put(self, name: str, frame: DataFrame) -> None:
-        """Take the rows of a node that were made elsewhere: what a sink refused."""
-        self._made[name] = frame
-
-    def read(self, stream: Stream) -> DataFrame:
-        """Return the rows of a stream in this batch."""
-        return self._frames.output(stream, self._whole(stream.node))
-
-    def _whole(self, name: str) -> DataFrame:
-        if name not in self._made:
-            node = self._plan.nodes[name]
-            inputs = Inputs(
-                {
-                    port: self._frames.union([self.read(stream) for stream in streams])
-                    for port, streams in node.inputs.items()
-                }
-            )
-            frame = self._observe(name, self._frames.apply(node, inputs))
-            readers = [r for r in self._plan.readers(name) if r in self._nodes]
-            self._made[name] = self.keep(frame) if len(readers) > 1 else frame
-        return self._made[name]
-
-    def _observe(self, name: str, frame: DataFrame) -> DataFrame:
-        from pyspark.sql import Observation
-
-        if name in self._frames.counted_by:
-            return frame
-        observation = Observation()
-        self.observations[name] = observation
-        return frame.observe(observation, *counts(frame, self._plan.nodes[name].outputs))
-
-    def keep(self, frame: DataFrame) -> DataFrame:
-        """Keep rows that are read more than once, until `release`."""
-        self._kept.append(frame.persist())
-        return frame
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Return what was counted, by node, for the frames that were evaluated.
-
-        What Spark leaves out of a plan, since nothing can come of it, has an empty row for metrics.
-        """
-        return {
-            name: {key: int(value) for key, value in observation.get.items()}
-            for name, observation in self.observations.items()
-            if (java := observation._jo) is not None
-            and java.future().isCompleted()
-            and java.getRow().length()
-        }
-
-    def release(self) -> None:
-        """Let go of what was kept."""
-        for frame in self._kept:
-            frame.unpersist()

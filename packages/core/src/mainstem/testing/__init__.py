@@ -1,1 +1,1 @@
-"""Tests of documents: rows in, batch by batch, and the rows that must come out."""
+"""Tests of documents, rows in and rows that must come out, and a look at what a node gives."""
