@@ -578,6 +578,36 @@ def test_refused_rows_are_told_apart_if_the_rows_that_came_in_are(stream, makes,
         assert caught.value.problems[0].key == "sinks.bad.from"
 
 
+def test_a_sink_is_asked_of_its_columns_when_the_document_is_planned():
+    """Pass: columns that are missing or of a type that can't be held are problems, all at once, each with its
+    option; nothing is said of a column whose type only Spark can know, nor of a changelog's own columns."""
+    shown = {"path": "out", "format": "csv"}
+    changes = {"key": ["k"], "sequence": "n"}
+    operators = {
+        "row": {**row(), "with": {"format": "json", "schema": "k STRING, n BIGINT, m MAP<STRING, INT>"}},
+        "plain": {"use": "select", "from": "row", "with": {"columns": {"k": "k", "x": "upper(k)"}}},
+        "table": {"use": "changelog", "from": "row", "with": changes, "on_rejected": "drop"},
+    }  # fmt: skip
+
+    def files(stream: str, **more: Any) -> dict[str, Any]:
+        return {"use": "files", "from": stream, "with": {**shown, **more}}
+
+    good = {
+        "a": files("plain", partition_by=["x"]),
+        "b": files("table", format="jsonlines", partition_by=["_change_type"]),
+    }
+    plan(operators=operators, sinks=good)
+    bad = {
+        "map": files("row"),
+        "missing": files("plain", partition_by=["kk"]),
+    }
+    with pytest.raises(DocumentError) as caught:
+        plan(operators=operators, sinks=bad)
+    found = {each.key: (each.message, each.hint) for each in caught.value.problems}
+    assert "csv can't hold column m, of type map<string,int>" in found["sinks.map.with.format"][0]
+    assert found["sinks.missing.with.partition_by"][1] == "Did you mean 'k'?"
+
+
 def test_event_time_follows_its_column_under_other_names():
     """Pass: a renamed column carries the watermark on, a computed one does not."""
     watermark = {"column": "at", "delay": "1 hour"}

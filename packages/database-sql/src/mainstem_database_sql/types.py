@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+from mainstem_database_sql.holding import DECIMAL
+
 #: Text and bytes in a key of MySQL's need a length: that many characters, or bytes.
 KEY_LENGTH = 255
 _INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
-def holdable(kind: str, product: str) -> str:
-    """Return why no column of a product can hold a Spark type, with the way out; empty if one can."""
-    if kind.startswith(("array<", "map<", "struct<", "variant")):
-        return "make text of it: to_json(x)"
-    if kind.startswith("interval") or kind == "void":
-        return "make a number or text of it"
-    found = _DECIMAL.fullmatch(kind)
-    if found and product == "mysql" and int(found[2]) > 30:
-        return "MySQL has 30 digits after the point at most: CAST(x AS DECIMAL(38,30))"
-    if found or kind in _PLAIN or kind.startswith(("char(", "varchar(")):
-        return ""
-    return "its type is not known here"
-
-
 def column_type(kind: str, dialect: sa.Dialect, *, key: bool = False) -> TypeEngine[Any]:
-    """Return the type of a new column for a Spark type that is `holdable`.
+    """Return the type of a new column for a Spark type that can be held (see `holding`).
 
     Args:
         key: whether the column is part of a key.
     """
     name = dialect.name
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal = DECIMAL.fullmatch(kind)
     if decimal:
         # SQLite would make a binary float of it.
         return sa.Text() if name == "sqlite" else sa.Numeric(int(decimal[1]), int(decimal[2]))
@@ -91,7 +77,7 @@ def misfit(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> bool:
     """
     if isinstance(there, postgresql.DOMAIN):
         there = there.data_type
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal = DECIMAL.fullmatch(kind)
     text = isinstance(there, sa.String)
     if dialect.name == "sqlite":
         return _sqlite_misfit(kind, there)
@@ -136,7 +122,7 @@ def _sqlite_misfit(kind: str, there: TypeEngine[Any]) -> bool:
     """SQLite keeps what it is given, but for what a column makes numbers, or other numbers, of."""
     if kind in ("date", "timestamp", "timestamp_ntz"):
         return isinstance(there, _NUMBERS)
-    if kind == "string" or _DECIMAL.fullmatch(kind):
+    if kind == "string" or DECIMAL.fullmatch(kind):
         return isinstance(there, _NUMBERS | sa.Date | sa.DateTime | sa.Time | sa.JSON)
     if kind == "bigint" and isinstance(there, sa.Float):  # exact up to 2**53
         return True

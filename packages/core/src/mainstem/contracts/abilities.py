@@ -159,9 +159,10 @@ class Typed(Protocol):
     """A sink that can't hold every type of column, and says so before the first batch."""
 
     def check_types(self, columns: Sequence[Column]) -> None:
-        """Look at the columns that `write` will be given, all of known type, reserved ones too.
+        """Look at the columns that `write` will be given, reserved ones too.
 
-        Called before any query starts; needs no Spark.
+        Called when a document is planned, where the type of a column can be None: only Spark can know it;
+        and before any query starts, with all types. Needs no Spark.
 
         Raises:
             OptionError: a column can't be held, or not without a change of its values; names it.

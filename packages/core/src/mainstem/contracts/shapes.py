@@ -165,6 +165,17 @@ class Changelog(Shape):
         object.__setattr__(self, "sequence", sequence)
         object.__setattr__(self, "preimages", preimages)
 
+    @property
+    def change_columns(self) -> tuple[Column, ...]:
+        """The reserved columns of the rows; the sequence's type is None where only Spark can know it."""
+        sequence = self.column(self.sequence) if self.sequence is not None else None
+        kind = "bigint" if self.sequence is None else sequence.type if sequence else None
+        return (
+            Column(CHANGE_TYPE, "string"),
+            Column(COMMIT_VERSION, kind),
+            Column(COMMIT_TIMESTAMP, "timestamp"),
+        )
+
     def _unlike(self, other: Shape) -> str | None:
         assert isinstance(other, Changelog)  # noqa: S101
         if {n.lower() for n in self.key} != {n.lower() for n in other.key}:

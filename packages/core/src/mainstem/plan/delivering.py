@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from mainstem.catalogue import CATALOGUE
+from mainstem.contracts.abilities import Typed
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Delivery, Sink, Source
+from mainstem.contracts.ddl import Column
 from mainstem.contracts.guarantee import Level, Promise
 from mainstem.contracts.options import write_duration
-from mainstem.contracts.shapes import Events, Shape
+from mainstem.contracts.shapes import Changelog, Events, Shape
 from mainstem.document.model import Document
 from mainstem.errors import OptionError, PluginError
 from mainstem.plan import identity
@@ -48,6 +50,32 @@ def choose(
         else:
             sink.delivery_word, sink.delivery = strongest(sink, shape, registry, nodes)
         sink.needs_id = sink.sink.capabilities.needs_id or _needs_id(sink.delivery, shape)
+
+
+def hold(
+    nodes: Mapping[str, Node], option_error: Callable[[OptionError, tuple[str, str]], None]
+) -> None:
+    """Report sinks that can't hold what they would be given, as far as that is known without Spark."""
+    for sink in nodes.values():
+        if isinstance(sink, SinkNode) and isinstance(sink.sink, Typed):
+            try:
+                sink.sink.check_types(_columns(sink, _input_shape(sink, nodes)))
+            except OptionError as error:
+                option_error(error, ("sinks", sink.name))
+
+
+def _columns(sink: SinkNode, shape: Shape) -> list[Column]:
+    """Return the columns that a sink is given."""
+    columns = list(shape.columns)
+    if isinstance(shape, Changelog):
+        columns += shape.change_columns
+    more = [Column("_id", "binary")] if sink.needs_id else []
+    # What it uses where it is there: no reason to refuse anything.
+    more += [Column(name) for name in sink.sink.capabilities.uses]
+    for column in more:
+        if column.name not in {each.name for each in columns}:
+            columns.append(column)
+    return columns
 
 
 def _needs_id(delivery: Delivery, shape: Shape) -> bool:

@@ -94,6 +94,7 @@ class _Maker:
         cuts = queries.cut(nodes, self._problem)
         delivering.choose(nodes, document, self.registry, self._component, self._problem)
         identity.place(nodes, self._problem)
+        delivering.hold(nodes, self._option_error)
         delivering.judge(nodes, document, self.registry, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101

@@ -15,14 +15,7 @@ from mainstem.contracts.components import Sink, Source
 from mainstem.contracts.contexts import Batch, SourceContext
 from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.options import Options
-from mainstem.contracts.shapes import (
-    CHANGE_TYPE,
-    COMMIT_TIMESTAMP,
-    COMMIT_VERSION,
-    MESSAGE_COLUMNS,
-    Changelog,
-    Shape,
-)
+from mainstem.contracts.shapes import MESSAGE_COLUMNS, Changelog, Shape
 from mainstem.errors import PipelineError
 
 if TYPE_CHECKING:
@@ -77,13 +70,7 @@ class Given(Source):
     def _columns(self) -> list[Column]:
         columns = [Column(column.name, column.type or "string") for column in self._shape.columns]
         if isinstance(self._shape, Changelog):
-            sequence = self._shape.column(self._shape.sequence or "")
-            version = sequence.type if sequence and sequence.type else "bigint"
-            columns += [
-                Column(CHANGE_TYPE, "string"),
-                Column(COMMIT_VERSION, version),
-                Column(COMMIT_TIMESTAMP, "timestamp"),
-            ]
+            columns += [Column(c.name, c.type or "bigint") for c in self._shape.change_columns]
         known = {column.name for column in columns}
         hidden = [name for name in self._shape.identity if name not in known]
         return columns + [Column(name, "string") for name in hidden]

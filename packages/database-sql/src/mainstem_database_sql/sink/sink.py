@@ -83,7 +83,7 @@ class SQLSink(Sink):
         self._check(columns, None)
 
     def _check(self, columns: Sequence[Column], shape: Shape | None) -> None:
-        from mainstem_database_sql.sink.target import refusal
+        from mainstem_database_sql.holding import refusal
 
         refused = refusal(columns, shape, self.options.product)
         if refused:

@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql
 
 from mainstem_database_sql.sink import checking
 from mainstem_database_sql.sink.checking import ID as ID
-from mainstem_database_sql.types import column_type, holdable
+from mainstem_database_sql.types import column_type
 
 #: Columns that tell rows apart; all other reserved columns stay out of the table.
 VERSION = "_commit_version"
@@ -227,20 +227,3 @@ def _unfit(name: str, product: str) -> str:
     if product == "mysql" and any(ord(character) > 0xFFFF for character in name):
         return "has a character that names of MySQL's can't have"
     return ""
-
-
-def refusal(columns: Sequence[Column], shape: Shape | None, product: str) -> str:
-    """Return why a product can't hold some columns, each with the way out; empty if it can."""
-    key = shape.key if isinstance(shape, Changelog) else ()
-    found = []
-    for column in columns:
-        why = holdable(column.type or "", product)
-        if why:
-            found.append(f"column {column.name}, of type {column.type} ({why})")
-        elif column.name in key and column.type in ("float", "double"):
-            found.append(f"column {column.name}, of type {column.type}, as a key")
-        elif column.name == VERSION and product == "sqlite" and "decimal" in (column.type or ""):
-            found.append(f"{column.type} as a sequence (it is kept as text: CAST(x AS BIGINT))")
-    if not found:
-        return ""
-    return f"{product} can't hold " + ", nor ".join(found)

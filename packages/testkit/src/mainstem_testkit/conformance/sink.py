@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mainstem import DocumentError, OptionError, Typed, read_columns
+from mainstem import Column, DocumentError, OptionError, Typed, read_columns
 
 from mainstem_testkit.conformance.sink_abilities import AbilitiesSuite
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
@@ -65,6 +65,8 @@ class SinkSuite(AbilitiesSuite):
                 sink.check_types(read_columns(schema))
             except OptionError as error:
                 return error
+            # As when a document is planned, where only Spark would know the types.
+            sink.check_types([Column(column.name) for column in read_columns(schema)])
         return None
 
     def _free(self) -> None:

@@ -39,7 +39,7 @@ class NewWordSink(Sink):
     def check_types(self, columns: Sequence[Column]) -> None:
         """Refuse what JSON has no value for, before the first batch."""
         for column in columns:
-            if column.type not in _HELD:
+            if column.type is not None and column.type not in _HELD:
                 raise OptionError(f"can't hold column {column.name}, of type {column.type}")
 
     def write(self, frame: DataFrame, batch: Batch) -> None:

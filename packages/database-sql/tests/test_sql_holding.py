@@ -1,0 +1,59 @@
+"""What is known of a sink's columns when a document is planned."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from mainstem import Column, Events
+from mainstem.errors import DocumentError
+from mainstem.plan.making import make_plan
+from mainstem_database_sql.holding import PLAIN, refusal
+from mainstem_database_sql.types import column_type
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+
+def document(columns):
+    source = {"use": "files", "with": {"path": "in", "format": "jsonlines", "schema": columns}}
+    sink = {"use": "sql", "from": "rows", "with": {"url": "sqlite:///x.db", "table": "t"}}
+    return {"pipeline": "p", "sources": {"rows": source}, "sinks": {"out": sink}}
+
+
+def test_a_plan_tells_what_the_database_can_not_hold():
+    """Pass: each such column is named in one problem of the document."""
+    make_plan(document("k STRING, n DECIMAL(38,10)"))
+    with pytest.raises(DocumentError) as caught:
+        make_plan(document("k STRING, a ARRAY<INT>, m MAP<STRING, INT>"))
+    (problem,) = caught.value.problems
+    assert problem.key == "sinks.out"
+    assert "column a, of type array<int>" in problem.message
+    assert "column m, of type map<string,int>" in problem.message
+
+
+def test_a_plan_with_a_sink_needs_neither_spark_nor_a_driver():
+    """Nothing heavy is imported to check a document."""
+    code = (
+        "import json, sys; from mainstem.plan.making import make_plan; "
+        f"make_plan(json.loads({json.dumps(json.dumps(document('k STRING')))})); "
+        "heavy = {'pyspark', 'pyarrow', 'sqlalchemy', 'psycopg', 'pymysql', 'pandas'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("dialect", [postgresql, mysql, sqlite], ids=lambda d: d.__name__)
+def test_what_can_be_held_has_a_type_at_every_product(dialect):
+    """Pass: a column can be made of each type that is said to be holdable."""
+    made = dialect.dialect()
+    for kind in (*PLAIN, "decimal(10,2)", "varchar(20)"):
+        columns = [Column("c", kind)]
+        assert refusal(columns, Events(columns), made.name) == ""
+        assert column_type(kind, made).compile(made)
+
+
+def test_columns_of_unknown_type_are_not_refused():
+    """Pass: only Spark can know it, so it is looked at when a run starts."""
+    assert refusal([Column("x")], None, "sqlite") == ""
