@@ -178,15 +178,18 @@ def test_the_plan_tells_what_the_window_means(pipeline):
     def plan(**more):
         options = {"servers": "nats://host", "stream": "S", "subject": "s.{key}"}
         options |= more.pop("options", {})
-        sink = {"use": "jetstream", "from": "lines", "with": options, **more}
-        pipeline.document(sinks={"out": sink})
+        columns = {"key": "key", "value": "value", "version": "1L"}
+        pipeline.document(
+            operators={"rows": {"use": "select", "from": "lines", "with": {"columns": columns}}},
+            sinks={"out": {"use": "jetstream", "from": "rows", "with": options, **more}},
+        )
         return pipeline.plan()
 
     for options, word in (
         ({}, "2 minutes unless"),
         ({"duplicates_within": "1 hour"}, "1 hour"),
         ({}, "a message whose answer was lost"),
-        ({"expect_subject_sequence": "value"}, "refused although it was written"),
+        ({"expect_subject_sequence": "version"}, "refused although it was written"),
     ):
         made = plan(options=options)
         (sink,) = made.sinks()
