@@ -58,12 +58,16 @@ class SinkSuite(AbilitiesSuite):
     # -- types ------------------------------------------------------------------------------
 
     def _refusal(self, schema: str) -> OptionError | None:
-        """Return how a document refuses the sink columns, or None."""
+        """Return how the sink refuses columns before the first batch, or None."""
         try:
             sink = self._node().sink
-        except DocumentError as error:
+        except DocumentError as error:  # the document has them already
             return OptionError(error.problems[0].message)
         if isinstance(sink, Typed):
+            try:
+                sink.check_types(read_columns(schema))
+            except OptionError as error:
+                return error
             # As when a document is planned, where only Spark would know the types.
             sink.check_types([Column(column.name) for column in read_columns(schema)])
         return None
