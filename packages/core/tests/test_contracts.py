@@ -241,3 +241,16 @@ def test_columns_of_other_types_or_without_an_order_are_refused():
     assert failure.value.hint == (
         "Keep these columns of the source's (`keep` of `decode` and `encode`), or write `order: key`."
     )
+
+
+@pytest.mark.parametrize(
+    ("sequence", "kind"), [("n", "int"), ("x", None), ("gone", None), (None, "bigint")]
+)
+def test_a_changelogs_own_columns_have_types_as_far_as_they_are_known(sequence, kind):
+    """Pass: the sequence's is that of its column, and a batch's id is BIGINT."""
+    shape = Changelog([*read_columns("k STRING, n INT"), Column("x")], ["k"], sequence)
+    assert shape.change_columns == (
+        Column("_change_type", "string"),
+        Column("_commit_version", kind),
+        Column("_commit_timestamp", "timestamp"),
+    )

@@ -39,10 +39,13 @@ def plan(**options):
 
 
 def test_a_plan_needs_neither_spark_nor_a_driver():
-    """Nothing heavy is imported to check a document."""
+    """Nothing heavy is imported to check a document, with a source and with a sink."""
+    whole = document(**POLL)
+    kept = {"url": "sqlite:///kept.db", "table": "kept"}
+    whole["sinks"]["kept"] = {"use": "sql", "from": "rows", "with": kept}
     code = (
         "import json, sys; from mainstem.plan.making import make_plan; "
-        f"make_plan(json.loads({json.dumps(json.dumps(document(**POLL)))})); "
+        f"make_plan(json.loads({json.dumps(json.dumps(whole))})); "
         "heavy = {'pyspark', 'pyarrow', 'sqlalchemy', 'psycopg', 'pymysql', 'pandas'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
