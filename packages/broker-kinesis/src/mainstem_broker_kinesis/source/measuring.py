@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 def behind(options: KinesisSourceOptions, log: Log) -> Sequence[Lag]:
     """Return for each shard that is not drained how old the oldest record is that the log lacks.
 
-    It takes one read of each, of the five a second that a shard allows. How many records there are,
-    Kinesis does not tell. Nothing is asked before a log begins.
+    It takes one read of each, of the five a second that a shard allows. Ages may be up to a second too
+    low: the stream's clock is known by whole seconds. How many records there are, Kinesis does not
+    tell. Nothing is asked before a log begins.
 
     Raises:
         PipelineError: the stream can't be asked, or is another one than the log's.
