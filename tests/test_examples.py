@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,14 +22,34 @@ ROOT = Path(__file__).parent.parent
 _OUTSIDE = ("VIRTUAL_ENV", "TOX", "PYTEST")
 
 
+@contextmanager
+def started(*command, cwd, stdout=subprocess.DEVNULL, stderr=None, **env):
+    """Start a command; at the end it and all that it started are killed, also if the test fails."""
+    outside = {k: v for k, v in os.environ.items() if not k.startswith(_OUTSIDE)}
+    process = subprocess.Popen(
+        [*map(str, command)], cwd=cwd, env={**outside, **env}, stdout=stdout, stderr=stderr,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """Kill a process that was started and all of its group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def run(*command: str | Path, cwd: Path, **env: str) -> str:
     """Run a command; fail with what it printed if it ends with another code than 0."""
-    result = subprocess.run(
-        [*map(str, command)], cwd=cwd, capture_output=True, text=True, check=False, timeout=600,
-        env={**{k: v for k, v in os.environ.items() if not k.startswith(_OUTSIDE)}, **env},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    pipe = subprocess.PIPE
+    with started(*command, cwd=cwd, stdout=pipe, stderr=pipe, **env) as process:
+        out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, out + err
+    return str(out)
 
 
 @pytest.mark.slow
@@ -108,11 +128,10 @@ def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, rabbitmq):
         sys.executable, "-m", "mainstem", "plan", document, cwd=folder, **env
     )
     run(*publish, "600", cwd=folder, **env)
-    command = [sys.executable, "-m", "mainstem", "run", str(document)]
-    with subprocess.Popen(command, env={**os.environ, **env}, stdout=subprocess.DEVNULL) as first:
+    command = [sys.executable, "-m", "mainstem", "run", document]
+    with started(*command, cwd=folder, **env):
         run(*publish, "1200", cwd=folder, **env)  # the first 600 once more, with the same ids
-        wait_for(lambda: list(folder.glob("totals/*/*.json")), 90)
-        first.kill()
+        wait_for(lambda: list(folder.glob("totals/*/*.json")), 180)
     run(*command, "--set", 'trigger={"available_now": true, "flush": true}', cwd=folder, **env)
     totals: Counter[tuple[str, str]] = Counter()
     for file in folder.glob("totals/*/*.json"):
@@ -144,13 +163,7 @@ def test_deliveries_of_github_are_kept_byte_for_byte_over_a_kill(tmp_path):
     folder = tmp_path / "github-webhooks"
     shutil.copytree(ROOT / "examples" / "github-webhooks", folder)
     env = {"WEBHOOK_PORT": str(free_port()), "GITHUB_SECRET": "only-we-know"}
-    mainstem = [sys.executable, "-m", "mainstem", "run", "github.yaml"]
-
-    def start():
-        return subprocess.Popen(
-            mainstem, cwd=folder, env={**os.environ, **env},
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+    mainstem = (sys.executable, "-m", "mainstem", "run", "github.yaml")
 
     def rows():
         if not (folder / "github.db").exists():
@@ -159,29 +172,25 @@ def test_deliveries_of_github_are_kept_byte_for_byte_over_a_kill(tmp_path):
             return database.execute("SELECT count(*) FROM deliveries").fetchone()[0]
         return 0
 
-    process = start()
-    try:
-        poster = subprocess.Popen(
-            [sys.executable, "hooks.py", "post"], cwd=folder, env={**os.environ, **env},
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+    with ExitStack() as running:
+
+        def start(*command, **more):
+            return running.enter_context(started(*command, cwd=folder, **more, **env))
+
+        first = start(*mainstem)
+        poster = start(sys.executable, "hooks.py", "post", stdout=subprocess.PIPE)
         # Some are answered, and thus on disk, and the others are still to come.
         wait_for(lambda: any(folder.glob("checkpoints/**/*.arrow")), 120)
-        os.killpg(process.pid, signal.SIGKILL)
+        kill(first)
         assert poster.poll() is None
-        process.wait()
-        process = start()
+        second = start(*mainstem)
         told, _ = poster.communicate(timeout=180)
         assert poster.returncode == 0, told
         assert "362 requests with 329 deliveries" in told
         assert "the forged one with 401" in told
         wait_for(lambda: rows() >= 329, 120)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(60) == 0
     shown = run(sys.executable, "hooks.py", "check", cwd=folder, **env)
     for where in ("github.db", "archive"):
         assert f"{where}: 329 rows, 0 missing, 0 twice, 0 not as sent" in shown
@@ -222,27 +231,24 @@ def test_readings_over_zeromq_are_meant_and_what_did_not_come_is_told(tmp_path):
         files = folder.glob(f"{name}/*/*.json")
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
-    command = [sys.executable, "-m", "mainstem", "run", str(document)]
-    watch = [sys.executable, str(folder / "watch.py")]
-    whole = {**os.environ, **env}
+    command = [sys.executable, "-m", "mainstem", "run", document]
     with (
         (folder / "watched").open("w") as watched,
-        subprocess.Popen(watch, env=whole, stdout=watched) as watcher,
+        started(sys.executable, folder / "watch.py", cwd=folder, stdout=watched, **env),
     ):
-        with subprocess.Popen(command, env=whole, stdout=subprocess.DEVNULL) as first:
-            stranger = {**env, "SENSORS_KEY": "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"}
-            with subprocess.Popen(
-                [sys.executable, folder / "sensors.py", "10"], env={**os.environ, **stranger}
-            ) as other:
-                run(sys.executable, folder / "sensors.py", str(count), cwd=folder, **env)
-                frost = sum(row["celsius"] < 0 for row in good.values())
-                wait_for(lambda: (folder / "watched").read_text().count("\n") >= frost, 120)
-                wait_for(lambda: len(rows("means")) >= 4 * (count // 60 - 1), 90)
-                other.kill()
+        stranger = {**env, "SENSORS_KEY": "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"}
+        with (
+            started(*command, cwd=folder, **env) as first,
+            started(sys.executable, folder / "sensors.py", "10", cwd=folder, **stranger),
+        ):
+            run(sys.executable, folder / "sensors.py", str(count), cwd=folder, **env)
+            frost = sum(row["celsius"] < 0 for row in good.values())
+            wait_for(lambda: (folder / "watched").read_text().count("\n") >= frost, 120)
+            wait_for(lambda: len(rows("means")) >= 4 * (count // 60 - 1), 90)
             first.terminate()
+            assert first.wait(60) == 0
         bounded = 'trigger={"available_now": true, "flush": true}'
         run(*command, "--set", bounded, cwd=folder, **env)
-        watcher.kill()
     means = {(row["sensor"], row["window_start"][:13]): row for row in rows("means")}
     assert len(means) == len(rows("means"))
     readings = Counter((row["sensor"], row["at"][:13]) for row in good.values())
@@ -289,11 +295,8 @@ def test_departures_from_kafka_are_in_kafka_once_each_over_a_kill(tmp_path, kafk
         )
 
     command = [*mainstem, "run", "enrich.yaml", *changes]
-    with subprocess.Popen(
-        command, cwd=folder, env={**os.environ, **env}, stdout=subprocess.DEVNULL
-    ) as first:
+    with started(*command, cwd=folder, **env):
         wait_for(written, 90)
-        first.kill()
     run(*command, "--set", 'trigger={"available_now": true}', cwd=folder, **env)
     shown = run(sys.executable, folder / "readback.py", cwd=folder, **env)
     assert "2997 departures, 0 of them more than once" in shown
