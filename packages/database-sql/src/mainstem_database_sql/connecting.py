@@ -22,6 +22,8 @@ OLDEST = {
     "mariadb": (10, 5),
     "sqlite": (3, 35),
 }
+#: How many statements are kept compiled. Many name the tables of one batch, and never come again.
+_STATEMENTS = 32
 
 
 def make_engine(options: DatabaseOptions) -> sa.Engine:
@@ -33,8 +35,9 @@ def make_engine(options: DatabaseOptions) -> sa.Engine:
     product = options.product
     connect_args = _ARGUMENTS[product](options)
     engine = sa.create_engine(
-        _url(options), connect_args=connect_args, pool_size=1, max_overflow=3, hide_parameters=True
-    )
+        _url(options), connect_args=connect_args, pool_size=1, max_overflow=3, hide_parameters=True,
+        query_cache_size=_STATEMENTS,
+    )  # fmt: skip
     _SETTINGS.get(product, lambda _engine, _options: None)(engine, options)
     return engine
 
