@@ -78,13 +78,14 @@ class Database:
         if self._engine is None:
             self._engine = make_engine(self.options)
         with self._engine.connect() as connection:
-            if not self._expressions:
+            expressions = self._expressions
+            if not expressions:
                 # By itself: a transaction sees the state that it found when it first looked.
                 with connection.begin():
-                    self._expressions = self._checked(connection)
+                    expressions = self._expressions = self._checked(connection)
             self.answered = time.monotonic()
             with connection.begin():
-                return work(Table(self, connection, self._expressions))
+                return work(Table(self, connection, expressions))
 
     def close(self) -> None:
         """End the connections, and forget what is known of the table."""
@@ -92,7 +93,6 @@ class Database:
         if self._engine is not None:
             with suppress(Exception):
                 self._engine.dispose()
-        self._engine = None
 
     def _failure(self, error: Exception) -> PipelineError:
         found = connecting.failure(error, self.options)

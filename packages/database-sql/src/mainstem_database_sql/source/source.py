@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -249,11 +250,15 @@ class SQLSource(Source):
             age = bounds.now(table) - bounds.value(first)
             return Lag("0", rows, max(0.0, age.total_seconds()))
 
-        database = self._database()
         try:
-            return [database.read(look, patiently=False)]
+            return [self._measured.read(look, patiently=False)]
         finally:
-            database.close()
+            self._measured.close()
+
+    @cached_property
+    def _measured(self) -> Database:
+        """The database as lag is asked of it, again and again: SQLAlchemy keeps things of each engine."""
+        return self._database()
 
     def _snapshot_lag(self, reached: Reached) -> Lag:
         import time
