@@ -37,9 +37,11 @@ def installed_words() -> list[Word]:
         ours = [e for e in entries if e.group in kinds]
         if not ours:
             continue
-        name = found.metadata["Name"]
+        metadata = found.metadata  # read and parsed anew each time that it is asked for
+        name = metadata["Name"]
         if name in seen:  # an older copy later on sys.path
             continue
         seen.add(name)
-        words.update(Word(kinds[e.group], e.name, name, found.version, e.value) for e in ours)
+        version = metadata["Version"]
+        words.update(Word(kinds[e.group], e.name, name, version, e.value) for e in ours)
     return sorted(words)

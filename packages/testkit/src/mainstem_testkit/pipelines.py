@@ -19,7 +19,6 @@ from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from ruamel.yaml import YAML
 
-from mainstem_testkit.java import short_lived
 from mainstem_testkit.servers.server import living
 
 T = TypeVar("T")
@@ -145,7 +144,7 @@ class Process:
             stdout=self._out,
             stderr=self._err,
             text=True,
-            env={**os.environ, **short_lived(), **env},
+            env={**os.environ, **env},
             start_new_session=True,
         )
         self.pid = self._process.pid

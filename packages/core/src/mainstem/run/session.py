@@ -99,7 +99,6 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
     Raises:
         MachineError: Java or a jar can't be had, or Spark does not start.
     """
-    find_java()
     wanted = settings(plan)
     jars.check_files(wanted)
     # Spark's own setting for this is read by spark-submit alone.
@@ -109,6 +108,8 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
     from pyspark.sql import SparkSession
 
     before = SparkContext._active_spark_context
+    if before is None:
+        find_java()
     # PySpark's own report of each error: a second telling, past our scrubber.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder

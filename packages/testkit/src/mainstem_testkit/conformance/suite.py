@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -118,6 +118,7 @@ class Suite:
         return found
 
     @classmethod
+    @cache
     def component_class(cls) -> type[Component]:
         """Return the class behind the word."""
         return Registry().component(cls.kind, cls.use)
