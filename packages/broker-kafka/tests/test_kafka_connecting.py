@@ -118,6 +118,7 @@ def test_what_only_java_knows_is_kept_from_the_second_client():
         assert options(kafka=given, librdkafka=more).known_to_both == known, given
 
 
+@pytest.mark.slow
 def test_a_missing_login_of_the_second_client_is_told(secured):
     """Pass: who is trusted is said in Java's words alone: looking at topics fails with the settings that this
     client knows nothing of, and where to say them."""

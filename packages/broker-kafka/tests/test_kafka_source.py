@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import UTC, datetime
 
+import pytest
 from confluent_kafka import KafkaException
 from kafka_reading import document, running, values
 from mainstem_broker_kafka.source.offsets import Brokers, Partition
@@ -38,6 +39,7 @@ def test_messages_have_all_columns(pipeline, spark, topics):
     assert third["headers"] == {"only": "AP8="}
 
 
+@pytest.mark.slow
 def test_a_start_is_found_out_once(pipeline, topics, quick_java):
     """Pass: a run that begins at `latest` is killed in its first batch, with messages written since; the next
     run reads just what came after the start of the first."""

@@ -53,7 +53,11 @@ class TestTopic(TopicSuite):
     """A topic of one partition."""
 
     slow_tests = frozenset(
-        {"test_memory_stays_flat_over_many_batches", "test_nothing_is_left_behind"}
+        {
+            "test_memory_stays_flat_over_many_batches",
+            "test_nothing_is_left_behind",
+            "test_the_server_may_go_and_come_back",
+        }
     )
 
 

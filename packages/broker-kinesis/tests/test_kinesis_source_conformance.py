@@ -50,9 +50,14 @@ class TestKinesalite(KinesisSuite):
     # The first without Spark, in seconds: test_kinesis_source_crashes.py.
     slow_tests = frozenset(
         {
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
             "test_memory_stays_flat_over_many_batches",
             "test_nothing_is_left_behind",
+            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
+            "test_nothing_is_lost_or_doubled_over_stops",
+            "test_one_event_and_a_kill_while_idle",
+            "test_positions_only_grow",
+            "test_reading_can_begin_elsewhere",
+            "test_the_server_may_go_and_come_back",
         }
     )
 

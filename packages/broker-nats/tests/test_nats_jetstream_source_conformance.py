@@ -58,7 +58,16 @@ class LogSuite(SourceSuite):
 
 
 class TestLog(LogSuite):
-    slow_tests = frozenset({"test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point"})
+    slow_tests = frozenset(
+        {
+            "test_memory_stays_flat_over_many_batches",
+            "test_nothing_is_left_behind",
+            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
+            "test_nothing_is_lost_or_doubled_over_stops",
+            "test_positions_only_grow",
+            "test_the_server_may_go_and_come_back",
+        }
+    )
 
 
 @pytest.mark.slow

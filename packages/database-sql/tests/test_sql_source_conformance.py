@@ -82,7 +82,10 @@ class PollSuite(TableSuite):
     slow_tests = frozenset(
         {
             "test_memory_stays_flat_over_many_batches",
+            "test_nothing_is_left_behind",
             "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
+            "test_one_event_and_a_kill_while_idle",
+            "test_the_server_may_go_and_come_back",
         }
     )
 

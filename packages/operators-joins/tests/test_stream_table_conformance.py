@@ -48,6 +48,13 @@ class TestComplete(JoinSuite):
     inputs = {"stream": STREAM, "table": TABLE}
     event_time = {"stream": "at", "table": "since"}
 
+    # Of the two that follow random courses, one in every run.
+    slow_tests = frozenset(
+        {
+            "test_each_row_has_an_id_of_its_own_that_stays",
+        }
+    )
+
     def options(self):
         return {
             "on": ["k"],

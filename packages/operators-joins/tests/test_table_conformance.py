@@ -12,6 +12,13 @@ class TestTable(OperatorSuite):
     event_time = {"input": "at"}
     growing = {"input": "seq"}
 
+    # Of the two that follow random courses, one in every run.
+    slow_tests = frozenset(
+        {
+            "test_each_row_has_an_id_of_its_own_that_stays",
+        }
+    )
+
     def options(self):
         return {"key": ["k"], "sequence": "seq", "delete": "v IS NULL", "deletes_within": "1 hour"}
 

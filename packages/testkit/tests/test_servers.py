@@ -84,6 +84,7 @@ def test_rabbitmq_keeps_its_users_over_a_restart(rabbitmq):
     rabbitmq.start()
 
 
+@pytest.mark.slow
 def test_kafka_keeps_topics_and_rows_over_a_kill_and_a_restart(kafka):
     """Pass: what its own producer wrote before the kill is read by its own consumer after the restart."""
     topic = kafka.create("kept", 2, max_message_bytes="2000")
@@ -104,6 +105,7 @@ def test_a_tool_of_kafka_that_fails_is_told_with_what_it_printed(kafka):
         kafka.tool("kafka-topics", "--describe", "--topic", "no-such-topic")
 
 
+@pytest.mark.slow
 def test_kafka_takes_further_listeners(tmp_path):
     """Pass: a second listener answers beside the first."""
     port = free_port()

@@ -27,6 +27,7 @@ class ZooSinks(SinkSuite):
         return read(self.place / "table.db")
 
 
+@pytest.mark.slow
 class TestSoundSink(ZooSinks):
     use = "zoo_table"
 

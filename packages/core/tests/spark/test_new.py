@@ -142,6 +142,7 @@ def run_the_tests_of_new_plugins(folder, *arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_tests_of_new_plugins_pass(tmp_path):
     """Pass: their own ones, and of the standard ones those of options, columns and types."""

@@ -141,7 +141,9 @@ def test_wrong_expressions_are_found_before_any_query_starts(pipeline, columns, 
     assert not (pipeline.folder / "ok").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline, number):
     """Pass: exit 0, a summary, and over both runs each row once."""
     source = {"path": "./in", "format": "message", "max_files": 1}
