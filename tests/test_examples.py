@@ -95,7 +95,9 @@ def test_a_plugin_outside_the_workspace_proves_itself_beside_the_wheels_of_core_
     ("months", "departures", "refused"),
     [(1, "27,004", 4), pytest.param(12, "336,776", 56, marks=pytest.mark.slow)],
 )
-def test_the_demo_ends_by_itself_and_equals_pandas(tmp_path, months, departures, refused):
+def test_the_demo_ends_by_itself_and_equals_pandas(
+    tmp_path, quick_java, months, departures, refused
+):
     """Pass: exit 0 with all flights of the first months, in less of the demo's own time."""
     env = {
         "MAINSTEM_DEMO_MONTHS": str(months),
@@ -122,7 +124,7 @@ def test_the_tests_of_the_demos_document_pass():
 
 
 @pytest.mark.timeout(400)
-def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, rabbitmq):
+def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, quick_java, rabbitmq):
     """Pass: killed in the middle and run again, the totals are those of the orders, each once; the
     large ones are in their queue, the broken ones among the refused."""
     import pika
