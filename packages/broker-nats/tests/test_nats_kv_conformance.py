@@ -11,7 +11,7 @@ class TestBucket(SourceSuite):
     use = "nats_bucket"
     server_fixture = "nats"
     wrong_options = {"bucket": {"bucket": "a.b"}, "keys": {"keys": ["a b"]}}
-    # How a stream is read is the same as for `jetstream`, of which all is shown in every run.
+    # How a stream is read is the same as for `jetstream`.
     slow_tests = frozenset(
         {
             "test_memory_stays_flat_over_many_batches",

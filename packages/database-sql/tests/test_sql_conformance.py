@@ -1,6 +1,6 @@
 """The sink `sql` passes the standard tests, on each database and by each delivery strategy.
 
-Each database and each strategy is in every run; the rest of the combinations are with the slow tests.
+Each database and each strategy is in every run, kills of one; the rest is with the slow tests.
 """
 
 from __future__ import annotations

@@ -200,7 +200,9 @@ class Fetchers:
     def __init__(self, read: Callable[[Read], Answer], count: int) -> None:
         self._read = read
         self._asked: queue.SimpleQueue[Read | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        # No SimpleQueue: its `get` waits for ever if its time is over before it has begun to wait, for
+        # CPython takes the negative rest for no limit, and ours may be microseconds.
+        self._answers: queue.Queue[Answer] = queue.Queue()
         self._count = count
         self._out = 0
         self._threads: list[threading.Thread] = []
