@@ -5,7 +5,15 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from mainstem import Batch, DocumentError, OptionError, PipelineError, messages, read_columns
+from mainstem import (
+    Batch,
+    DocumentError,
+    Events,
+    OptionError,
+    PipelineError,
+    messages,
+    read_columns,
+)
 from mainstem.contracts.guarantee import Level
 from mainstem_broker_amqp.sink.sink import AMQPSink
 from pydantic import ValidationError
@@ -160,7 +168,7 @@ def test_columns_that_do_not_fit_are_refused(options, columns, words):
     """Pass: an error before the first batch that names the column."""
     model = AMQPSink.options_model().model_validate({"url": "amqp://host", **options})
     with pytest.raises(OptionError, match=words):
-        AMQPSink(model).check_types(read_columns(columns))
+        AMQPSink(model).check_types(read_columns(columns), Events(columns))
 
 
 @pytest.mark.parametrize(

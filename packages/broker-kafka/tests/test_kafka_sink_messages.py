@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from ksink_reading import make_topic, read_topic
 from ksink_writing import Place, identity, numbered, told, values_of
-from mainstem import OptionError, read_columns
+from mainstem import Events, OptionError, read_columns
 from pyspark.sql import functions as F  # noqa: N812
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -192,7 +192,7 @@ def test_columns_that_can_not_be_are_refused(columns, options, words):
 
     sink = KafkaSink(KafkaSinkOptions.model_validate({"servers": "h:1", "topic": "t", **options}))
     with pytest.raises(OptionError, match=words):
-        sink.check_types(read_columns(columns))
+        sink.check_types(read_columns(columns), Events(columns))
 
 
 def test_a_batch_written_again_by_microbatch_has_the_same_identities(place):

@@ -12,6 +12,7 @@ from ksisink_reading import KEYS, found, read_by_aws
 from mainstem import (
     Batch,
     DocumentError,
+    Events,
     OptionError,
     PipelineError,
     Refused,
@@ -257,7 +258,7 @@ def test_columns_that_do_not_fit_are_refused_before_the_first_batch(options, col
     """Pass: an OptionError that names the column."""
     given = KinesisSinkOptions.model_validate({"stream": "s", **options})
     with pytest.raises(OptionError, match=words):
-        KinesisSink(given).check_types(read_columns(columns))
+        KinesisSink(given).check_types(read_columns(columns), Events(columns))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_columns_that_do_not_fit_are_refused_before_the_first_batch(options, col
 def test_columns_that_fit_are_taken(options, columns):
     """Pass: no error."""
     given = KinesisSinkOptions.model_validate({"stream": "s", **options})
-    assert KinesisSink(given).check_types(read_columns(columns)) is None
+    assert KinesisSink(given).check_types(read_columns(columns), Events(columns)) is None
 
 
 @pytest.mark.parametrize(

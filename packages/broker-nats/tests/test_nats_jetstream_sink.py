@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from mainstem import Batch, FencedError, OptionError, PipelineError, messages, read_columns
+from mainstem import Batch, Events, FencedError, OptionError, PipelineError, messages, read_columns
 from mainstem.plan.rendering import as_text
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connecting import NATSError
@@ -431,5 +431,7 @@ def test_ordered_needs_the_columns_of_the_log():
     """Pass: an OptionError that names them."""
     sink = sink_of(SimpleNamespace(url="nats://host"), "S", ordered=True)
     with pytest.raises(OptionError, match="origin, partition, position"):
-        sink.check_types(read_columns("key BINARY, value BINARY"))
-    sink.check_types(read_columns(DDL))
+        sink.check_types(
+            read_columns("key BINARY, value BINARY"), Events("key BINARY, value BINARY")
+        )
+    sink.check_types(read_columns(DDL), Events(DDL))

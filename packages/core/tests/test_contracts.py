@@ -15,6 +15,7 @@ from mainstem import (
     Accepts,
     Changelog,
     Column,
+    DocumentError,
     Events,
     Level,
     OptionError,
@@ -25,6 +26,7 @@ from mainstem import (
 from mainstem.contracts.columns import check_order, check_types, find_column
 from mainstem.contracts.ddl import DDLError, parts_of, quoted, read_columns, read_type
 from mainstem.contracts.options import read_duration, read_size, write_duration
+from mainstem.plan.making import make_plan
 
 TYPES = st.recursive(
     st.sampled_from(["int", "bigint", "string", "double", "timestamp", "binary", "variant"]),
@@ -254,3 +256,40 @@ def test_a_changelogs_own_columns_have_types_as_far_as_they_are_known(sequence, 
         Column("_commit_version", kind),
         Column("_commit_timestamp", "timestamp"),
     )
+
+
+@pytest.mark.parametrize(
+    ("use", "options"),
+    [
+        ("encode", {"format": "raw", "columns": ["value"], "keep": {"_output": "position"}}),
+        ("encode", {"format": "raw", "columns": ["value"], "keep": {"": "position"}}),
+        ("encode", {"format": "raw", "columns": ["value"], "keep": {"p": "1", "P": "2"}}),
+        ("decode", {"format": "json", "schema": "a INT", "keep": {"_id": "position"}}),
+        ("decode", {"format": "json", "schema": "_output STRING"}),
+        ("decode", {"format": "json", "into": "_id"}),
+        ("select", {"columns": {"a": "1", "A": "2"}}),
+        ("select", {"columns": {"_output": "'x'"}}),
+    ],
+)
+def test_no_option_makes_a_column_that_is_reserved_or_there_twice(use, options):
+    """Pass: a problem of the document; the core would take such a column for its own, and rows for those
+    of another output."""
+    parts = {
+        "pipeline": "p",
+        "sources": {"lines": {"use": "files", "with": {"path": "in", "format": "message"}}},
+        "operators": {"step": {"use": use, "from": "lines", "with": options}},
+        "sinks": {"out": {"use": "console", "from": "step"}},
+    }
+    with pytest.raises(DocumentError, match="are reserved|needs a name|would be two columns"):
+        make_plan(parts)
+
+
+def test_a_sequence_keeps_its_type_whatever_its_name_stands_for():
+    """Pass: the type of `_commit_version` is that of the column that it was made of."""
+    made = Changelog("k STRING, n BIGINT", ["k"], "n")
+    assert made.change_columns[1] == Column("_commit_version", "bigint")
+    other = made.with_columns([Column("k", "string"), Column("n", "decimal(9,2)")])
+    assert other.change_columns[1].type == "bigint"
+    unknown = Changelog([Column("k", "string"), Column("n")], ["k"], "n")
+    assert unknown.with_columns([Column("n", "date")]).change_columns[1].type is None
+    assert Changelog("k STRING", ["k"]).change_columns[1].type == "bigint"

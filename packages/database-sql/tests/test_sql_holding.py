@@ -11,10 +11,16 @@ from mainstem_database_sql.types import column_type
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 
-def document(columns):
+def document(columns, **operators):
     source = {"use": "files", "with": {"path": "in", "format": "jsonlines", "schema": columns}}
-    sink = {"use": "sql", "from": "rows", "with": {"url": "sqlite:///x.db", "table": "t"}}
-    return {"pipeline": "p", "sources": {"rows": source}, "sinks": {"out": sink}}
+    last = list(operators)[-1] if operators else "rows"
+    sink = {"use": "sql", "from": last, "with": {"url": "sqlite:///x.db", "table": "t"}}
+    parts = {"pipeline": "p", "sources": {"rows": source}, "sinks": {"out": sink}}
+    return parts | ({"operators": operators} if operators else {})
+
+
+def changes(key, sequence):
+    return {"use": "changelog", "from": "rows", "with": {"key": [key], "sequence": sequence}}
 
 
 def test_a_plan_tells_what_the_database_can_not_hold():
@@ -26,6 +32,27 @@ def test_a_plan_tells_what_the_database_can_not_hold():
     assert problem.key == "sinks.out"
     assert "column a, of type array<int>" in problem.message
     assert "column m, of type map<string,int>" in problem.message
+
+
+def test_a_plan_tells_what_can_be_no_key():
+    """Pass: a key that is no exact number is a problem of the document."""
+    with pytest.raises(DocumentError, match="column k, of type double, as a key"):
+        make_plan(document("k DOUBLE, n BIGINT", table=changes("k", "n")))
+
+
+def test_the_sequence_is_of_the_type_that_it_had_where_it_came_from():
+    """Pass: its name may stand for another value by now; a decimal is refused, whatever stands there."""
+    for kinds, refused in (("n BIGINT, d DECIMAL(9,2)", False), ("n DECIMAL(9,2), d BIGINT", True)):
+        steps = {
+            "table": changes("k", "n"),
+            "named": {"use": "select", "from": "table", "with": {"columns": {"k": "k", "n": "d"}}},
+        }
+        given = document(f"k STRING, {kinds}", **steps)
+        if refused:
+            with pytest.raises(DocumentError, match="as a sequence"):
+                make_plan(given)
+        else:
+            make_plan(given)
 
 
 @pytest.mark.parametrize("dialect", [postgresql, mysql, sqlite], ids=lambda d: d.__name__)
@@ -40,4 +67,4 @@ def test_what_can_be_held_has_a_type_at_every_product(dialect):
 
 def test_columns_of_unknown_type_are_not_refused():
     """Pass: only Spark can know it, so it is looked at when a run starts."""
-    assert refusal([Column("x")], None, "sqlite") == ""
+    assert refusal([Column("x")], Events([Column("x")]), "sqlite") == ""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mainstem import OptionError, Refused, read_columns
+from mainstem import Events, OptionError, Refused, read_columns
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
 from mainstem_direct_webhook.sink import delivering
@@ -132,7 +132,7 @@ def test_no_option_shows_its_secret():
 def test_columns_that_do_not_fit_are_refused(given, columns, words):
     """Pass: an error before the first batch that names the column."""
     with pytest.raises(OptionError, match=words):
-        WebhookSink(options(**given)).check_types(read_columns(columns))
+        WebhookSink(options(**given)).check_types(read_columns(columns), Events(columns))
 
 
 # -- what answers mean ----------------------------------------------------------------------

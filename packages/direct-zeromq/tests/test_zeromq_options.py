@@ -178,10 +178,10 @@ def test_what_does_not_fit_together_is_refused_by_the_sink(given, option, told):
 )
 def test_columns_that_make_no_frames_are_refused_before_a_run(frames, columns, told):
     """Pass: an OptionError that names the column."""
-    from mainstem import read_columns
+    from mainstem import Events, read_columns
 
     with pytest.raises(OptionError, match=told):
-        sink(**WHERE, frames=frames).check_types(read_columns(columns))
+        sink(**WHERE, frames=frames).check_types(read_columns(columns), Events(columns))
 
 
 @pytest.mark.parametrize("text", ["hunter2", SECRET], ids=["password", "key"])

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.capabilities import SourceCapabilities as SourceCapabilities
     from mainstem.contracts.capabilities import StateStoreCapabilities as StateStoreCapabilities
     from mainstem.contracts.columns import LOG_ORDER as LOG_ORDER
+    from mainstem.contracts.columns import check_names as check_names
     from mainstem.contracts.columns import check_order as check_order
     from mainstem.contracts.columns import check_types as check_types
     from mainstem.contracts.columns import find_column as find_column
@@ -119,7 +120,7 @@ _HOMES = {
     ),
     "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
     "mainstem.contracts.contexts": "Batch OperatorContext Progress SourceContext",
-    "mainstem.contracts.columns": "LOG_ORDER check_order check_types find_column",
+    "mainstem.contracts.columns": "LOG_ORDER check_names check_order check_types find_column",
     "mainstem.contracts.ddl": "Column literal quoted read_columns read_type",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (

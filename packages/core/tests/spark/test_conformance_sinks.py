@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mainstem import DocumentError, OptionError, read_columns
+from mainstem import DocumentError, Events, OptionError, read_columns
 from mainstem.registry import Registry
 from mainstem_testkit.conformance.sink import SinkSuite
 from pyspark.sql import SparkSession
@@ -117,7 +117,7 @@ def test_columns_are_refused_by_their_type(use, options, columns, words):
     sink = Registry().component("sink", use)
     made = sink(sink.options_model().model_validate({"path": "x", **options}))
     with pytest.raises(OptionError, match=words):
-        made.check_types(read_columns(columns))
+        made.check_types(read_columns(columns), Events(columns))
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])

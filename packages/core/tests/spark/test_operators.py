@@ -36,14 +36,14 @@ def test_select_computes_and_filters(pipeline):
 
 
 def test_changelog_marks_deletes_and_refuses_rows_without_key_or_sequence(pipeline):
-    """Pass: change columns are right, key and sequence are there, the rest is rejected."""
+    """Pass: change columns are right, key and sequence are there, the rest is rejected; names in any case."""
     pipeline.document(
         operators={
             "row": {**DECODE, "on_rejected": "drop"},
             "table": {
                 "use": "changelog",
                 "from": "row",
-                "with": {"key": ["k"], "sequence": "v", "delete": "v = 9"},
+                "with": {"key": ["k"], "sequence": "V", "delete": "v = 9"},
             },
         },
         sinks={"out": pipeline.sink("out", "table"), "bad": pipeline.sink("bad", "table.rejected")},
@@ -53,7 +53,7 @@ def test_changelog_marks_deletes_and_refuses_rows_without_key_or_sequence(pipeli
     pipeline.run()
     found = {(r["k"], r["_commit_version"]): r["_change_type"] for r in pipeline.rows("out")}
     assert found == {("a", 1): "update_postimage", ("a", 9): "delete"}
-    assert sorted(r["reason"] for r in pipeline.rows("bad")) == ["k is null", "v is null"]
+    assert sorted(r["reason"] for r in pipeline.rows("bad")) == ["V is null", "k is null"]
     payloads = {base64.b64decode(r["payload"]).decode() for r in pipeline.rows("bad")}
     assert {json.loads(p).get("v") for p in payloads} == {2, None}
 

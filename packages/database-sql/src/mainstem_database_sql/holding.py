@@ -16,7 +16,7 @@ PLAIN = {
 _VERSION = "_commit_version"
 
 
-def refusal(columns: Sequence[Column], shape: Shape | None, product: str) -> str:
+def refusal(columns: Sequence[Column], shape: Shape, product: str) -> str:
     """Return why a product can't hold some columns, each with the way out; empty if it can."""
     key = shape.key if isinstance(shape, Changelog) else ()
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainstem import Column, OptionError, Shape, find_column
+from mainstem import Column, OptionError, Shape, check_names, find_column
 
 
 def pairs(on: list[str] | dict[str, str]) -> dict[str, str]:
@@ -46,10 +46,9 @@ def taken_columns(
         take = [n for n in shape.names if n.lower() not in left_out and not n.startswith("_")]
     there = {name.lower() for name in beside}
     found = {}
+    check_names(pairs(take), "take")
     for name, source in pairs(take).items():
         column = find_column(shape.columns, source, "take", whose=whose)
-        if name.startswith("_"):
-            raise OptionError(f"{name!r}: names that begin with _ are reserved", option="take")
         if name.lower() in there:
             word = whose.split()[1]
             raise OptionError(

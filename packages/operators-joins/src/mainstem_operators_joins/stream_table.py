@@ -271,11 +271,7 @@ class StreamTableJoin(Operator):
         taken = [*inputs[STREAM].names, *self._takes(inputs)]
         found = []
         table = self._changes(inputs)
-        sequence = table.column(table.sequence or "")
-        kinds = (
-            (version.sequence, sequence.type if sequence else None),
-            (version.since, "timestamp"),
-        )
+        kinds = ((version.sequence, table.sequence_type or None), (version.since, "timestamp"))
         for name, kind in kinds:
             if name is not None:
                 _free(name, taken, "version")
@@ -291,12 +287,11 @@ class StreamTableJoin(Operator):
         time = [table.event_time.column] if table.event_time else []
         taken = [column.name for column in self._takes(inputs).values()]
         wanted = {name.lower() for name in (*table.key, *time, *taken)}
-        sequence = table.column(table.sequence or "")
         return Events(
             [
                 *(replace(c, nullable=True) for c in table.columns if c.name.lower() in wanted),
                 Column(_CHANGE_TYPE, "string"),
-                Column(_VERSION, sequence.type if sequence else None),
+                Column(_VERSION, table.sequence_type or None),
             ]
         )
 

@@ -94,8 +94,7 @@ class TableTableJoin(Operator):
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         left, right = self._shapes = self.sides(inputs)
         for side, given in ((LEFT, left), (RIGHT, right)):
-            sequence = given.column(given.sequence or "")
-            check_sequence(sequence.type if sequence else None, side)
+            check_sequence(given.sequence_type or None, side)
         self._check_keys(left, right)
         columns = list(left.columns)
         if self.options.join == "full":

@@ -131,7 +131,7 @@ class Late(Table):
 class Mumbling(Table):
     """Refuses a type without saying where."""
 
-    def check_types(self, columns):
+    def check_types(self, columns, shape):
         from mainstem import OptionError
 
         if any(column.type == "binary" for column in columns):

@@ -147,7 +147,7 @@ class AMQPSink(Sink):
             )
         return SinkCapabilities(needs_id=True, assumptions=tuple(assumptions), shown=_SHOWN)
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         options = self.options
         wanted = {**_TYPES, "key": _TEXT}

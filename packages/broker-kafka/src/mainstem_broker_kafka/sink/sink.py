@@ -83,7 +83,7 @@ class KafkaSink(Sink):
 
         return Transactions(self.options, self._topics)
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         from mainstem_broker_kafka.sink.rows import check_columns
 
@@ -91,7 +91,6 @@ class KafkaSink(Sink):
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make the topics, or hold those that are there against the options."""
-        self.check_types(columns)
         self._topics.prepare()
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:

@@ -70,7 +70,7 @@ class KinesisSink(Sink):
             shown=_SHOWN,
         )
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         options = self.options
         wanted: dict[str, tuple[str, ...]] = {**_TYPES} if options.format == "kpl" else {}

@@ -88,7 +88,7 @@ class NATSSink(Sink):
         shown=_SHOWN,
     )
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         check_columns(columns, Template(self.options.subject))
 

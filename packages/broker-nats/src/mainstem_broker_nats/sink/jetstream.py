@@ -221,7 +221,7 @@ class JetStreamSink(Sink):
             "(`sync_interval`), so that loss of power is survived by replicas elsewhere alone"
         )
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         check_columns(columns, Template(self.options.subject), self.options.expectation())
         names = {column.name.lower() for column in columns}

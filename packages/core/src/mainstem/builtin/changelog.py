@@ -76,7 +76,7 @@ class ToChangelog(Operator):
         )
         plain = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
         delete = self.options.delete or "false"
-        timestamp = dict(frame.dtypes)[self.options.sequence] == "timestamp"
+        timestamp = frame.select(sequence).dtypes[0][1] == "timestamp"
         return frame.selectExpr(
             "*",
             f"IF({delete}, 'delete', 'update_postimage') AS {CHANGE_TYPE}",

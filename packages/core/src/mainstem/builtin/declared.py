@@ -76,10 +76,6 @@ class Declared(Operator):
         self._sound = False
         if len({name.lower() for name in options.tables}) < len(options.tables):
             raise OptionError("names a table twice", option="tables")
-        for column in options.table_schema:
-            if column.name.startswith("_"):
-                message = f"{column.name!r}: names that begin with _ are reserved"
-                raise OptionError(message, option="schema")
         if options.row_wise and options.identity:
             raise OptionError(
                 "goes without `row_wise`: rows stay what they were", option="identity"

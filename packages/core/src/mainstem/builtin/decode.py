@@ -36,7 +36,7 @@ from mainstem.builtin.json_text import (
     NULL,
     PLAIN,
 )
-from mainstem.contracts.columns import find_column
+from mainstem.contracts.columns import check_names, find_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -132,6 +132,8 @@ class Decode(Operator):
                 raise OptionError(message, option=name)
         columns = list(options.table_schema or (Column(options.into, "variant", nullable=False),))
         names = {column.name.lower() for column in columns}
+        check_names([options.into], "into")
+        check_names(options.keep, "keep")
         for name, expression in options.keep.items():
             if name.lower() in names:
                 raise OptionError(f"column {name!r} is already in the schema", option="keep")

@@ -18,7 +18,7 @@ from mainstem import (
     option,
     quoted,
 )
-from mainstem.contracts.columns import find_column
+from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
     CHANGELOG_COLUMNS,
@@ -80,6 +80,7 @@ class Encode(Operator):
         if self.options.origin:
             names.append("origin")
         columns = [Column(name, _DDL[name].type) for name in names]
+        check_names(self.options.keep, "keep")
         for name, expression in self.options.keep.items():
             if name.lower() in names:
                 raise OptionError(f"column {name!r} is the message's own", option="keep")

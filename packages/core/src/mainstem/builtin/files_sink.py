@@ -26,6 +26,7 @@ from mainstem import (
     OptionError,
     Options,
     PipelineError,
+    Shape,
     Shown,
     Sink,
     SinkCapabilities,
@@ -114,7 +115,7 @@ class FilesSink(Sink):
                 hint="Object stores can't rename a folder at once; mount one that can.",
             )
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse what the format can't hold: in csv what is no single text, in JSON odd map keys."""
         form = self.options.format
         types = {column.name.lower(): column.type or "" for column in columns}

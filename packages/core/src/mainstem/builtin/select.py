@@ -17,6 +17,7 @@ from mainstem import (
     OptionError,
     Options,
     Shape,
+    check_names,
     option,
 )
 from mainstem.contracts.shapes import CHANGE_TYPE
@@ -69,11 +70,7 @@ class Select(Operator):
             if self.options.where is None:
                 raise OptionError("expected `columns`, `where` or both")
             return given.with_columns(given.columns)
-        for name in wanted:
-            if name.startswith("_"):
-                raise OptionError(
-                    f"{name!r}: names that begin with _ are reserved", option="columns"
-                )
+        check_names(wanted, "columns")
         plain = {name: given.column(text.strip().strip("`")) for name, text in wanted.items()}
         if isinstance(given, Changelog):
             for key in given.key:

@@ -16,6 +16,7 @@ from mainstem import (
     OptionError,
     Options,
     Schema,
+    Shape,
     Sink,
     SinkCapabilities,
     Source,
@@ -117,11 +118,6 @@ class SparkSource(Source):
         )
 
     def shape(self) -> Events:
-        names = [column.name for column in self.options.table_schema]
-        for name in names:
-            if name.startswith("_"):
-                message = f"{name!r}: names that begin with _ are reserved"
-                raise OptionError(message, option="schema")
         for name in self.options.identity:
             find_column(self.options.table_schema, name, "identity")
         return Events(self.options.table_schema, self.options.identity)
@@ -198,7 +194,7 @@ class SparkSink(Sink):
     def needs(self) -> Needs:
         return _needs(self.options)
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse what Spark's own formats can't hold; of others nothing is known."""
         word = self.options.format
         for column in columns:

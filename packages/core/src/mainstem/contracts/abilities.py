@@ -158,11 +158,15 @@ class Advising(Protocol):
 class Typed(Protocol):
     """A sink that can't hold every type of column, and says so before the first batch."""
 
-    def check_types(self, columns: Sequence[Column]) -> None:
-        """Look at the columns that `write` will be given, reserved ones too.
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Look at the columns of a document's rows, reserved ones too.
 
         Called when a document is planned, where the type of a column can be None: only Spark can know it;
         and before any query starts, with all types. Needs no Spark.
+
+        Args:
+            columns: those that `write` will be given.
+            shape: what the rows are.
 
         Raises:
             OptionError: a column can't be held, or not without a change of its values; names it.

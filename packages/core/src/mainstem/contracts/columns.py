@@ -37,6 +37,23 @@ def find_column(
     raise OptionError(said, option=option, hint=told)
 
 
+def check_names(names: Iterable[str], option: str) -> None:
+    """Look whether columns can have the names that an option gives them.
+
+    Raises:
+        OptionError: one is empty, reserved, or there twice.
+    """
+    there: set[str] = set()
+    for name in names:
+        if not name:
+            raise OptionError("a column needs a name", option=option)
+        if name.startswith("_"):
+            raise OptionError(f"{name!r}: names that begin with _ are reserved", option=option)
+        if name.lower() in there:
+            raise OptionError(f"there would be two columns {name!r}", option=option)
+        there.add(name.lower())
+
+
 def check_types(columns: Iterable[Column], wanted: Mapping[str, Sequence[str]]) -> None:
     """Look whether columns are of types that can be what their names say.
 

@@ -23,7 +23,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from mainstem.contracts.columns import check_names
 from mainstem.contracts.ddl import Column, quoted, read_columns
+from mainstem.errors import OptionError
 
 
 class Options(BaseModel):
@@ -180,6 +182,15 @@ LocalPath = Annotated[
 
 
 def _read_schema(value: Any, info: ValidationInfo) -> Any:
+    columns = _read_columns(value, info)
+    try:
+        check_names((column.name for column in columns), "")
+    except OptionError as error:
+        raise ValueError(error.message) from None
+    return columns
+
+
+def _read_columns(value: Any, info: ValidationInfo) -> tuple[Column, ...]:
     if isinstance(value, dict):
         return read_columns(", ".join(f"{quoted(name)} {kind}" for name, kind in value.items()))
     if not isinstance(value, str):

@@ -145,11 +145,15 @@ class Changelog(Shape):
         sequence: the column whose value `_commit_version` holds; it only grows for any one key.
             None for a changelog that comes batch by batch: the core then puts the batch's id.
         preimages: whether updates and deletes carry the row as it was before.
+        sequence_type: the type of `_commit_version` in Spark's short form, empty where only Spark can
+            know it; the column's when left out. It stays what it was if a later step puts another
+            value into that column.
     """
 
     key: tuple[str, ...] = ()
     sequence: str | None = None
     preimages: bool = False
+    sequence_type: str | None = None
 
     def __init__(
         self,
@@ -159,20 +163,23 @@ class Changelog(Shape):
         preimages: bool = False,
         identity: Iterable[str] = (),
         event_time: EventTime | None = None,
+        sequence_type: str | None = None,
     ) -> None:
         super().__init__(_columns(columns), tuple(identity), event_time)
         object.__setattr__(self, "key", tuple(key))
         object.__setattr__(self, "sequence", sequence)
         object.__setattr__(self, "preimages", preimages)
+        if sequence_type is None:
+            found = self.column(sequence) if sequence is not None else None
+            sequence_type = "bigint" if sequence is None else (found.type if found else None) or ""
+        object.__setattr__(self, "sequence_type", sequence_type)
 
     @property
     def change_columns(self) -> tuple[Column, ...]:
         """The reserved columns of the rows; the sequence's type is None where only Spark can know it."""
-        sequence = self.column(self.sequence) if self.sequence is not None else None
-        kind = "bigint" if self.sequence is None else sequence.type if sequence else None
         return (
             Column(CHANGE_TYPE, "string"),
-            Column(COMMIT_VERSION, kind),
+            Column(COMMIT_VERSION, self.sequence_type or None),
             Column(COMMIT_TIMESTAMP, "timestamp"),
         )
 

@@ -58,8 +58,9 @@ def hold(
     """Report sinks that can't hold what they would be given, as far as that is known without Spark."""
     for sink in nodes.values():
         if isinstance(sink, SinkNode) and isinstance(sink.sink, Typed):
+            shape = _input_shape(sink, nodes)
             try:
-                sink.sink.check_types(_columns(sink, _input_shape(sink, nodes)))
+                sink.sink.check_types(_columns(sink, shape), shape)
             except OptionError as error:
                 option_error(error, ("sinks", sink.name))
 

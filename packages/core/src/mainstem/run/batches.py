@@ -70,13 +70,13 @@ class Batches:
         try:
             for name in self._query.sinks:
                 sink = self._sink(name)
-                frame = self._sink_frame(made, sink)
+                frame, shape = self._sink_frame(made, sink), self._plan.shape(sink.streams[0])
                 columns = [Column(c.name, c.dataType.simpleString()) for c in frame.schema]
                 with self._frames.blaming(sink):
                     if isinstance(sink.sink, Typed):
-                        sink.sink.check_types(columns)
+                        sink.sink.check_types(columns, shape)
                     if isinstance(sink.sink, Prepared):
-                        sink.sink.prepare(columns, self._plan.shape(sink.streams[0]))
+                        sink.sink.prepare(columns, shape)
                 self._nothing_refused(made, sink, spark)
         finally:
             made.release()

@@ -78,11 +78,8 @@ class SQLSink(Sink):
 
         return Writer(self.options)
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that the database has no type for."""
-        self._check(columns, None)
-
-    def _check(self, columns: Sequence[Column], shape: Shape | None) -> None:
         from mainstem_database_sql.holding import refusal
 
         refused = refusal(columns, shape, self.options.product)
@@ -91,7 +88,6 @@ class SQLSink(Sink):
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make the table, or hold the one that is there against the columns."""
-        self._check(columns, shape)
         self._writer.prepare(tuple(columns), shape)
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:

@@ -315,9 +315,6 @@ def _check_columns(options: SQLSourceOptions) -> None:
                 option="columns",
                 hint=hint,
             )
-        if column.name.startswith("_"):
-            message = f"column {column.name}: names that begin with `_` are Mainstem's own"
-            raise OptionError(message, option="columns", hint="Read a view with another name.")
     names = [column.name for column in options.columns]
     for name in options.key:
         if name not in names:

@@ -14,6 +14,7 @@ from mainstem import (
     Column,
     Level,
     PipelineError,
+    Shape,
     Shown,
     Sink,
     SinkCapabilities,
@@ -68,7 +69,7 @@ class WebhookSink(Sink):
         assumed = ["the endpoint has kept what it answers with 2xx"]
         return SinkCapabilities(needs_id=True, assumptions=tuple(assumed), shown=_SHOWN)
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         check_types(columns, _TYPES)
         if self.options.order == "log":

@@ -14,6 +14,7 @@ from mainstem import (
     Duration,
     Level,
     OptionError,
+    Shape,
     Shown,
     Sink,
     SinkCapabilities,
@@ -140,7 +141,7 @@ class ZeroMQSink(Sink):
             lossy=True, needs_id="id" in self._layout.names, why="; ".join(ways), shown=_SHOWN
         )
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the frames are made of."""
         for name in self._layout.needs:
             find_column(columns, name, "frames")

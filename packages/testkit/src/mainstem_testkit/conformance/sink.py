@@ -60,16 +60,17 @@ class SinkSuite(AbilitiesSuite):
     def _refusal(self, schema: str) -> OptionError | None:
         """Return how the sink refuses columns before the first batch, or None."""
         try:
-            sink = self._node().sink
+            self._node()
         except DocumentError as error:  # the document has them already
             return OptionError(error.problems[0].message)
+        sink, shape = self._node().sink, self._shape
         if isinstance(sink, Typed):
             try:
-                sink.check_types(read_columns(schema))
+                sink.check_types(read_columns(schema), shape)
             except OptionError as error:
                 return error
             # As when a document is planned, where only Spark would know the types.
-            sink.check_types([Column(column.name) for column in read_columns(schema)])
+            sink.check_types([Column(column.name) for column in read_columns(schema)], shape)
         return None
 
     def _free(self) -> None:

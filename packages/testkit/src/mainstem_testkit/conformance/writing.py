@@ -136,11 +136,7 @@ class WritingSuite(Suite):
         """Return the DDL of what the sink is given: reserved columns too."""
         shape, ddl = shape or self._shape, self.schema
         if isinstance(shape, Changelog):
-            sequence = shape.column(shape.sequence or "")
-            version = sequence.type if sequence else "BIGINT"
-            ddl += (
-                f", {CHANGE_TYPE} STRING, {COMMIT_VERSION} {version}, {COMMIT_TIMESTAMP} TIMESTAMP"
-            )
+            ddl = ", ".join([ddl, *(column.ddl for column in shape.change_columns)])
         return f"{ddl}, _id BINARY" if ids or self._node().needs_id else ddl
 
     def _ready(self, shape: Shape | None = None, *, ids: bool = False) -> Any:

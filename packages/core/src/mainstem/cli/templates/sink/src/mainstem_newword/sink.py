@@ -12,6 +12,7 @@ from mainstem import (
     LocalPath,
     OptionError,
     Options,
+    Shape,
     Sink,
     SinkCapabilities,
     option,
@@ -36,7 +37,7 @@ class NewWordSink(Sink):
     accepts = EVENTS
     capabilities = SinkCapabilities(replaces_batch=True)
 
-    def check_types(self, columns: Sequence[Column]) -> None:
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse what JSON has no value for, before the first batch."""
         for column in columns:
             if column.type is not None and column.type not in _HELD:
