@@ -37,6 +37,15 @@ def test_a_helper_that_waits_or_ended_does_not_run(told):
     assert told(state="running", rows=0) == [1, 0, 1]
 
 
+def test_odd_lines_of_a_helper_change_nothing(told):
+    """Pass: without a state it is as before, and rows that are no number are none."""
+    assert told(state="running", rows=5) == [1, 5, 0]
+    assert told(rows=6) == [1, 6, 0]
+    assert told(rows=None) == [1, 6, 0]
+    assert told(rows="many") == [1, 6, 0]
+    assert told(state="paused", rows=7) == [0, 7, 0]
+
+
 def test_rows_are_counted_over_the_lives_of_a_helper(told):
     """Pass: each row counts once, though a helper counts from its start anew."""
     assert told(state="running", rows=5)[1] == 5

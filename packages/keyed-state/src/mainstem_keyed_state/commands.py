@@ -62,9 +62,10 @@ def show(
         found = read_state(spark, folder, node, layout, name=state, key=key, batch=batch)
         frames |= {_named(state, name): frame for name, frame in found.items()}
     if table is not None:
-        empty = {_named(state, name) for state, each in layouts.items() for name in each.tables}
-        if table not in empty | frames.keys():
-            raise DocumentError([_no_table(plan, node, table, empty | frames.keys())])
+        known = {_named(state, name) for state, each in layouts.items() for name in each.tables}
+        # A layout of an earlier version does not tell the tables: one without rows may be there.
+        if all(each.tables for each in layouts.values()) and table not in known | frames.keys():
+            raise DocumentError([_no_table(plan, node, table, known | frames.keys())])
         frames = {table: frames[table]} if table in frames else {}
     for name, frame in frames.items():
         rows, more = _rows(frame, limit)

@@ -136,7 +136,6 @@ class Helper:
         self.ready = False
         self._running: subprocess.Popen[bytes] | None = None
         self._told: deque[dict[str, Any]] = deque()
-        self._last: dict[str, Any] = {}
         self._errors: deque[str] = deque(maxlen=5)
         self._readers: list[threading.Thread] = []
         self._pause = _FIRST_PAUSE
@@ -147,7 +146,7 @@ class Helper:
         """Start the process."""
         self._began = time.monotonic()
         self._errors.clear()
-        self._last = {}
+        self._told = deque()  # what a reader of an earlier life still hears stays with that
         running = subprocess.Popen(  # noqa: S603  # a component that the document uses says what
             list(self.process.argv),
             env={**os.environ, **self.process.env},
@@ -161,8 +160,11 @@ class Helper:
             running.stdin.write(self.process.stdin)
             running.stdin.flush()
         self._readers = [
-            threading.Thread(target=read, args=(pipe,), name=self.process.name, daemon=True)
-            for read, pipe in ((self._hear, running.stdout), (self._keep, running.stderr))
+            threading.Thread(target=read, args=given, name=self.process.name, daemon=True)
+            for read, given in (
+                (self._hear, (running.stdout, self._told)),
+                (self._keep, (running.stderr,)),
+            )
         ]
         for reader in self._readers:
             reader.start()
@@ -228,17 +230,18 @@ class Helper:
             found.append(self._told.popleft())
         return found
 
-    def _hear(self, pipe: Any) -> None:
+    def _hear(self, pipe: Any, told: deque[dict[str, Any]]) -> None:
+        last: dict[str, Any] = {}
         with pipe:
             for line in pipe:
                 try:
                     facts = json.loads(line)
                 except ValueError:
                     continue
-                if isinstance(facts, dict) and facts != self._last:
-                    self._last = facts
+                if isinstance(facts, dict) and facts != last:
+                    last = facts
                     self.ready = self.ready or bool(facts.get("ready"))
-                    self._told.append(facts)
+                    told.append(facts)
 
     def _keep(self, pipe: Any) -> None:
         with pipe:

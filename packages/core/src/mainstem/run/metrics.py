@@ -116,8 +116,10 @@ class Metrics:
         """Tell whether a helper does its work, and count its rows, which it counts from its own start."""
         labels = (facts["pipeline"], facts["node"], facts["helper"])
         state, before = facts.get("state"), self._taken.get(labels[1:], 0)
-        self._helper_runs.labels(*labels).set(state == "running")
-        rows = 0 if state == "restarting" else int(facts.get("rows", before))
+        if state is not None:
+            self._helper_runs.labels(*labels).set(state == "running")
+        told = facts.get("rows")  # anybody's helper may tell it
+        rows = 0 if state == "restarting" else told if isinstance(told, int) else before
         self._helper_rows.labels(*labels).inc(max(0, rows - before))
         self._taken[labels[1:]] = rows
         self._helper_restarts.labels(*labels).inc(state == "restarting")

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -133,19 +133,26 @@ class SinkSuite(AbilitiesSuite):
 
     @proves("types")
     def test_a_refused_type_ends_a_run_before_its_first_batch(self, spark: SparkSession) -> None:
-        """A document with a column that the sink refuses ends with an error that names both."""
+        """A document with a column that the sink refuses ends with an error that names both.
+
+        Where the document tells the type, and where only Spark can know it.
+        """
         self._free()
-        schemas = [f"id BIGINT, measured {kind}" for kind in TYPES]
+        schemas = {f"id BIGINT, measured {kind}": kind for kind in TYPES}
         schema = next((schema for schema in schemas if self._refusal(schema) is not None), None)
         if schema is None:
             not_claimed("refusing a type")
         self._elsewhere("refused", schema)
-        pipeline = self.pipeline()
-        pipeline.feed("1.jsonl", [{"id": 1}])
-        with pytest.raises(DocumentError, match="measured") as refusal:
-            pipeline.run()
-        assert "sinks.subject" in refusal.value.problems[0].key, "the error does not name the sink"
-        assert not self.rows(schema), "rows were written for all that"
+        told = self.parts()
+        for parts in (told, _hidden(told, f"CAST(NULL AS {schemas[schema]})")):
+            pipeline = PipelineFolder(self.place / "pipeline").document(**parts)
+            pipeline.feed("1.jsonl", [{"id": 1}])
+            with pytest.raises(DocumentError, match="measured") as refusal:
+                pipeline.run()
+            assert "sinks.subject" in refusal.value.problems[0].key, (
+                "the error does not name the sink"
+            )
+            assert not self.rows(schema), "rows were written for all that"
 
     # -- batches ----------------------------------------------------------------------------
 
@@ -327,3 +334,24 @@ def _retries(master: str) -> bool:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _hidden(parts: Mapping[str, Any], measured: str) -> dict[str, Any]:
+    """Return a document whose column `measured` is an expression, of a type that only Spark can know."""
+    lines = {**parts["sources"]["lines"]}
+    lines["with"] = {**lines["with"], "schema": "id BIGINT"}
+    columns = {"id": "id", "measured": measured}
+    steps = {"hidden": {"use": "select", "from": "lines", "with": {"columns": columns}}}
+
+    def behind(nodes: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: {**node, "from": "hidden"} if node["from"] == "lines" else node
+            for name, node in nodes.items()
+        }
+
+    return {
+        **parts,
+        "sources": {"lines": lines},
+        "operators": {**steps, **behind(parts.get("operators", {}))},
+        "sinks": behind(parts["sinks"]),
+    }
