@@ -124,6 +124,14 @@ def test_every_word_of_the_workspace_is_in_the_catalogue():
     assert words == CATALOGUE
 
 
+def test_the_cores_extras_bring_the_plugins():
+    """Pass: one for each distribution of the catalogue, named after it, and no other."""
+    project = tomllib.loads((ROOT / "packages/core/pyproject.toml").read_text())["project"]
+    extras = {extra: brought for extra, (brought,) in project["optional-dependencies"].items()}
+    assert {brought.partition(">")[0] for brought in extras.values()} == set(CATALOGUE.values())
+    assert all(brought.partition(">")[0].endswith(f"-{extra}") for extra, brought in extras.items())
+
+
 def test_the_tests_that_guarantees_rest_on_are_there():
     """Pass: every test file that the page names is one of the repository's."""
     paths = re.findall(r"(?:packages/[\w/-]+|tests)/test_\w+\.py", TEXT["guarantees.md"])

@@ -117,7 +117,7 @@ def test_the_password_is_in_no_error(broker, spark, caplog):
     assert "SECRET" not in str(error.value) + caplog.text
 
 
-def test_ordered_brings_each_key_into_the_order_of_its_log(broker, spark):
+def test_order_log_brings_each_key_into_the_order_of_its_log(broker, spark):
     """Pass: rows of 3 keys, scattered over 4 partitions in wrong order, arrive in order for each key."""
     queue = broker.queue()
     rows = [
@@ -131,7 +131,7 @@ def test_ordered_brings_each_key_into_the_order_of_its_log(broker, spark):
         for n in range(600)
     ]
     scattered = [row for start in range(7) for row in reversed(rows[start::7])]
-    sink = sink_of(broker, ordered=True, partitions=2, routing_key=queue)
+    sink = sink_of(broker, order="log", partitions=2, routing_key=queue)
     assert write(sink, spark, scattered, parts=4) is None
     numbers = [int(body) for body in broker.bodies(queue)]
     assert sorted(numbers) == list(range(600))
@@ -141,7 +141,7 @@ def test_ordered_brings_each_key_into_the_order_of_its_log(broker, spark):
 
 
 def test_rows_of_a_partition_are_published_in_their_order(broker, spark):
-    """Pass: without `ordered`, one partition's rows arrive as they are; `partitions` merges partitions."""
+    """Pass: without `order: log`, one partition's rows arrive as they are; `partitions` merges partitions."""
     queue = broker.queue()
     rows = [{"value": b"%d" % n} for n in range(300)]
     assert write(sink_of(broker, routing_key=queue, partitions=1), spark, rows, parts=3) is None
@@ -161,7 +161,7 @@ def test_rows_of_a_partition_are_published_in_their_order(broker, spark):
             "column headers is map<string,string>",
         ),
         ({"routing_key": "k"}, "value BINARY, timestamp STRING", "column timestamp is string"),
-        ({"ordered": True}, "value BINARY, key BINARY", "without origin, partition, position"),
+        ({"order": "log"}, "value BINARY, key BINARY", "without origin, partition, position"),
     ],
 )
 def test_columns_that_do_not_fit_are_refused(options, columns, words):

@@ -108,7 +108,7 @@ def test_two_sinks_write_the_same_rows_into_one_stream(nats, spark):
     assert sorted(bodies(nats.url, stream)) == sorted(2 * [b"%d" % n for n in range(5)])
 
 
-def test_ordered_brings_each_subject_into_the_order_of_its_log(nats, spark):
+def test_order_log_brings_each_subject_into_the_order_of_its_log(nats, spark):
     """Pass: rows of 3 keys, scattered over 4 partitions in wrong order, are in order for each subject."""
     stream = make(nats.url)
     rows = [
@@ -117,7 +117,7 @@ def test_ordered_brings_each_subject_into_the_order_of_its_log(nats, spark):
         for n in range(300)
     ]
     scattered = [row for start in range(7) for row in reversed(rows[start::7])]
-    sink = sink_of(nats, stream, ordered=True, partitions=2)
+    sink = sink_of(nats, stream, order="log", partitions=2)
     assert sink.write(frame_of(spark, scattered, parts=4), batch_of(spark)) is None
     numbers = [int(body) for body in bodies(nats.url, stream)]
     assert sorted(numbers) == list(range(300))
@@ -427,9 +427,9 @@ def test_wrong_options_are_refused(options, words):
         JetStreamSink.options_model().model_validate({**given, **options})
 
 
-def test_ordered_needs_the_columns_of_the_log():
+def test_order_log_needs_the_columns_of_the_log():
     """Pass: an OptionError that names them."""
-    sink = sink_of(SimpleNamespace(url="nats://host"), "S", ordered=True)
+    sink = sink_of(SimpleNamespace(url="nats://host"), "S", order="log")
     with pytest.raises(OptionError, match="origin, partition, position"):
         sink.check_types(
             read_columns("key BINARY, value BINARY"), Events("key BINARY, value BINARY")

@@ -109,7 +109,7 @@ class TestOrdered(JetStreamSuite):
         return {**super().row(number), **place}
 
     def options(self):
-        return {**super().options(), "ordered": True, "partitions": 2}
+        return {**super().options(), "order": "log", "partitions": 2}
 
     def rows(self, schema):
         return [{**row, **self._place(row)} for row in super().rows(schema)]

@@ -24,7 +24,7 @@ from mainstem import (
     option,
 )
 from mainstem.contracts.columns import check_order, check_types, find_column
-from mainstem.contracts.ddl import DDLError, parts_of, quoted, read_columns, read_type
+from mainstem.contracts.ddl import DDLError, parts_of, quoted, read_columns
 from mainstem.contracts.options import read_duration, read_size, write_duration
 from mainstem.plan.making import make_plan
 
@@ -52,7 +52,7 @@ def test_columns_survive_being_written_and_read(columns):
 def test_types_have_one_spelling():
     """Pass: aliases, case and spaces do not matter."""
     text = "Struct< a : INTEGER COMMENT 'x, y', `b c`: Decimal(5) , c Array<LONG> NOT NULL>"
-    assert read_type(text) == "struct<a:int,`b c`:decimal(5,0),c:array<bigint>>"
+    assert read_columns(f"x {text}")[0].type == "struct<a:int,`b c`:decimal(5,0),c:array<bigint>>"
     assert read_columns("a INT NOT NULL COMMENT 'it''s'"[:14])[0] == Column(
         "a", "int", nullable=False
     )

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mainstem.contracts.abilities import ABILITIES as ABILITIES
     from mainstem.contracts.abilities import Advising as Advising
     from mainstem.contracts.abilities import AfterBatch as AfterBatch
     from mainstem.contracts.abilities import Branching as Branching
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from mainstem.contracts.ddl import literal as literal
     from mainstem.contracts.ddl import quoted as quoted
     from mainstem.contracts.ddl import read_columns as read_columns
-    from mainstem.contracts.ddl import read_type as read_type
     from mainstem.contracts.guarantee import Level as Level
     from mainstem.contracts.guarantee import Promise as Promise
     from mainstem.contracts.options import Duration as Duration
@@ -110,7 +108,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mainstem.contracts.abilities": (
-        "ABILITIES Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
+        "Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
         "KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful StateFacts "
         "Supervised Swappable Transactional Typed"
     ),
@@ -121,7 +119,7 @@ _HOMES = {
     "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
     "mainstem.contracts.contexts": "Batch OperatorContext Progress SourceContext",
     "mainstem.contracts.columns": "LOG_ORDER check_names check_order check_types find_column",
-    "mainstem.contracts.ddl": "Column literal quoted read_columns read_type",
+    "mainstem.contracts.ddl": "Column literal quoted read_columns",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (
         "Duration LocalPath Options PositiveDuration Schema Size option write_duration"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     MESSAGES,
@@ -89,10 +89,11 @@ class AMQPSinkOptions(ConnectionOptions):
         description="Whether messages outlive the broker's restart in durable queues. If not, what the "
         "header `amqp.delivery_mode` says holds, and without it they are transient.",
     )
-    ordered: bool = option(
-        False,
-        description="Whether to bring each key's messages together and into the order of their log "
-        "(columns origin, partition, position) before they are published; it costs a shuffle.",
+    order: Literal["key", "log"] = option(
+        "key",
+        description="`key`: a task's messages of a key are published in their order. `log`: also bring "
+        "each key's messages together first, in the order of their log (columns origin, partition, "
+        "position), which costs a shuffle.",
     )
     partitions: int | None = option(
         None,
@@ -156,14 +157,14 @@ class AMQPSink(Sink):
             find_column(columns, options.routing_key_from, "routing_key_from", hint=hint)
             wanted[options.routing_key_from.lower()] = _TEXT
         check_types(columns, wanted)
-        if options.ordered:
-            check_order(columns, "ordered", "leave out `ordered`")
+        if options.order == "log":
+            check_order(columns, "order", "leave out `order`")
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Publish a batch; return the rows that were refused for good."""
         name = f"mainstem {batch.pipeline} {batch.sink}"
         task = partial(publish, options=self.options, name=name)
-        key = "key" if self.options.ordered else None
+        key = "key" if self.options.order == "log" else None
         return write_by_tasks(in_partitions(frame, self.options.partitions, key), task)
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:

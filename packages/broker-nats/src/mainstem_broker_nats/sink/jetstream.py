@@ -8,21 +8,20 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
-    LOG_ORDER,
     MESSAGES,
     Batch,
     Column,
     Level,
-    OptionError,
     Patience,
     PositiveDuration,
     Shape,
     Shown,
     Sink,
     SinkCapabilities,
+    check_order,
     failpoint,
     in_partitions,
     option,
@@ -82,11 +81,13 @@ class JetStreamSinkOptions(ConnectionOptions):
         "unless somebody said otherwise.",
         example="1 hour",
     )
-    ordered: bool = option(
-        False,
-        description="Whether to bring each subject's messages together and into the order of their log "
-        "(columns origin, partition, position), and to publish each only when the one before it is "
-        "acknowledged; it costs a shuffle, and a round trip for each message of a subject.",
+    order: Literal["none", "log"] = option(
+        "none",
+        description="`none`: a task's messages are published in their order, but one that a stream "
+        "refuses for a while comes after later ones. `log`: bring each subject's messages together "
+        "first, in the order of their log (columns origin, partition, position), and publish each only "
+        "when the one before it is acknowledged; it costs a shuffle, and a round trip for each message "
+        "of a subject.",
     )
     expect_sequence: str | None = option(
         None,
@@ -224,14 +225,8 @@ class JetStreamSink(Sink):
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         check_columns(columns, Template(self.options.subject), self.options.expectation())
-        names = {column.name.lower() for column in columns}
-        if self.options.ordered and (missing := [n for n in LOG_ORDER if n not in names]):
-            raise OptionError(
-                f"without {', '.join(missing)} nobody knows the order of a subject's messages",
-                option="ordered",
-                hint="Keep these columns of the source's (`keep` of `decode` and `encode`), or leave out "
-                "`ordered`.",
-            )
+        if self.options.order == "log":
+            check_order(columns, "order", "leave out `order`", whose="a subject's", key=None)
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make sure that the stream is there and takes what will come."""
@@ -262,7 +257,7 @@ class JetStreamSink(Sink):
             name=f"mainstem {batch.pipeline} {batch.sink}",
         )
         subject = None
-        if options.ordered:
+        if options.order == "log":
             from pyspark.sql.functions import expr
 
             template = Template(options.subject)
@@ -339,7 +334,7 @@ def make_publisher(options: JetStreamSinkOptions, name: str, refused: Any) -> Pu
         refused,
         window=options.window,
         give_up=options.give_up.total_seconds(),
-        ordered=options.ordered,
+        ordered=options.order == "log",
         expect="stream" if options.expect_sequence else "subject",
     )
 

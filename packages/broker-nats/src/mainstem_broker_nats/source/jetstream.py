@@ -48,9 +48,17 @@ _BOTH = ("max_rows",)
 
 
 class JetStreamSource(Source, Branching, Measurable, Rewindable):
-    """Reads a stream of JetStream by sequence, or takes its messages from a work queue."""
+    """Reads a stream of JetStream by sequence, or takes its messages from a work queue.
+
+    What it promises depends on its options; with `mode: queue` it is also Supervised.
+    """
 
     options: JetStreamSourceOptions
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
+        """Those of its mode."""
+        raise NotImplementedError
 
     def __new__(cls, options: JetStreamSourceOptions | None = None) -> JetStreamSource:
         """Make the source of the mode that the options say."""

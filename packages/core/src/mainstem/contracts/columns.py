@@ -74,22 +74,30 @@ def check_types(columns: Iterable[Column], wanted: Mapping[str, Sequence[str]]) 
             )
 
 
-def check_order(columns: Iterable[Column], option: str, hint: str, *, key: str = "key") -> None:
+def check_order(
+    columns: Iterable[Column],
+    option: str,
+    hint: str,
+    *,
+    key: str | None = "key",
+    whose: str = "a key's",
+) -> None:
     """Look whether the order of each key's messages can be known.
 
     Args:
         option: the option that asks for it, for the line in the document.
         hint: what to write if it need not be kept.
-        key: the column of the key.
+        key: the column of the key; None if it is no column.
+        whose: what the key is, for the error.
 
     Raises:
         OptionError: a column is missing for it.
     """
     there = {column.name.lower() for column in columns}
-    missing = [name for name in (*LOG_ORDER, key) if name.lower() not in there]
+    missing = [name for name in (*LOG_ORDER, *filter(None, [key])) if name.lower() not in there]
     if missing:
         raise OptionError(
-            f"without {', '.join(missing)} nobody knows the order of a key's messages",
+            f"without {', '.join(missing)} nobody knows the order of {whose} messages",
             option=option,
             hint=f"Keep these columns of the source's (`keep` of `decode` and `encode`), or {hint}.",
         )

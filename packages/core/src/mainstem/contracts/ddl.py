@@ -73,14 +73,6 @@ def read_columns(text: str) -> tuple[Column, ...]:
     return columns
 
 
-def read_type(text: str) -> str:
-    """Read one type and return it in Spark's short form."""
-    reader = _Reader(text)
-    found = reader.type()
-    reader.expect_end()
-    return found
-
-
 def parts_of(kind: str) -> tuple[Column, ...]:
     """Return what a nested type is made of: a struct's fields, `element` or `key` and `value`.
 
