@@ -68,7 +68,9 @@ def test_open_transactions_are_no_lag(topics, nowhere):
         (uncommitted,) = source(topics, topic, isolation="read_uncommitted").lag(nowhere)
     assert committed.rows == 5  # two messages, two aborted ones and the mark of their transaction
     assert uncommitted.rows == 7
-    (aborted,) = source(topics, topic).lag(Reached({topic: {"0": 2}}, nowhere.folder, nowhere.home))
+    (aborted,) = source(topics, topic).lag(
+        Reached({topic: {"0": 2}}, nowhere.spark_folder, nowhere.home)
+    )
     assert aborted.seconds is None
 
 

@@ -67,12 +67,17 @@ if TYPE_CHECKING:
     from mainstem.contracts.options import Schema as Schema
     from mainstem.contracts.options import Size as Size
     from mainstem.contracts.options import option as option
+    from mainstem.contracts.options import read_duration as read_duration
+    from mainstem.contracts.options import read_size as read_size
     from mainstem.contracts.options import write_duration as write_duration
     from mainstem.contracts.secrets import Hidden as Hidden
     from mainstem.contracts.secrets import Secret as Secret
     from mainstem.contracts.secrets import Unprinted as Unprinted
     from mainstem.contracts.secrets import secrets_in as secrets_in
     from mainstem.contracts.shapes import ANYTHING as ANYTHING
+    from mainstem.contracts.shapes import CHANGE_TYPE as CHANGE_TYPE
+    from mainstem.contracts.shapes import COMMIT_TIMESTAMP as COMMIT_TIMESTAMP
+    from mainstem.contracts.shapes import COMMIT_VERSION as COMMIT_VERSION
     from mainstem.contracts.shapes import EVENTS as EVENTS
     from mainstem.contracts.shapes import LOST as LOST
     from mainstem.contracts.shapes import MESSAGE_COLUMNS as MESSAGE_COLUMNS
@@ -95,6 +100,8 @@ if TYPE_CHECKING:
     from mainstem.errors import OptionError as OptionError
     from mainstem.errors import PipelineError as PipelineError
     from mainstem.errors import PluginError as PluginError
+    from mainstem.errors import Problem as Problem
+    from mainstem.errors import nearest as nearest
     from mainstem.hookspecs import hookimpl as hookimpl
     from mainstem.patience import Patience as Patience
     from mainstem.pipeline import Pipeline as Pipeline
@@ -122,16 +129,18 @@ _HOMES = {
     "mainstem.contracts.ddl": "Column literal quoted read_columns",
     "mainstem.contracts.guarantee": "Level Promise",
     "mainstem.contracts.options": (
-        "Duration LocalPath Options PositiveDuration Schema Size option write_duration"
+        "Duration LocalPath Options PositiveDuration Schema Size option read_duration "
+        "read_size write_duration"
     ),
     "mainstem.contracts.secrets": "Hidden Secret Unprinted secrets_in",
     "mainstem.contracts.shapes": (
-        "ANYTHING EVENTS LOST MESSAGE_COLUMNS MESSAGES REJECTED Accepts Changelog Events EventTime "
-        "Shape messages"
+        "ANYTHING CHANGE_TYPE COMMIT_TIMESTAMP COMMIT_VERSION EVENTS LOST MESSAGE_COLUMNS MESSAGES "
+        "REJECTED Accepts Changelog Events EventTime Shape messages"
     ),
     "mainstem.contracts.tls": "TLSOptions",
     "mainstem.errors": (
-        "DocumentError FencedError MachineError MainstemError OptionError PipelineError PluginError"
+        "DocumentError FencedError MachineError MainstemError OptionError PipelineError PluginError "
+        "Problem nearest"
     ),
     "mainstem.crashpoints": "failpoint",
     "mainstem.durable": "sync_folder write_whole",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mainstem import Changelog, Column, Shape
+from mainstem import COMMIT_VERSION, Changelog, Column, Shape
 
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 #: Types without a length that every product can hold.
@@ -13,7 +13,6 @@ PLAIN = {
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double"),
     *("string", "binary", "date", "timestamp", "timestamp_ntz"),
 }
-_VERSION = "_commit_version"
 
 
 def refusal(columns: Sequence[Column], shape: Shape, product: str) -> str:
@@ -28,7 +27,7 @@ def refusal(columns: Sequence[Column], shape: Shape, product: str) -> str:
             found.append(f"column {column.name}, of type {column.type} ({why})")
         elif column.name in key and column.type in ("float", "double"):
             found.append(f"column {column.name}, of type {column.type}, as a key")
-        elif column.name == _VERSION and product == "sqlite" and "decimal" in column.type:
+        elif column.name == COMMIT_VERSION and product == "sqlite" and "decimal" in column.type:
             found.append(f"{column.type} as a sequence (it is kept as text: CAST(x AS BIGINT))")
     if not found:
         return ""

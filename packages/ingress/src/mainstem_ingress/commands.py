@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mainstem import DocumentError, MainstemError, PipelineError
+from mainstem import DocumentError, MainstemError, PipelineError, Problem
 from mainstem.cli.options import File, Form, Format, Set, load
-from mainstem.errors import Problem
 from mainstem.plan.loading import reads_of
 from mainstem.run.showing import HelperRow, JSONLines, Reporter, Silent
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any
 
-from mainstem import Duration, LocalPath, Options, Size, option
-from mainstem.contracts.options import read_duration, read_size
+from mainstem import Duration, LocalPath, Options, Size, option, read_duration, read_size
 from pydantic import PlainValidator, WithJsonSchema
 
 

@@ -109,15 +109,15 @@ class IngressSource(Source):
             f"named_struct('reason', {REASON}, 'payload', value) END AS _rejected",
         )
 
-    def log(self, folder: Path) -> Log:
-        """Return the log; `folder` is the node's durable folder."""
+    def log(self, home: Path) -> Log:
+        """Return the log; `home` is the node's durable folder."""
         from mainstem_ingress.log import Log
 
-        return Log(self.options.folder or folder)
+        return Log(self.options.folder or home)
 
     # -- receivers ----------------------------------------------------------------------------
 
-    def processes(self, node: str, folder: Path) -> Sequence[HelperProcess]:
+    def processes(self, node: str, home: Path) -> Sequence[HelperProcess]:
         """Return the receivers' processes; none for a source that reads the past alone."""
         if not self._follows:
             return []
@@ -132,7 +132,7 @@ class IngressSource(Source):
                     f"{made.__module__}:{made.__qualname__}",
                     node,
                     number,
-                    self.log(folder).folder.absolute(),
+                    self.log(home).folder.absolute(),
                     self.options,
                     tuple((column.name, column.type or "") for column in self._extra()),
                 ).encoded(),
@@ -152,9 +152,9 @@ class IngressSource(Source):
 
     # -- measuring and going back -------------------------------------------------------------
 
-    def end(self, folder: Path) -> Mapping[str, str]:
+    def end(self, home: Path) -> Mapping[str, str]:
         """Return the end of each receiver's log."""
-        return {name: str(end) for name, end in self.log(folder).ends().items()}
+        return {name: str(end) for name, end in self.log(home).ends().items()}
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the rows that are in the log and not read, and the age of the oldest."""

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mainstem import DocumentError
+from mainstem import DocumentError, Problem, nearest
 from mainstem.cli.options import File, Form, Format, Set, load
-from mainstem.errors import Problem, nearest
 
 from mainstem_keyed_state.layout import Layout, layouts_in
 

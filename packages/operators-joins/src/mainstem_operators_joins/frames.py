@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import polars as pl
-from mainstem import quoted
-from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, quoted
 
 __all__ = [
     "CHANGE_TYPE",

@@ -15,6 +15,7 @@ from mainstem import (
     Column,
     Duration,
     Events,
+    EventTime,
     Inputs,
     Operator,
     OperatorCapabilities,
@@ -26,7 +27,6 @@ from mainstem import (
     find_column,
     option,
 )
-from mainstem.contracts.shapes import EventTime
 from pydantic import model_validator
 
 from mainstem_operators_joins.columns import pairs, taken_columns

@@ -8,6 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
     EVENTS,
     REJECTED,
     Accepts,
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from mainstem_operators_joins.stream_table_logic import StreamTableSettings
 
 STREAM, TABLE = "stream", "table"
-_CHANGE_TYPE, _VERSION, _TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -190,11 +192,11 @@ class StreamTableJoin(Operator):
         shapes = self._shapes
         assert shapes is not None, "a plan asks for the shape first"  # noqa: S101
         names = [column.name for column in self._late_changes(shapes).columns]
-        known = [name for name in names if name not in (_CHANGE_TYPE, _VERSION)]
+        known = [name for name in names if name not in (CHANGE_TYPE, COMMIT_VERSION)]
         if IDENTITY in table.columns:
             names.append(IDENTITY)
         settings = self._settings(shapes)
-        table = table.where(f"{_CHANGE_TYPE} <> 'update_preimage'").selectExpr(
+        table = table.where(f"{CHANGE_TYPE} <> 'update_preimage'").selectExpr(
             *(_since(name) if name == settings.table_time else quoted(name) for name in names)
             if self._changes(shapes).preimages
             else map(quoted, names)
@@ -290,8 +292,8 @@ class StreamTableJoin(Operator):
         return Events(
             [
                 *(replace(c, nullable=True) for c in table.columns if c.name.lower() in wanted),
-                Column(_CHANGE_TYPE, "string"),
-                Column(_VERSION, table.sequence_type or None),
+                Column(CHANGE_TYPE, "string"),
+                Column(COMMIT_VERSION, table.sequence_type or None),
             ]
         )
 
@@ -328,9 +330,9 @@ class StreamTableJoin(Operator):
 
 def _since(time: str) -> str:
     """Return the SQL of the time since when a change holds, where deletions carry the row as it was."""
-    gone = f"{_CHANGE_TYPE} = 'delete'"
+    gone = f"{CHANGE_TYPE} = 'delete'"
     name = quoted(time)
-    return f"IF({gone}, coalesce({_TIMESTAMP}, {name}), {name}) AS {name}"
+    return f"IF({gone}, coalesce({COMMIT_TIMESTAMP}, {name}), {name}) AS {name}"
 
 
 def _check_time(side: str, shape: Shape, option: str) -> None:

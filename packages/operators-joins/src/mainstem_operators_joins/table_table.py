@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
+    COMMIT_VERSION,
     REJECTED,
     Accepts,
     Changelog,
@@ -101,7 +102,7 @@ class TableTableJoin(Operator):
             keys = {name.lower() for name in left.key}
             columns = [c if c.name.lower() in keys else _nullable(c) for c in columns]
         columns += [Column(name, found.type) for name, found in self.taken(left, right).items()]
-        return Changelog(columns, left.key, "_commit_version", preimages=True)
+        return Changelog(columns, left.key, COMMIT_VERSION, preimages=True)
 
     def sides(self, inputs: Inputs[Shape]) -> tuple[Changelog, Changelog]:
         """Return the shapes at the ports.

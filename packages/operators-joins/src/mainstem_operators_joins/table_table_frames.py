@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from mainstem import Changelog, Column, Inputs, OperatorContext, quoted
+from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Column, Inputs, OperatorContext, quoted
 
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from mainstem_operators_joins.table_table import TableTableJoin
 
 LEFT, RIGHT = "left", "right"
-_VERSION, _TYPE = "_commit_version", "_change_type"
 _INTO = {"late": "late_changes", "rejected": "rejected"}
 
 
@@ -59,7 +58,7 @@ class Joining:
         }
         self._kinds = {side: dict(frame.dtypes) for side, frame in inputs.items()}
         for side, kinds in self._kinds.items():
-            check_sequence(kinds[_VERSION], side)
+            check_sequence(kinds[COMMIT_VERSION], side)
 
     def changes(self) -> DataFrame:
         """Return the changelog of the joined table, with late and refused changes beside it.
@@ -74,11 +73,11 @@ class Joining:
 
     def _side(self, side: str, **more: str) -> DataFrame:
         """Return a side's changes in the logic's columns; what was before, state knows."""
-        kept = self._inputs[side].where(f"NOT {_TYPE} <=> 'update_preimage'")
+        kept = self._inputs[side].where(f"NOT {CHANGE_TYPE} <=> 'update_preimage'")
         return kept.selectExpr(
             *(f"{quoted(name)} AS {_named(side, name)}" for name in self._columns[side]),
-            f"{known(_VERSION, self._kinds[side][_VERSION])} AS {SEQUENCE}",
-            f"{_TYPE} <=> 'delete' AS {DELETED}",
+            f"{known(COMMIT_VERSION, self._kinds[side][COMMIT_VERSION])} AS {SEQUENCE}",
+            f"{CHANGE_TYPE} <=> 'delete' AS {DELETED}",
             *(f"{text} AS {quoted(name)}" for name, text in more.items()),
         )
 
@@ -120,7 +119,8 @@ class Joining:
             itself = key_expressions({LEFT: (changed, own)})[LEFT]
             reference = f"coalesce({reference}, concat(X'00', {itself}))"
         left = self._side(
-            LEFT, **{REFERENCE: f"IF({_TYPE} <=> 'delete', CAST(NULL AS BINARY), {reference})"}
+            LEFT,
+            **{REFERENCE: f"IF({CHANGE_TYPE} <=> 'delete', CAST(NULL AS BINARY), {reference})"},
         )
         (columns, sequence), (others, other_sequence) = _schemas(left), _schemas(right)
         by_own_key = Port(left, key=[_named(LEFT, name) for name in self._left.key])
@@ -141,7 +141,7 @@ class Joining:
 
     def _told(self, found: DataFrame) -> DataFrame:
         """Return the logic's rows in the columns of the shape, and of the named outputs."""
-        kinds = [self._kinds[side][_VERSION] for side in (LEFT, RIGHT)]
+        kinds = [self._kinds[side][COMMIT_VERSION] for side in (LEFT, RIGHT)]
         sequences = [LEFT_SEQUENCE, RIGHT_SEQUENCE]
         made = version(sequences[0], kinds[0], sequences[1], kinds[1], RETRACTS)
         times = [s for s, kind in zip(sequences, kinds, strict=True) if kind == "timestamp"]
@@ -154,8 +154,8 @@ class Joining:
         return found.selectExpr(
             *(f"{self._left_value(name)} AS {quoted(name)}" for name in self._columns[LEFT]),
             *(f"{_named(RIGHT, source)} AS {quoted(name)}" for name, source in self._taken.items()),
-            f"{CHANGE} AS {_TYPE}",
-            f"{made} AS {_VERSION}",
+            f"{CHANGE} AS {CHANGE_TYPE}",
+            f"{made} AS {COMMIT_VERSION}",
             f"{at or 'CAST(NULL AS TIMESTAMP)'} AS _commit_timestamp",
             f"CASE {output} END AS _output",
             f"{self._late()} AS _late_changes",

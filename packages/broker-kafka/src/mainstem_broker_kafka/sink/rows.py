@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import Column, check_types, find_column, literal, quoted
+from mainstem import COMMIT_VERSION, Column, check_types, find_column, literal, quoted
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.topics import Topic
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: The reserved column of a changelog's sequence, and its name among the columns of `messages`.
-COMMIT_VERSION = "_commit_version"
 VERSION = f"_in_{COMMIT_VERSION}"
 #: The header that tells a message from every other, for ever: `_id` in hex.
 ID_HEADER = "mainstem-id"

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mainstem import (
+    COMMIT_VERSION,
     MESSAGES,
     Batch,
     Column,
@@ -19,7 +20,6 @@ from mainstem import (
 )
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
-from mainstem_broker_kafka.sink.rows import COMMIT_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -50,7 +50,7 @@ def _read(options: KafkaSourceOptions, brokers: Brokers, reached: Reached, ends:
     """Return the next offset to be read; a partition that is left out is read from its beginning."""
     if reached.offset is not None:
         return places(reached.offset)
-    found = _initial(reached.folder)
+    found = _initial(reached.spark_folder)
     return found if found is not None else beginning_to_read(options, brokers, ends)
 
 

@@ -11,10 +11,10 @@ from mainstem import (
     Options,
     PositiveDuration,
     Size,
+    nearest,
     option,
     write_duration,
 )
-from mainstem.errors import nearest
 
 from mainstem_broker_nats.connecting import APIError
 from mainstem_broker_nats.sink.subjects import matches

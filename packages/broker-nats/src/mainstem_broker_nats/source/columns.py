@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem_ingress import lost_header
 
 from mainstem_broker_nats.source.headers import pairs, value
@@ -86,9 +87,9 @@ def change_rows(chunk: Chunk, _: str, schema: pa.Schema) -> pa.RecordBatch:
         "revision": revisions,
         "created": times,
         "operation": pa.array(operations, pa.string()),
-        "_change_type": pa.array(kinds, pa.string()),
-        "_commit_version": revisions,
-        "_commit_timestamp": times,
+        CHANGE_TYPE: pa.array(kinds, pa.string()),
+        COMMIT_VERSION: revisions,
+        COMMIT_TIMESTAMP: times,
     }
     return _batch(columns, schema)
 

@@ -25,7 +25,7 @@ from mainstem_broker_nats.source.ranges import ANEW, check_created
 from mainstem_broker_nats.source.stream import State, Stream, check_log
 
 if TYPE_CHECKING:
-    from mainstem.contracts.contexts import Progress
+    from mainstem import Progress
 
 Offset = dict[str, Any]
 #: Where reading begins: a sequence is the first that is read, an offset lies before it.

@@ -82,10 +82,10 @@ class JetStreamQueue(IngressSource, JetStreamSource):
 
         return GoingOn if self._goes_on else QueueReceiver
 
-    def processes(self, node: str, folder: Path) -> Sequence[HelperProcess]:
-        log = self.log(folder)
+    def processes(self, node: str, home: Path) -> Sequence[HelperProcess]:
+        log = self.log(home)
         self._goes_on = any(log.end(receiver) for receiver in log.receivers())
-        return super().processes(node, folder)
+        return super().processes(node, home)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Refused messages come out of `rejected`; those that JetStream gave up on out of `lost`."""

@@ -165,7 +165,7 @@ class Files(Source):
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the rows in files not read yet, and the age of the oldest of these."""
-        read = _logged(reached.folder, upto=_number(reached))
+        read = _logged(reached.spark_folder, upto=_number(reached))
         unread = [file for file in self._files() if str(file) not in read]
         if not unread:
             return [Lag("0", 0, 0.0)]
@@ -182,7 +182,7 @@ class Files(Source):
 
     def gone(self, since: Reached) -> str:
         """Return which files were read after a point and are no longer there."""
-        logged = _logged(since.folder, after=_number(since))
+        logged = _logged(since.spark_folder, after=_number(since))
         names = [file.name for file in map(Path, sorted(logged)) if not file.exists()]
         return f"{len(names)} files, such as {names[0]}" if names else ""
 

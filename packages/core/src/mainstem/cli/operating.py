@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from mainstem.cli.options import File, Form, Format, Set, load
-from mainstem.errors import PipelineError
 
 checkpoint_app = typer.Typer(
     no_args_is_help=True,
@@ -114,12 +113,9 @@ def rollback(
     from mainstem.run.rollback import take_back
 
     plan = load(file, set_)
-    found = [each for each in plan.queries if each.name == query]
-    if not found:
-        names = ", ".join(each.name for each in plan.queries)
-        raise PipelineError(f"there is no query {query!r}. Queries: {names}.")
+    found = plan.query(query)
     with Checkpoint(plan, checked=False):
-        take_back(plan, found[0], batch)
+        take_back(plan, found, batch)
     typer.echo(f"{query}: the next run goes on after batch {batch}")
 
 

@@ -91,12 +91,12 @@ class Reached:
     """How far a query has read a source.
 
     `offset` is the source's own, as the checkpoint has it; None before the first batch is done.
-    `folder` is where Spark keeps the source's files in that checkpoint, and `home` the node's durable
-    folder; they need not exist.
+    `spark_folder` is where Spark keeps the source's files in that checkpoint, and `home` the node's
+    durable folder; they need not exist.
     """
 
     offset: Any
-    folder: Path
+    spark_folder: Path
     home: Path
 
 

@@ -9,14 +9,13 @@ from mainstem.catalogue import CATALOGUE
 from mainstem.contracts.abilities import Typed
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Delivery, Sink, Source
-from mainstem.contracts.ddl import Column
 from mainstem.contracts.guarantee import Level, Promise
 from mainstem.contracts.options import write_duration
-from mainstem.contracts.shapes import Changelog, Events, Shape
+from mainstem.contracts.shapes import Events, Shape
 from mainstem.document.model import Document
 from mainstem.errors import OptionError, PluginError
 from mainstem.plan import identity
-from mainstem.plan.model import Node, SinkNode, ancestors
+from mainstem.plan.model import Node, SinkNode, ancestors, shape_of
 from mainstem.registry import Registry
 
 
@@ -36,7 +35,7 @@ def choose(
         if not isinstance(sink, SinkNode):
             continue
         written = document.sinks[sink.name].deliver
-        shape = _input_shape(sink, nodes)
+        shape = shape_of(sink.streams[0], nodes)
         if written is not None:
             made = component(written, "delivery", ("sinks", sink.name, "deliver"))
             if not isinstance(made, Delivery):
@@ -58,25 +57,11 @@ def hold(
     """Report sinks that can't hold what they would be given, as far as that is known without Spark."""
     for sink in nodes.values():
         if isinstance(sink, SinkNode) and isinstance(sink.sink, Typed):
-            shape = _input_shape(sink, nodes)
+            shape = shape_of(sink.streams[0], nodes)
             try:
-                sink.sink.check_types(_columns(sink, shape), shape)
+                sink.sink.check_types(sink.given(shape), shape)
             except OptionError as error:
                 option_error(error, ("sinks", sink.name))
-
-
-def _columns(sink: SinkNode, shape: Shape) -> list[Column]:
-    """Return the columns that a sink is given."""
-    columns = list(shape.columns)
-    if isinstance(shape, Changelog):
-        columns += shape.change_columns
-    more = [Column("_id", "binary")] if sink.needs_id else []
-    # What it uses where it is there: no reason to refuse anything.
-    more += [Column(name) for name in sink.sink.capabilities.uses]
-    for column in more:
-        if column.name not in {each.name for each in columns}:
-            columns.append(column)
-    return columns
 
 
 def _needs_id(delivery: Delivery, shape: Shape) -> bool:
@@ -127,7 +112,7 @@ def judge(
         for node in nodes.values():
             if node.name in above:
                 promise = promise.then(_promise(node, windowed=windowed))
-        shape = _input_shape(sink, nodes)
+        shape = shape_of(sink.streams[0], nodes)
         delivered = promised(sink.delivery_word, sink.delivery, sink.sink, shape)
         sink.promise = promise.then(_named(sink.name, delivered))
         gates: list[tuple[Level | None, tuple[str, ...]]] = [
@@ -217,11 +202,3 @@ def _named(name: str, promise: Promise) -> Promise:
         assumptions=named(promise.assumptions),
         grounds=named(promise.grounds),
     )
-
-
-def _input_shape(sink: SinkNode, nodes: Mapping[str, Node]) -> Shape:
-    stream = sink.streams[0]
-    node = nodes[stream.node]
-    shape = node.outputs[stream.output] if stream.output else node.shape
-    assert shape is not None  # noqa: S101
-    return shape

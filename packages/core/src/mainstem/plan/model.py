@@ -10,10 +10,12 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import StateFacts
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
+from mainstem.contracts.ddl import Column
 from mainstem.contracts.guarantee import Level, Promise
-from mainstem.contracts.shapes import Changelog, EventTime, Shape
+from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION, Changelog, EventTime, Shape
 from mainstem.document.model import Document
 from mainstem.document.scrubber import Scrubber
+from mainstem.errors import PipelineError, nearest
 from mainstem.registry import Registry
 
 
@@ -81,7 +83,7 @@ class Node:
     def identity(self) -> tuple[str, ...]:
         """The columns of the identity that begins in this node; empty when none does."""
         if isinstance(self.shape, Changelog) and self.shape.key:
-            return (*self.shape.key, "_commit_version", "_change_type")
+            return (*self.shape.key, COMMIT_VERSION, CHANGE_TYPE)
         return self.shape.identity if self.shape else ()
 
 
@@ -90,6 +92,14 @@ def ancestors(name: str, nodes: Mapping[str, Node]) -> set[str]:
     found: set[str] = set()
     for stream in nodes[name].streams:
         found |= {stream.node} | ancestors(stream.node, nodes)
+    return found
+
+
+def shape_of(stream: Stream, nodes: Mapping[str, Node]) -> Shape:
+    """Return the shape of a stream between nodes."""
+    node = nodes[stream.node]
+    found = node.outputs[stream.output] if stream.output else node.shape
+    assert found is not None  # noqa: S101
     return found
 
 
@@ -112,6 +122,21 @@ class SinkNode(Node):
         """The component."""
         assert isinstance(self.component, Sink)  # noqa: S101
         return self.component
+
+    def given(self, shape: Shape) -> list[Column]:
+        """Return the columns that the sink is given of rows of a shape.
+
+        Of those that it uses where they are there, each that could be.
+        """
+        columns = list(shape.columns)
+        if isinstance(shape, Changelog):
+            columns += shape.change_columns
+        more = [Column("_id", "binary")] if self.needs_id else []
+        more += [Column(name) for name in self.sink.capabilities.uses]
+        for column in more:
+            if column.name not in {each.name for each in columns}:
+                columns.append(column)
+        return columns
 
 
 @dataclass(frozen=True)
@@ -195,10 +220,19 @@ class Plan:
 
     def shape(self, stream: Stream) -> Shape:
         """Return the shape of a stream."""
-        node = self.nodes[stream.node]
-        found = node.outputs[stream.output] if stream.output else node.shape
-        assert found is not None  # noqa: S101
-        return found
+        return shape_of(stream, self.nodes)
+
+    def query(self, name: str) -> Query:
+        """Return the query of that name.
+
+        Raises:
+            PipelineError: there is none.
+        """
+        known = {query.name: query for query in self.queries}
+        if name not in known:
+            hint = nearest(name, known) or f"Queries: {', '.join(known)}."
+            raise PipelineError(f"there is no query {name!r}. {hint}")
+        return known[name]
 
     def readers(self, name: str, output: str | None = None) -> list[str]:
         """Return the nodes that read from a node, or from one of its outputs; no shadow sinks."""

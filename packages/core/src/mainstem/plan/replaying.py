@@ -39,29 +39,27 @@ def replay_plan(
     Raises:
         PipelineError: names do not fit, or a source can't start there; says which.
     """
-    found = {each.name: each for each in plan.queries}
-    if query not in found:
-        raise PipelineError(f"there is no query {query!r}. {_near(query, found)}")
-    sinks = [_shadow(plan, found[query].sinks, name, other) for name, other in into.items()]
-    sinks += [_beside(plan, found[query].sinks, name) for name in rebuild]
+    found = plan.query(query)
+    sinks = [_shadow(plan, found.sinks, name, other) for name, other in into.items()]
+    sinks += [_beside(plan, found.sinks, name) for name in rebuild]
     into = {**into, **{name: f"{name}{REBUILT}" for name in rebuild}}
     when = _point(point)
-    if isinstance(when, dict) and when.keys() != set(found[query].reads):
-        raise PipelineError(f"expected offsets of {', '.join(found[query].reads)}, by name")
+    if isinstance(when, dict) and when.keys() != set(found.reads):
+        raise PipelineError(f"expected offsets of {', '.join(found.reads)}, by name")
     if rebuild and when != "earliest":
         raise PipelineError(
             "what is rebuilt begins at `earliest`: else what came before is missing"
         )
     sources: dict[str, Source] = {}
-    first = {read for phase in found[query].loads for read in phase}
-    for name in found[query].reads:
+    first = {read for phase in found.loads for read in phase}
+    for name in found.reads:
         source = plan.nodes[name].source
         if not isinstance(source, Rewindable):
             word = plan.nodes[name].word
             raise PipelineError(f"{name}: the source {word!r} can't start elsewhere (Rewindable)")
         start = when[name] if isinstance(when, dict) else when
         if isinstance(when, datetime) and name in {read.partition("__")[0] for read in first}:
-            if any(read not in first for read in loading.reads_of(found[query], name)):
+            if any(read not in first for read in loading.reads_of(found, name)):
                 raise PipelineError(
                     f"{name}: it is read twice, once for a table, which is loaded whole, and once for "
                     f"rows from {point} on: replay from `earliest`"

@@ -1,1 +1,1 @@
-"""Running a plan on Spark. The only part of the core that imports pyspark."""
+"""Running a plan on Spark."""

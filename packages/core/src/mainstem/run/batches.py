@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from mainstem.contracts.abilities import Prepared, Typed
 from mainstem.contracts.contexts import Batch
 from mainstem.contracts.ddl import Column, quoted
-from mainstem.contracts.shapes import CHANGELOG_COLUMNS, REJECTED, Changelog
+from mainstem.contracts.shapes import REJECTED
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
@@ -120,13 +120,9 @@ class Batches:
         else:
             frame = self._frames.union([made.read(stream) for stream in sink.streams])
         shape = self._plan.shape(sink.streams[0])
-        columns = list(shape.names)
-        if isinstance(shape, Changelog):
-            columns += CHANGELOG_COLUMNS
-        if sink.needs_id and "_id" not in columns:
-            columns.append("_id")
-        uses = sink.sink.capabilities.uses
-        columns += [name for name in uses if name in frame.columns and name not in columns]
+        uses, there = set(sink.sink.capabilities.uses), set(frame.columns)
+        names = [column.name for column in sink.given(shape)]
+        columns = [name for name in names if name not in uses or name in there]
         return frame if frame.columns == columns else frame.select(*map(quoted, columns))
 
     def _write(self, made: BatchFrames, sink: SinkNode, batch_id: int) -> dict[str, int]:

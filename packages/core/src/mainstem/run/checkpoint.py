@@ -27,7 +27,7 @@ from typing import Any
 
 from mainstem.crashpoints import failpoint
 from mainstem.durable import write_whole
-from mainstem.errors import DocumentError, MachineError, PipelineError, Problem, nearest
+from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.plan.model import Plan
 from mainstem.run import rollback, swapping
 from mainstem.run.history import History
@@ -126,10 +126,7 @@ class Checkpoint:
 
     def _set_aside(self, name: str) -> None:
         """Move what belongs to a query into `set-aside/`, so that it begins anew."""
-        known = [query.name for query in self.plan.queries]
-        if name not in known:
-            hint = nearest(name, known) or f"Queries: {', '.join(known)}."
-            raise PipelineError(f"there is no query {name!r}. {hint}")
+        self.plan.query(name)
         self._aside.mkdir(exist_ok=True)
         mark = self._aside / f"{name}.begun"
         write_whole(mark, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
@@ -181,7 +178,7 @@ class Checkpoint:
         """Return the first batch of each sink, given what was written down for the query."""
         last = History(self.query(name)).last()
         first = 0 if last is None else last + 1
-        query = next(query for query in self.plan.queries if query.name == name)
+        query = self.plan.query(name)
         known = before.get("sinks")
         if known is None or last is None:  # written down by an older version, or not begun
             return dict.fromkeys(query.sinks, 0)

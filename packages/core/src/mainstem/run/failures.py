@@ -84,7 +84,7 @@ def explain(
             message += f"\n  content: {content.splitlines()[0][:500]}"
         message += f"\n  Read {node}.rejected, or write `on_rejected: drop` for {node}."
         return PipelineError(plan.scrubber.clean(message), node=node, row=row or None)
-    found = next(q for q in plan.queries if q.name == query)
+    found = plan.query(query)
     candidates = [*found.streaming, *found.per_batch]
     name, key = blame(error, plan, candidates)
     where = f"{name} ({key})" if name else f"query {query}"

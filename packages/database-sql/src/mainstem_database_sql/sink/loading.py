@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
+from mainstem import CHANGE_TYPE
 from pyarrow import csv
 
 from mainstem_database_sql.connecting import Unheld
-from mainstem_database_sql.sink.target import CHANGE, ID, quoted
+from mainstem_database_sql.sink.target import ID, quoted
 
 
 def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Table) -> None:
@@ -157,7 +158,7 @@ def changes(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _are(rows: pa.Table, change: str) -> Any:
-    return pc.is_in(rows.column(CHANGE), value_set=pa.array([change]))
+    return pc.is_in(rows.column(CHANGE_TYPE), value_set=pa.array([change]))
 
 
 def newest(rows: pa.Table, key: Sequence[str], sequence: str | None) -> pa.Table:

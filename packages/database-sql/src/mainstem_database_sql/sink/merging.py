@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import sqlalchemy as sa
+from mainstem import COMMIT_VERSION
 
-from mainstem_database_sql.sink.target import VERSION, Target
+from mainstem_database_sql.sink.target import Target
 
 #: How rows go into the table: as they come, those with a new `_id`, or changes by their key.
 APPEND, NEW, KEYED = "append", "new", "keyed"
@@ -112,8 +113,8 @@ class Merge:
 
     def _remembering(self, rows: str) -> str:
         t = self.target
-        names = (*self._key, VERSION)
-        version, at = t.quoted(VERSION), t.quoted("_deleted_at")
+        names = (*self._key, COMMIT_VERSION)
+        version, at = t.quoted(COMMIT_VERSION), t.quoted("_deleted_at")
         into = f"INSERT INTO {self._deleted}"
         wanted = f"({t.listed(names)}, {at}) SELECT {t.listed(names, 's')}, :now FROM {rows} AS s"
         if self._mysql:  # the key is the only thing that is unique here
@@ -135,8 +136,8 @@ class Merge:
 
     def _sets(self, pattern: str) -> str:
         """Return the assignments of all columns but the key; the sequence last, as MySQL needs it."""
-        names = [n for n in self.target.names if n not in self._key and n != VERSION]
-        names += [VERSION] if self.target.sequenced else []
+        names = [n for n in self.target.names if n not in self._key and n != COMMIT_VERSION]
+        names += [COMMIT_VERSION] if self.target.sequenced else []
         return ", ".join(pattern.format(self.target.quoted(name)) for name in names)
 
     def _newer(self, there: str, here: str) -> str:
@@ -144,7 +145,7 @@ class Merge:
             return "1 = 1"
         t = self.target
         # Null: the row was there before the column.
-        null = f"{there}.{t.quoted(VERSION)} IS NULL"
+        null = f"{there}.{t.quoted(COMMIT_VERSION)} IS NULL"
         return f"({null} OR {t.ordered(there)} < {t.ordered(here)})"
 
     def _is_deleted(self) -> str:

@@ -91,7 +91,7 @@ class SQLSink(Sink):
         self._writer.prepare(tuple(columns), shape)
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
-        return self._writer.put(frame, batch, "append", ledger=False)
+        return self._writer.put(frame, batch, ledger=False)
 
     # -- Transactional ----------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class SQLSink(Sink):
 
     def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write rows and ledger entry in one transaction, unless the batch is in."""
-        return self._writer.put(frame, batch, "append", ledger=True, once=True)
+        return self._writer.put(frame, batch, once=True)
 
     # -- Swappable --------------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ class SQLSink(Sink):
 
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write the rows whose `_id` is not in the table yet."""
-        return self._writer.put(frame, batch, "new", ledger=True)
+        return self._writer.put(frame, batch, new=True)
 
     def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Set rows by their key, an older change never over a newer one."""
         assert isinstance(batch.shape, Changelog)  # noqa: S101
-        return self._writer.put(frame, batch, "keyed", ledger=True)
+        return self._writer.put(frame, batch)

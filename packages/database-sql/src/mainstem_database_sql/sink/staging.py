@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
-from mainstem import Batch, Changelog, failpoint
+from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, failpoint
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import loading
 from mainstem_database_sql.sink.ledger import REFUSED
-from mainstem_database_sql.sink.target import CHANGE, VERSION, Target
+from mainstem_database_sql.sink.target import Target
 from mainstem_database_sql.sink.transactions import Transaction, patiently
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Staging:
         chosen = f"FROM {self._of(name, tasks)} AND {number} >= {start} AND {number} < {end}"
         if not t.key:
             return f"(SELECT * {chosen})"
-        order = [f"{t.in_order(t.quoted(VERSION))} DESC"] if t.sequenced else []
+        order = [f"{t.in_order(t.quoted(COMMIT_VERSION))} DESC"] if t.sequenced else []
         window = (
             f"ROW_NUMBER() OVER (PARTITION BY {t.listed(t.key)} "
             f"ORDER BY {', '.join([*order, f'{number} DESC'])})"
@@ -203,7 +203,7 @@ class Task:
             part = numbered.slice(start, end - start)
             gone = part.slice(0, 0)
             if self.gone:
-                loading.known(part, (*self.gone_names, CHANGE))
+                loading.known(part, (*self.gone_names, CHANGE_TYPE))
                 part, gone = loading.changes(part)
                 loading.load(transaction.connection, self.gone, (*self.gone_names, TASK, ROW), gone)
             loading.load(transaction.connection, self.put, (*self.names, TASK, ROW), part)

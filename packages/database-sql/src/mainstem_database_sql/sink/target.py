@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
-from mainstem import Changelog, Column, OptionError, Shape
+from mainstem import COMMIT_VERSION, Changelog, Column, OptionError, Shape
 from sqlalchemy.dialects import mysql
 
 from mainstem_database_sql.sink import checking
@@ -16,8 +16,6 @@ from mainstem_database_sql.sink.checking import ID as ID
 from mainstem_database_sql.types import column_type
 
 #: Columns that tell rows apart; all other reserved columns stay out of the table.
-VERSION = "_commit_version"
-CHANGE = "_change_type"
 _DELETED_AT = "_deleted_at"
 #: A server may make tables without transactions, if it is not told.
 _INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
@@ -63,7 +61,7 @@ class Target:
             if not column.name.startswith("_") or column.name == ID
             if not (changes and column.name == ID)
         )
-        kept += tuple(c for c in columns if c.name == VERSION and sequenced)
+        kept += tuple(c for c in columns if c.name == COMMIT_VERSION and sequenced)
         # The key's names are the user's, who need not write them as the columns are.
         written = {column.name.lower(): column.name for column in kept}
         named = shape.key if isinstance(shape, Changelog) else ()
@@ -84,7 +82,7 @@ class Target:
     @property
     def sequenced(self) -> bool:
         """Whether changes are compared by a sequence."""
-        return any(column.name == VERSION for column in self.columns)
+        return any(column.name == COMMIT_VERSION for column in self.columns)
 
     @property
     def identified(self) -> bool:
@@ -104,7 +102,7 @@ class Target:
     @property
     def versioned(self) -> tuple[str, ...]:
         """The names of the key's columns, and of the sequence where there is one."""
-        return (*self.key, VERSION) if self.sequenced else self.key
+        return (*self.key, COMMIT_VERSION) if self.sequenced else self.key
 
     @property
     def deleted_name(self) -> str:
@@ -123,11 +121,11 @@ class Target:
 
     def ordered(self, of: str) -> str:
         """Return the sequence of a relation, as what it is compared by."""
-        return self.in_order(f"{of}.{self.quoted(VERSION)}")
+        return self.in_order(f"{of}.{self.quoted(COMMIT_VERSION)}")
 
     def in_order(self, sequence: str) -> str:
         """Return an expression of the sequence's type as what it is compared by: text by its bytes."""
-        if not any(c.name == VERSION and c.type == "string" for c in self.columns):
+        if not any(c.name == COMMIT_VERSION and c.type == "string" for c in self.columns):
             return sequence
         if self.dialect.name == "mysql":
             return f"CAST({sequence} AS BINARY)"

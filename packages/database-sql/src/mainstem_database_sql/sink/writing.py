@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Batch, Changelog, Column, Shape, failpoint
+from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Column, Shape, failpoint
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import loading
 from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger
-from mainstem_database_sql.sink.merging import APPEND, KEYED, Merge
-from mainstem_database_sql.sink.target import CHANGE, GONE, PUT, VERSION, Target
+from mainstem_database_sql.sink.merging import APPEND, KEYED, NEW, Merge
+from mainstem_database_sql.sink.target import GONE, PUT, Target
 from mainstem_database_sql.sink.transactions import Transaction, patiently
 
 if TYPE_CHECKING:
@@ -72,21 +72,26 @@ class Writer:
     # -- batches ----------------------------------------------------------------------------
 
     def put(
-        self, frame: DataFrame, batch: Batch, how: str, *, ledger: bool, once: bool = False
+        self,
+        frame: DataFrame,
+        batch: Batch,
+        *,
+        new: bool = False,
+        ledger: bool = True,
+        once: bool = False,
     ) -> DataFrame | None:
         """Write a batch; return the rows that the database refuses.
 
         Args:
             frame: evaluated once, also if the batch is in.
             batch: the batch.
-            how: see `Merge`.
+            new: whether rows whose `_id` is in the table are left out. Changes are set by their key.
             ledger: whether the batch is entered into the ledger.
             once: whether a batch that the ledger has is left as it is.
         """
         target = self.target_of(frame, batch)
-        if isinstance(batch.shape, Changelog):
-            how = KEYED
-        merge = Merge(target, how)
+        keyed = isinstance(batch.shape, Changelog)
+        merge = Merge(target, KEYED if keyed else NEW if new else APPEND)
         rows = _rows(frame)
         failpoint("sql.before-transaction")
         tried = False
@@ -190,8 +195,8 @@ class Placing:
         if merge.how != KEYED:
             loading.known(rows, target.unique)
         else:
-            loading.known(rows, (*target.versioned, CHANGE))
-            rows = loading.newest(rows, target.key, VERSION if target.sequenced else None)
+            loading.known(rows, (*target.versioned, CHANGE_TYPE))
+            rows = loading.newest(rows, target.key, COMMIT_VERSION if target.sequenced else None)
             rows, deleted = loading.changes(rows)
             if deleted.num_rows:
                 gone = self._filled(GONE, target.versioned, deleted)

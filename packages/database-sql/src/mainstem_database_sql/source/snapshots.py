@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import PipelineError, failpoint
+from mainstem import PipelineError, failpoint, write_whole
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.storing import SUFFIX
@@ -145,7 +145,8 @@ class Snapshots:
             return
         with storing.locked(self._folder):
             if self._begun().get(self._key) != name:
-                storing.put(self._folder / "begun" / self._key, name)
+                storing.make(self._folder / "begun")
+                write_whole(self._folder / "begun" / self._key, name)
                 failpoint("sql.snapshot-after-mark")
             if self._follows:
                 self._sweep()

@@ -69,18 +69,6 @@ def write(
     return rows
 
 
-def put(file: Path, text: str) -> None:
-    """Write a small file whole, or leave it as it was; it is on disk afterwards."""
-    make(file.parent)
-    new = file.with_suffix(_NEW)
-    with new.open("w") as written:
-        written.write(text)
-        written.flush()
-        os.fsync(written.fileno())
-    new.rename(file)
-    sync_folder(file.parent)
-
-
 def make(folder: Path) -> None:
     """Make a folder if it is not there, safe on disk; the one above must be there."""
     if not folder.exists():

@@ -245,9 +245,8 @@ def _misfits(plan: Plan, frame: DataFrame) -> list[str]:
     node, shape, found = plan.nodes["subject"], outputs_of(plan)["out"], dict(frame.dtypes)
     announced = {column.name: column.type for column in shape.columns}
     if isinstance(shape, Changelog):
-        announced["_change_type"] = "string"
-        if sequence := shape.column(shape.sequence or ""):
-            announced |= {"_commit_version": sequence.type, "_commit_timestamp": "timestamp"}
+        told = shape.change_columns if shape.sequence is not None else shape.change_columns[:1]
+        announced |= {column.name: column.type for column in told}
     if node.outputs:
         announced["_output"] = "string"
     visible = {n: kind for n, kind in found.items() if n in announced or not n.startswith("_")}
