@@ -403,6 +403,51 @@ def test_rows_that_were_kept_by_key_wait_apart_from_now_on() -> None:
     assert [len(some) for some in gone] == [11, 40, 20, 29]
 
 
+class Quiet(Remember):
+    """As `Remember` with a queue, in a later version that returns its table only if it has changed."""
+
+    version = 2
+
+    def migrate(
+        self, state: Mapping[str, pl.DataFrame], version: int
+    ) -> Mapping[str, pl.DataFrame]:
+        return state
+
+    def step(self, step: Step) -> Done:
+        rows, due = step.rows["rows"], step.state["kept"]
+        state = {"kept": rows.filter(pl.col("at").is_not_null())} if due.height else {}
+        return Done({MAIN: rows.drop(KEY), "gone": due.drop(KEY)}, state)
+
+
+def test_what_an_older_version_kept_by_key_waits_though_a_step_returns_nothing_of_it() -> None:
+    """Pass: a step is given the rows that are due, and no others; those come in their time."""
+    bucket = OneBucket(Remember(COLUMNS, "at"))
+    rows = waiting_rows(0, 100)
+    bucket.batch({"rows": rows}, 1)
+    bucket.logic = Quiet(COLUMNS, "at", queued=True)
+    touch = [{**row, "at": None} for row in rows]
+    assert not bucket.batch({"rows": touch}, 1).get("gone")
+    gone = bucket.batch({}, micros(START + timedelta(seconds=200)))["gone"]
+    assert sorted(r["at"] for r in gone) == [r["at"] for r in rows]
+
+
+class Gone(OneSign):
+    """As `OneSign`, but forgets all that was there."""
+
+    def step(self, step: Step) -> Done:
+        return Done({MAIN: step.state["every"].drop(KEY)}, {"every": step.state["every"].clear()})
+
+
+def test_a_page_above_the_limit_may_become_empty_as_it_is_migrated() -> None:
+    """Pass: rows of one key on one large page are migrated and removed in one step."""
+    bucket = OneBucket(Signs(), page_bytes=500)
+    one = [{KEY: key(1), "k": n} for n in range(1, 300)]
+    bucket.batch({"rows": one})
+    bucket.logic = Gone()
+    assert len(bucket.batch({"rows": one[:1]})[MAIN]) == 299
+    assert not bucket.batch({"rows": one[:1]}).get(MAIN)
+
+
 def test_a_queue_that_is_no_longer_declared_is_told() -> None:
     bucket = OneBucket(Remember(COLUMNS, "at", queued=True))
     bucket.batch({"rows": waiting_rows(0, 10)}, 1)

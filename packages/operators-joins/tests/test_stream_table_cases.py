@@ -191,6 +191,15 @@ def test_what_was_joined_too_early_is_counted():
     assert [row["price"] for row in run.outputs["late_changes"]] == [2]
 
 
+def test_a_change_that_can_not_be_late_is_not_told_as_late():
+    """Pass: changes that a join above has let out after waiting are behind the watermark, and punctual."""
+    for punctual in (False, True):
+        run = driver(settings(table_punctual=punctual))
+        run.batch({"table": [change("other", 50, 0)], "stream": [event(0, "other", 50)]})
+        run.batch({"table": [change("a", 10, 5)]})
+        assert bool(run.outputs["late_changes"]) != punctual
+
+
 def test_an_event_waits_for_its_version_as_long_as_was_asked():
     """Pass: a version within the wait is met at once; without one the event comes out when it is over."""
     run = driver(settings(when="now", wait=-5 * MINUTE), (10, 10))

@@ -127,6 +127,19 @@ def test_the_named_outputs_are_those_that_can_have_rows(options, expected):
     assert set(plan(**options).nodes["enriched"].outputs) == expected
 
 
+@pytest.mark.parametrize("delays", [("10 minutes", "1 second"), ("1 second", "10 minutes")])
+def test_both_sides_are_past_an_event_that_has_waited(delays):
+    """Pass: the watermark is so far past the event, or behind it, that no side is less than `wait` ahead."""
+    parts = document(when="now", wait="10 seconds")
+    for name, delay in zip(("orders", "readings"), delays, strict=True):
+        parts["sources"][name]["watermark"]["delay"] = delay
+    made = make_plan(parts).nodes["enriched"].operator
+    wait = made._settings(
+        made._shapes
+    ).wait  # of the watermark, which is behind each side by its delay
+    assert wait == min(10 - 1, 1e-6) * 1_000_000
+
+
 def test_only_a_complete_join_may_be_read_by_two_queries():
     """Pass: `complete` plans, `now` is an error that says that the two would disagree."""
     made = document()

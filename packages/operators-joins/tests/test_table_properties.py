@@ -215,6 +215,16 @@ def test_history_keeps_former_rows_by_number_and_time(limits, kept):
     )
 
 
+def test_history_by_time_has_no_rows_without_a_time():
+    """Pass: nobody could tell when to let them go; by number they are kept as others are."""
+    rows = [{**row("a", seq, seq), "at": None} for seq in range(5)]
+    for limits, kept in (({"history_within": HOUR}, 0), ({"history_versions": 3}, 3)):
+        run = driver(history=True, **limits)
+        for each in rows:
+            run.batch({"input": [each]})
+        assert len(run.rows("history")) == kept
+
+
 def test_rows_without_key_or_sequence_are_refused_with_the_reason():
     """Pass: one refused row for each, with its reason and payload."""
     run = driver()

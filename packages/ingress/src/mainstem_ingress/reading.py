@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from mainstem import read_columns
+from mainstem import MESSAGE_COLUMNS, read_columns
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log
 from mainstem_ingress.segments import NO_ROOM, REASON, Header, file_of, open_segment
+from mainstem_ingress.source import PLACES
 
 FORMAT = "mainstem_ingress"
 #: Segments are put together into batches of about so many rows, or bytes, for the way to Spark.
@@ -33,12 +34,7 @@ _ROWS, _BYTES = 4_000, 16 * 2**20
 #: A task reads at least so many rows, where there are enough.
 _TASK_ROWS = 20_000
 
-_SCHEMA = (
-    "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
-    "partition STRING, position STRING"
-)
-#: The columns of that schema which the log gives itself, where a source does not.
-_PLACES = ("partition", "position")
+_SCHEMA = ", ".join(column.ddl for column in MESSAGE_COLUMNS)
 
 
 class IngressDataSource(DataSource):
@@ -58,8 +54,8 @@ class IngressDataSource(DataSource):
         refused = f"{REASON} STRING" if self.options.get("refused") == "true" else ""
         extra = self.options.get("extra") or ""
         columns = read_columns(extra) if extra else ()
-        if any(column.name in _PLACES for column in columns):  # they are in ours
-            extra = ", ".join(column.ddl for column in columns if column.name not in _PLACES)
+        if any(column.name in PLACES for column in columns):  # they are in ours
+            extra = ", ".join(column.ddl for column in columns if column.name not in PLACES)
         return ", ".join(filter(None, (_SCHEMA, extra, refused)))
 
     def streamReader(self, schema: Any) -> IngressReader:  # noqa: N802  # Spark's name

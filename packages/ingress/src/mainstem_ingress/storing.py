@@ -19,6 +19,7 @@ from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
     ID,
     IDS_SUFFIX,
+    REASON,
     SUFFIX,
     Header,
     as_batch,
@@ -195,7 +196,7 @@ class Store:
         self.rows += len(messages)
         self.cursor = header.cursor
         self.next += 1
-        refused = len(messages) - batch.column("_reason").null_count
+        refused = len(messages) - batch.column(REASON).null_count
         self.counts.refused += refused
         self.counts.stored += len(messages) - refused
 

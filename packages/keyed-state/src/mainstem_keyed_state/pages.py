@@ -242,7 +242,9 @@ class Pages:
         """Write a page anew, as several if it has become too large; return those."""
         encoded = {table: now[table].encoded() for table in touched if now[table].height}
         size = sum(map(len, encoded.values())) + sum(
-            stored.size for table, stored in page.tables.items() if table not in touched
+            stored.size
+            for table, stored in page.tables.items()
+            if table in self._tables and table not in touched
         )
         frames = {t: stretch.rows() for t, stretch in now.items()} if size > self._limit else {}
         cuts = _cuts(frames, size, self._limit) if frames else []
@@ -306,6 +308,8 @@ def _cuts(now: Mapping[str, pl.DataFrame], size: int, limit: int) -> list[int]:
     None if all rows have one hash: nothing to cut.
     """
     hashes = [hashes_of(rows[KEY]) for rows in now.values() if not rows.is_empty()]
+    if not hashes:
+        return []
     values, counts = np.unique(np.concatenate(hashes), return_counts=True)
     if len(values) < 2:
         return []

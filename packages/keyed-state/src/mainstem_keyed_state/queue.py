@@ -52,9 +52,15 @@ class Queue:
         rows = self._rows(ripe)
         for each in ripe:
             self._drop(each)
-        due = pl.col(self._due).to_physical() <= (watermark or 0)
-        if ripe:
-            self.add(rows.filter(due.not_() | due.is_null()))
+        return self.sift(rows, watermark)
+
+    def sift(self, rows: pl.DataFrame, watermark: int | None) -> pl.DataFrame:
+        """Return the rows that are due, and let the others wait."""
+        if watermark is None:
+            due = pl.lit(value=False)
+        else:
+            due = (pl.col(self._due).to_physical() <= watermark).fill_null(value=False)
+        self.add(rows.filter(~due))
         return rows.filter(due)
 
     def add(self, rows: pl.DataFrame) -> None:

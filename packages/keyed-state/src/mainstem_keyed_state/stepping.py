@@ -85,12 +85,10 @@ class Stepping:
             ]
             hashes = np.unique(np.concatenate([hashes_of(frame[KEY]) for frame in mine]))
             loaded = pages.load(_places(pages.lows(), lows, portion), hashes, watermark)
-            waited = {
-                table: pl.concat(
-                    [frame, *([loaded.queued[table]] if table in loaded.queued else [])]
-                )
-                for table, frame in zip(ripe, mine[len(whole) :], strict=True)
-            }
+            waited = dict(zip(ripe, mine[len(whole) :], strict=True))
+            for table, older in loaded.queued.items():
+                due = queues[table].sift(older, watermark)
+                waited[table] = pl.concat([waited[table], due])
             batch = dict(zip(whole, mine, strict=False))
             done = logic.step(Step(batch, {**loaded.state, **waited}, watermark))
             failpoint("keyed-state.stepped")

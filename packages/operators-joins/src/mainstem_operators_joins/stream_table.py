@@ -185,7 +185,7 @@ class StreamTableJoin(Operator):
         from mainstem_keyed_state import Port, keyed, polars_schema
 
         from mainstem_operators_joins.frames import IDENTITY, payload
-        from mainstem_operators_joins.stream_table_logic import StreamTableLogic
+        from mainstem_operators_joins.stream_table_logic import LATE_CHANGES, StreamTableLogic
 
         on = pairs(self.options.on)
         stream, table = inputs[STREAM], inputs[TABLE]
@@ -216,7 +216,10 @@ class StreamTableJoin(Operator):
             },
             ctx,
             event_time=time_column(shapes[STREAM]) if self._in_time else None,
-            types={"": {n: kinds[c].dataType.simpleString() for n, c in renamed.items()}},
+            types={
+                "": {n: kinds[c].dataType.simpleString() for n, c in renamed.items()},
+                LATE_CHANGES: {n: kinds[n].dataType.simpleString() for n in names},
+            },
         )
 
     # -- what the options mean for the inputs -----------------------------------------------
@@ -302,7 +305,7 @@ class StreamTableJoin(Operator):
         if self.options.wait is None:
             return None
         times = [shape.event_time for shape in inputs.values() if shape.event_time is not None]
-        wait = self.options.wait - max(time.delay for time in times)
+        wait = self.options.wait - min(time.delay for time in times)
         # Once the watermark has passed the event, no version comes that holds at its time.
         return min(wait, _MICROSECOND) if self.options.as_of == "event_time" else wait
 
@@ -325,6 +328,7 @@ class StreamTableJoin(Operator):
             version_sequence=version.sequence,
             version_time=version.since,
             punctual=stream.event_time is not None and stream.event_time.punctual,
+            table_punctual=table.event_time is not None and table.event_time.punctual,
         )
 
 

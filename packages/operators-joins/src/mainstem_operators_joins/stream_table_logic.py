@@ -61,6 +61,7 @@ class StreamTableSettings:
         version_sequence: the output column that tells the sequence of the version used, or None.
         version_time: the one that tells since when it holds, or None.
         punctual: whether no event is late; see `mainstem.EventTime`.
+        table_punctual: whether no change of the table is.
     """
 
     as_of: Literal["event_time", "latest"]
@@ -75,6 +76,7 @@ class StreamTableSettings:
     version_sequence: str | None = None
     version_time: str | None = None
     punctual: bool = False
+    table_punctual: bool = False
 
 
 class StreamTableLogic(Logic):
@@ -235,7 +237,7 @@ class StreamTableLogic(Logic):
             changes = changes.join(known, on=KEY, how="left")
             return changes.filter(pl.col(COMMIT_VERSION) < pl.col(_UNTIL)).select(self._change)
         late = pl.lit(value=False)
-        if step.watermark is not None:
+        if step.watermark is not None and not self._set.table_punctual:
             late = pl.col(self._from) < time_of(step.watermark)
         if self._remembers:
             until = step.state[_JOINED].select(KEY, _UNTIL)

@@ -228,6 +228,7 @@ class TableLogic(Logic):
         until = pl.lit(None, TIME)
         if settings.history_within is not None and settings.time is not None:
             until = pl.col(settings.time) + pl.duration(microseconds=settings.history_within)
+            new = new.filter(pl.col(settings.time).is_not_null())  # how old it is nobody can tell
         new = new.with_columns(until.alias(_DUE))
         touched = new.select(KEY).unique()
         mine = pl.concat([before.join(touched, on=KEY, how="semi"), new])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -26,10 +25,12 @@ from mainstem import (
     Source,
     SourceCapabilities,
     SourceContext,
+    find_column,
     option,
     write_duration,
 )
 
+from mainstem_database_sql.holding import DECIMAL, PLAIN
 from mainstem_database_sql.options import DatabaseOptions
 
 if TYPE_CHECKING:
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
 
     from mainstem_database_sql.source.selecting import Database
 
-_READ = {
-    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
-    "timestamp", "timestamp_ntz",
-}  # fmt: skip
-_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 #: Types of a column that can be polled.
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamp_ntz")
@@ -90,8 +86,12 @@ class SQLSourceOptions(DatabaseOptions):
 
     @property
     def polled(self) -> Column:
-        """The column of `column`; `SQLSource` has found it among `columns`."""
-        return next(column for column in self.columns if column.name == self.column)
+        """The column of `column`.
+
+        Raises:
+            OptionError: it is not among `columns`.
+        """
+        return find_column(self.columns, self.column or "", "column")
 
 
 class SQLSource(Source):
@@ -146,7 +146,7 @@ class SQLSource(Source):
     def shape(self) -> Shape:
         o = self.options
         identity = o.key
-        if o.key and o.mode == "poll" and o.polled.name not in o.key:
+        if o.key and o.mode == "poll" and o.polled.name.lower() not in map(str.lower, o.key):
             identity = (*o.key, o.polled.name)
         return Events(o.columns, identity=identity)
 
@@ -308,18 +308,15 @@ class SQLSource(Source):
 def _check_columns(options: SQLSourceOptions) -> None:
     for column in options.columns:
         kind = column.type or ""
-        if kind not in _READ and not _DECIMAL.fullmatch(kind):
+        if kind not in PLAIN and not DECIMAL.fullmatch(kind):
             hint = "Read it as STRING." if not kind.startswith("interval") else ""
             raise OptionError(
                 f"column {column.name}: {kind} is not read from a table",
                 option="columns",
                 hint=hint,
             )
-    names = [column.name for column in options.columns]
     for name in options.key:
-        if name not in names:
-            message = f"the key's column {name!r} is not among `columns`"
-            raise OptionError(message, option="key")
+        find_column(options.columns, name, "key")
         if options.key.count(name) > 1:
             raise OptionError(f"the key has {name!r} twice", option="key")
 
@@ -334,12 +331,8 @@ def _check_mode(options: SQLSourceOptions) -> None:
         raise OptionError("`mode: poll` needs a `column` that grows", option="mode")
     if options.settle is None:
         raise OptionError("`mode: poll` needs `settle`: how late a row may commit", option="mode")
-    names = [column.name for column in options.columns]
-    if options.column not in names:
-        message = f"the column {options.column!r} is not among `columns`"
-        raise OptionError(message, option="column")
     kind = options.polled.type or ""
-    exact = _DECIMAL.fullmatch(kind) and options.product != "sqlite"
+    exact = DECIMAL.fullmatch(kind) and options.product != "sqlite"
     if kind not in (*_WHOLE, *_TIMES) and not exact:
         # Days come too seldom, and SQLite keeps a DECIMAL as it likes.
         raise OptionError(

@@ -16,7 +16,8 @@ from mainstem import Column, PipelineError
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
-_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+from mainstem_database_sql.holding import DECIMAL
+
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 _ARROW: dict[str, pa.DataType] = {
@@ -41,14 +42,14 @@ def schema_of(columns: Sequence[Column]) -> pa.Schema:
 
 
 def _arrow(kind: str) -> pa.DataType:
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal = DECIMAL.fullmatch(kind)
     return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _ARROW[kind]
 
 
 # -- columns ----------------------------------------------------------------------------------
 
 #: How a column is asked for: as it is, as text that the database makes, as a DOUBLE.
-PLAIN, TEXT, DOUBLE = "plain", "text", "double"
+AS_IS, TEXT, DOUBLE = "as it is", "text", "double"
 
 
 def access(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> str | None:
@@ -58,14 +59,14 @@ def access(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> str | None
     (all of SQLite's, PostgreSQL's NUMERIC, BIGINT UNSIGNED) is held against the type value by value.
     """
     if dialect.name == "sqlite":
-        return PLAIN
+        return AS_IS
     if isinstance(there, postgresql.DOMAIN):
         there = there.data_type
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal = DECIMAL.fullmatch(kind)
     if kind == "string":
         return _as_text(there)
     if kind in _BITS:
-        return PLAIN if _whole(there) <= _BITS[kind] else None
+        return AS_IS if _whole(there) <= _BITS[kind] else None
     if kind in ("float", "double"):
         return _floating(kind, there, dialect)
     fits: Any
@@ -83,12 +84,12 @@ def access(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> str | None
         fits = isinstance(there, sa.DateTime) and bool(there.timezone) is zoned
     else:
         fits = isinstance(there, sa.DateTime)
-    return PLAIN if fits else None
+    return AS_IS if fits else None
 
 
 def _as_text(there: TypeEngine[Any]) -> str | None:
     if isinstance(there, sa.String):
-        return PLAIN
+        return AS_IS
     # What has a type of Spark's is not turned into text on the way: how it looks is nobody's promise.
     typed = (sa.Numeric, sa.Integer, sa.Boolean, sa.Date, sa.DateTime, sa.types._Binary, mysql.BIT)
     return None if isinstance(there, typed) else TEXT
@@ -124,7 +125,7 @@ def _floating(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> str | N
     if single:
         return DOUBLE  # drivers give the shortest digits, or six of them
     # MySQL has no other column for FLOAT, so each value tells whether it is one.
-    return PLAIN if kind == "double" or dialect.name == "mysql" else None
+    return AS_IS if kind == "double" or dialect.name == "mysql" else None
 
 
 def _fits_decimal(there: TypeEngine[Any], precision: int, scale: int) -> bool:
@@ -175,7 +176,7 @@ def _check(value: Any, take: Callable[[Any], Any], column: Column, table: str) -
 
 def taker(kind: str) -> Callable[[Any], Any]:
     """Return what turns a driver's value into the one of a Spark type; it raises if there is none."""
-    decimal = _DECIMAL.fullmatch(kind)
+    decimal = DECIMAL.fullmatch(kind)
     if decimal:
         return partial(_take_decimal, step=Decimal(1).scaleb(-int(decimal[2])))
     return _TAKERS[kind]
