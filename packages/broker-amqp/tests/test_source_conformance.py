@@ -43,8 +43,6 @@ class TestClassic(AMQPSuite):
     # Without Spark, in seconds: test_receiver_conformance.py.
     slow_tests = frozenset(
         {
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
             "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
             "test_the_server_may_go_and_come_back",
         }

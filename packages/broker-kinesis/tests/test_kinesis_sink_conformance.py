@@ -57,7 +57,6 @@ class TestPackedOnKinesalite(KinesisSinkSuite):
         {
             "test_a_batch_written_again_is_evaluated_again",
             "test_a_batch_written_again_is_there_as_after_once",
-            "test_a_far_side_that_stands_still_for_a_while_is_waited_for",
             "test_an_empty_batch_changes_nothing",
             "test_batches_stand_beside_each_other",
             "test_the_rows_of_many_tasks_are_there_once",

@@ -136,7 +136,6 @@ def test_a_server_killed_under_a_running_job(nats, pipeline, spark):
     assert {"00000", "00001"} <= tasks  # each batch was read by two
 
 
-@pytest.mark.slow
 def test_the_first_offset_is_looked_up_once(nats, pipeline, spark):
     """The first batch is cut by `kill -9`; then five of its messages are purged, and ten more come. Pass:
     the rest of the batch comes with what came later, and `lost` has the five.
