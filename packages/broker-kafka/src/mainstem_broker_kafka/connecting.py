@@ -103,7 +103,8 @@ def _one_or_more(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _as_text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
+    """Return a number or a truth value as Kafka's settings have it; the rest as it is."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -125,7 +126,7 @@ def _secrets_apart(settings: dict[str, Secret]) -> dict[str, Secret]:
 
 
 #: A setting in Kafka's own words: text, a number or a truth value.
-_Setting = Annotated[Secret, BeforeValidator(_as_text), WithJsonSchema(_SCALAR)]
+_Setting = Annotated[Secret, BeforeValidator(as_text), WithJsonSchema(_SCALAR)]
 #: Settings by name. None is printed; those that hold credentials are secrets.
 Settings = Annotated[dict[str, _Setting], AfterValidator(_secrets_apart)]
 

@@ -1,9 +1,12 @@
-"""What is installed, from metadata alone: nothing is imported, so nothing broken is in the way."""
+"""What is installed, from metadata alone: nothing is imported by itself, so nothing broken is in the way."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import distributions
+from importlib.metadata import EntryPoint, distributions
+from typing import Any
+
+from mainstem.errors import PluginError
 
 #: The entry-point group of each kind of component.
 GROUPS = {
@@ -25,6 +28,19 @@ class Word:
     distribution: str
     version: str
     module: str
+
+
+def load_command(word: Word) -> Any:
+    """Import a command that a distribution brings.
+
+    Raises:
+        PluginError: it can't be imported; says why.
+    """
+    try:
+        return EntryPoint(word.name, word.module, COMMANDS_GROUP).load()
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise PluginError(f"command {word.name!r} can't be imported: {cause}") from error
 
 
 def installed_words() -> list[Word]:

@@ -69,13 +69,21 @@ class Pipeline:
         """Return some rows of a node (`row`) or an output (`row.rejected`), as JSON values.
 
         No checkpoint is written and nobody's offsets move.
+
+        Raises:
+            PipelineError: there is no such output, or it can't be had.
+            MachineError: Spark can't start here.
         """
         from mainstem.testing.preview import preview
 
         return preview(self.plan, output, rows)
 
     def lag(self) -> list[SourceLag]:
-        """Return how far each query is behind its sources, by partition."""
+        """Return how far each query is behind its sources, by partition.
+
+        Raises:
+            MachineError: a source can't be reached.
+        """
         from mainstem.run.lagging import lags
 
         return list(lags(self.plan))

@@ -161,6 +161,11 @@ def _core() -> str:
 
 
 def check_core_version(word: Word) -> None:
+    """Look whether the distribution of a word fits this core.
+
+    Raises:
+        PluginError: it asks for another version; says which.
+    """
     from packaging.requirements import Requirement
 
     if word.distribution == "mainstem":

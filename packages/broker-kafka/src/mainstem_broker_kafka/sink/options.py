@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from mainstem import Duration, Options, option
 from pydantic import BeforeValidator, WithJsonSchema, field_validator, model_validator
 
-from mainstem_broker_kafka.connecting import ConnectionOptions, Texts
+from mainstem_broker_kafka.connecting import ConnectionOptions, Texts, as_text
 
 #: How many writers there may be: the ledger's topic has a partition for each.
 MAX_WRITERS = 64
@@ -24,16 +24,10 @@ def _is_topic(value: str) -> str:
     return value
 
 
-def _as_text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
 #: A topic's setting, in Kafka's own words.
 TopicSetting = Annotated[
     str,
-    BeforeValidator(_as_text),
+    BeforeValidator(as_text),
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -13,6 +13,7 @@ from mainstem import (
     ANYTHING,
     Accepts,
     Changelog,
+    Column,
     Events,
     EventTime,
     Inputs,
@@ -142,13 +143,7 @@ class Declared(Operator):
 
     def _check_columns(self, frame: DataFrame) -> None:
         types = dict(frame.dtypes)
-        wrong = []
-        for column in self.options.table_schema:
-            wanted, found = (column.type or "").replace("`", ""), types.get(column.name)
-            if found is None:
-                wrong.append(f"there is no column {column.name}")
-            elif found != wanted:
-                wrong.append(f"{column.name} is {found.upper()}, not {wanted.upper()}")
+        wrong = misfits(self.options.table_schema, types)
         declared = {column.name for column in self.options.table_schema}
         extra = [n for n in frame.columns if n not in declared and not n.startswith("_")]
         if extra:
@@ -182,3 +177,15 @@ class Declared(Operator):
                     message = f"computes {field.name}, the column of the stream's event time"
                     hint = "Leave it as it is, or give what is computed another name."
                     raise OptionError(message, option=self.at, hint=hint)
+
+
+def misfits(columns: Iterable[Column], types: Mapping[str, str]) -> list[str]:
+    """Return what a frame's types lack of declared columns, or have otherwise."""
+    wrong = []
+    for column in columns:
+        wanted, found = (column.type or "").replace("`", ""), types.get(column.name)
+        if found is None:
+            wrong.append(f"there is no column {column.name}")
+        elif found != wanted:
+            wrong.append(f"{column.name} is {found.upper()}, not {wanted.upper()}")
+    return wrong

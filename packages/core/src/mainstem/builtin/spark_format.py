@@ -25,6 +25,7 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin.declared import misfits
 from mainstem.contracts.columns import find_column
 
 if TYPE_CHECKING:
@@ -142,13 +143,7 @@ class SparkSource(Source):
 
     def _check(self, frame: DataFrame) -> None:
         types = dict(frame.dtypes)
-        wrong = []
-        for column in self.options.table_schema:
-            wanted, found = (column.type or "").replace("`", ""), types.get(column.name)
-            if found is None:
-                wrong.append(f"there is no column {column.name}")
-            elif found != wanted:
-                wrong.append(f"{column.name} is {found.upper()}, not {wanted.upper()}")
+        wrong = misfits(self.options.table_schema, types)
         if wrong:
             given = ", ".join(f"{name} {kind.upper()}" for name, kind in types.items())
             message = f"does not fit what {self.options.format} gives: {'; '.join(wrong)}"

@@ -186,10 +186,8 @@ def _add_commands(called: str) -> None:
         if command.callback
     } | {group.name for group in app.registered_groups}:
         return
-    from importlib.metadata import EntryPoint
 
-    from mainstem.discovery import COMMANDS_GROUP, installed_words
-    from mainstem.errors import PluginError
+    from mainstem.discovery import installed_words, load_command
 
     for word in installed_words():
         if word.kind != "command":
@@ -197,11 +195,7 @@ def _add_commands(called: str) -> None:
         if word.name != called:
             app.command(word.name, help=f"Brought by {word.distribution}.")(lambda: None)
             continue
-        try:
-            loaded = EntryPoint(word.name, word.module, COMMANDS_GROUP).load()
-        except Exception as error:
-            cause = f"{type(error).__name__}: {error}"
-            raise PluginError(f"command {called!r} can't be imported: {cause}") from error
+        loaded = load_command(word)
         if isinstance(loaded, typer.Typer):
             app.add_typer(loaded, name=word.name)
         else:

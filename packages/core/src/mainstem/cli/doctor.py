@@ -11,13 +11,12 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from io import StringIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from mainstem.cli.machine import Check, check_machine, split_advice
-from mainstem.discovery import COMMANDS_GROUP, GROUPS, Word
+from mainstem.discovery import GROUPS, Word, load_command
 from mainstem.errors import MainstemError, PluginError
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
@@ -130,11 +129,7 @@ def _load(registry: Registry, word: Word) -> None:
     if word.kind in GROUPS:
         registry.component(word.kind, f"{word.distribution}:{word.name}")
         return
-    try:
-        EntryPoint(word.name, word.module, COMMANDS_GROUP).load()
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        raise PluginError(f"command {word.name!r} can't be imported: {cause}") from error
+    load_command(word)
 
 
 def _broken(word: Word, error: PluginError) -> Check:

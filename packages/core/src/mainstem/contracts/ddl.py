@@ -42,7 +42,11 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """The column as DDL text; `VARIANT` never stands in for an unknown type."""
+        """The column as DDL text; `VARIANT` never stands in for an unknown type.
+
+        Raises:
+            ValueError: its type is not known.
+        """
         if self.type is None:
             raise ValueError(f"the type of column {self.name!r} is not known before Spark starts")
         return f"{quoted(self.name)} {self.type}{'' if self.nullable else ' NOT NULL'}"
