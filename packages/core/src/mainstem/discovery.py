@@ -1,4 +1,4 @@
-"""What is installed, from metadata alone: nothing is imported by itself, so nothing broken is in the way."""
+"""What is installed, from metadata alone: no plugin is imported here, so no broken one is in the way."""
 
 from __future__ import annotations
 
