@@ -15,7 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
+from mainstem_keyed_state.directory import Directory
 from mainstem_keyed_state.logic import KEY, MAIN, Logic, Step
+from mainstem_keyed_state.stepping import Stepping
+from mainstem_keyed_state.stretches import decode
 
 Row = Mapping[str, Any]
 #: How a port's rows get their key: columns, or a function from a row to values.
@@ -231,6 +234,106 @@ class Driver:
         if self._times and self._seen.keys() >= self._times.keys():
             reached = min(self._seen[port] - delay for port, (_, delay) in self._times.items())
             self.watermark = max(reached, reached if self.watermark is None else self.watermark)
+
+
+class Paged:
+    """Runs a logic as `Driver` does, by the library's own pages: few bytes each, so that there are many.
+
+    A batch without rows reaches the logic only if the bucket's timer has passed, as with Spark.
+
+    Args:
+        times: by port that has a watermark: the event-time column and the delay in microseconds.
+    """
+
+    def __init__(
+        self,
+        logic: Logic,
+        keys: Mapping[str, Keys],
+        times: Mapping[str, tuple[str, int]] | None = None,
+        *,
+        page_bytes: int = 64,
+        portion_bytes: int = 256,
+        **_: Any,
+    ) -> None:
+        self.logic = logic
+        self.watermark: int | None = None
+        self.outputs: dict[str, list[dict[str, Any]]] = {name: [] for name in logic.outputs}
+        self._keys, self._times, self._seen = keys, dict(times or {}), dict[str, int]()
+        self._limits = (page_bytes, portion_bytes)
+        self._store = _Entries()
+        self._timer: int | None = None
+
+    def batch(
+        self, rows: Mapping[str, Sequence[Row]] | None = None
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Run one batch; return what came of it, by output."""
+        came: dict[str, list[dict[str, Any]]] = {name: [] for name in self.outputs}
+        frames = {port: [self._frame(port, some)] for port, some in (rows or {}).items() if some}
+        woken = self._timer is not None and self._timer * 1000 <= (self.watermark or 0)
+        if frames or woken:
+            stepping = Stepping(self.logic, *self._limits)
+            for name, found in stepping.bucket(self._store, frames, self.watermark):
+                came[name] += found.to_dicts()
+            self._timer = stepping.next_timer
+        for name, each in came.items():
+            self.outputs[name] += each
+        for port, (column, _) in self._times.items():
+            for row in (rows or {}).get(port, ()):
+                self._seen[port] = max(micros(row[column]), self._seen.get(port, 0))
+        if self._times and self._seen.keys() >= self._times.keys():
+            reached = min(self._seen[port] - delay for port, (_, delay) in self._times.items())
+            self.watermark = max(reached, self.watermark or reached)
+        return came
+
+    def advance(self, to: int) -> None:
+        """Move the watermark to a time, and run a batch without rows."""
+        self.watermark = max(to, self.watermark or to)
+        self.batch()
+
+    def restart(self, logic: Logic | None = None) -> None:
+        """Keep what a checkpoint keeps; go on with another logic, if one is given."""
+        self.logic = pickle.loads(pickle.dumps(logic or self.logic))
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Return the rows of a kind of state."""
+        if ("", 0) not in self._store.there:
+            return []
+        layouts = Directory.of_bytes(self._store.there["", 0][1]).layouts
+        return [
+            row
+            for (name, _), (layout, data) in self._store.there.items()
+            if name == table
+            for row in decode(layouts[layout].schema, [data]).to_dicts()
+        ]
+
+    def _frame(self, port: str, rows: Sequence[Row]) -> pl.DataFrame:
+        schema = self.logic.ports[port]
+        plain = [{name: row.get(name) for name in schema} for row in rows]
+        keys = pl.Series(KEY, [self._key(port, row) for row in rows], dtype=pl.Binary)
+        return pl.DataFrame(plain, schema=dict(schema)).select(keys, pl.all())
+
+    def _key(self, port: str, row: Row) -> bytes | None:
+        how = self._keys[port]
+        values = list(how(row) if callable(how) else [row.get(name) for name in how])
+        if any(value is None for value in values):
+            return None
+        plain = repr(values).encode()
+        return zlib.crc32(plain).to_bytes(4, "big") + plain
+
+
+class _Entries:
+    def __init__(self) -> None:
+        self.there: dict[Any, Any] = {}
+
+    def get(self, names: Sequence[Any]) -> list[Any]:
+        return list(map(self.there.get, names))
+
+    def put(self, entries: Mapping[Any, Any]) -> None:
+        self.there.update(entries)
+
+    def remove(self, names: Sequence[Any]) -> None:
+        for name in names:
+            del self.there[name]
 
 
 def _of(frame: pl.DataFrame, portion: set[bytes | None]) -> pl.DataFrame:

@@ -7,6 +7,7 @@ anything, so that it also knows what comes of rows that are later than was decla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -74,10 +75,27 @@ def settings(**changed: Any) -> StreamTableSettings:
     return StreamTableSettings(**{**given, **changed})
 
 
-def driver(chosen: StreamTableSettings, delays: tuple[int, int] = (0, 0), **more: Any) -> Driver:
+class OneVersionAgo(StreamTableLogic):
+    """As it was before events that wait for their time stood apart from their keys."""
+
+    version = 1
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.tables = {name: replace(table, queued=False) for name, table in self.tables.items()}
+
+
+def driver(
+    chosen: StreamTableSettings,
+    delays: tuple[int, int] = (0, 0),
+    *,
+    by: type[Any] = Driver,
+    logic: type[StreamTableLogic] = StreamTableLogic,
+    **more: Any,
+) -> Any:
     """Return a run of a join; delays of stream and table in minutes."""
     times = {"stream": ("at", delays[0] * MINUTE), "table": ("since", delays[1] * MINUTE)}
-    return Driver(StreamTableLogic(chosen, STREAM, TABLE), KEYS, times, **more)
+    return by(logic(chosen, STREAM, TABLE), KEYS, times, **more)
 
 
 def brief(rows: Sequence[Row]) -> list[tuple[Any, ...]]:

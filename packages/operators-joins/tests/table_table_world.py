@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import pandas as pd
 import polars as pl
-from joins_driver import Driver
-from mainstem_keyed_state.logic import KEY, MAIN, Logic
-from mainstem_keyed_state.stepping import Stepping
+from joins_driver import Driver, Paged
+from mainstem_keyed_state.logic import MAIN
 from mainstem_operators_joins.table_table_foreign import (
     DELETED,
     REFERENCE,
@@ -45,57 +42,6 @@ def version(row: Mapping[str, Any]) -> str:
     right = row["_right_sequence"]
     plain = "" if right is None else right if isinstance(right, str) else text(right)
     return f"{left}.{plain}"
-
-
-class Paged:
-    """Runs a logic as `Driver` does, by the library's own pages: few bytes each, so that there are many."""
-
-    def __init__(self, logic: Logic, keys: Mapping[str, Any], **_: Any) -> None:
-        self._logic, self._keys, self._store = logic, keys, _Entries()
-        self.outputs: dict[str, list[Row]] = {name: [] for name in logic.outputs}
-
-    def batch(self, rows: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-        """Run one batch; return what came of it, by output."""
-        came: dict[str, list[Row]] = {name: [] for name in self.outputs}
-        frames = {port: [self._frame(port, each)] for port, each in rows.items()}
-        stepping = Stepping(self._logic, page_bytes=64, portion_bytes=256)
-        for name, found in stepping.bucket(self._store, frames, None):
-            came[name] += found.to_dicts()
-        for name, each in came.items():
-            self.outputs[name] += each
-        return came
-
-    def _frame(self, port: str, rows: Sequence[Row]) -> pl.DataFrame:
-        keys = [self._key(self._keys[port], row) for row in rows]
-        schema = self._logic.ports[port]
-        frame = pl.DataFrame([{n: row[n] for n in schema} for row in rows], schema=dict(schema))
-        return frame.select(pl.Series(KEY, keys, dtype=pl.Binary), pl.all())
-
-    def _key(self, how: Any, row: Row) -> bytes | None:
-        (value,) = how(row) if callable(how) else [row[name] for name in how]
-        if value is None:
-            return None
-        plain = value if isinstance(value, bytes) else str(value).encode()
-        return zlib.crc32(plain).to_bytes(4, "big") + plain
-
-    def restart(self) -> None:
-        """Keep what a checkpoint keeps."""
-        self._logic = pickle.loads(pickle.dumps(self._logic))
-
-
-class _Entries:
-    def __init__(self) -> None:
-        self._there: dict[Any, Any] = {}
-
-    def get(self, names: Sequence[Any]) -> list[Any]:
-        return list(map(self._there.get, names))
-
-    def put(self, entries: Mapping[Any, Any]) -> None:
-        self._there.update(entries)
-
-    def remove(self, names: Sequence[Any]) -> None:
-        for name in names:
-            del self._there[name]
 
 
 class EqualKeys:

@@ -7,9 +7,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from joins_driver import cut, micros
+from joins_driver import Paged, cut, micros
 from joins_fuzz import fuzz
-from stream_table_model import MINUTE, Model, brief, change, driver, event, minute, settings, whole
+from mainstem_operators_joins.stream_table_logic import StreamTableLogic
+from stream_table_model import (
+    MINUTE,
+    STREAM,
+    TABLE,
+    Model,
+    OneVersionAgo,
+    brief,
+    change,
+    driver,
+    event,
+    minute,
+    settings,
+    whole,
+)
 
 FAR = micros(minute(100_000))
 _KEYS = st.sampled_from(["a", "a", "b"])
@@ -140,3 +154,40 @@ def test_rows_of_any_lateness_give_what_a_join_that_forgets_nothing_gives(mode, 
         assert sorted(r["n"] for r in run.rows("waiting")) == sorted(r["n"] for r in model.waiting)
     else:
         assert not model.waiting
+
+
+@fuzz(200)
+@given(st.data())
+def test_the_same_comes_of_state_on_pages(data):
+    """Pass: on pages and in portions of any size, with timers as Spark calls for them, and whenever a run goes on
+    from the state of an earlier version, all outputs equal the model's, and nothing waits in the end."""
+    mode = data.draw(st.one_of(st.just(_MODES[0]), st.sampled_from(_MODES)))
+    delays = data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    events, changes = data.draw(_events(20)), data.draw(_changes(20))
+    chosen = settings(join=data.draw(st.sampled_from(["inner", "left"])), **mode)
+    if mode["as_of"] == "latest":  # of one sequence there is one change
+        changes = list({(c["key"], c["sub"], c["_commit_version"]): c for c in changes}.values())
+    old = chosen.when == "complete" and data.draw(st.sampled_from([True, True, False]))
+    page, portion = data.draw(st.sampled_from([(64, 1), (300, 900), (65_536, 1 << 27)]))
+    logic = OneVersionAgo if old else StreamTableLogic
+    limits = {"page_bytes": page, "portion_bytes": portion}
+    run = driver(chosen, delays, by=Paged, logic=logic, **limits)
+    model = Model(chosen, delays)
+    for batch in data.draw(_interleaved(stream=events, table=changes)):
+        run.batch(batch)
+        model.batch(batch)
+        assert brief(run.outputs[""]) == sorted(model.out, key=repr)
+        assert run.watermark == model.watermark
+        if data.draw(st.booleans()):
+            run.restart(StreamTableLogic(chosen, STREAM, TABLE))
+    run.restart(StreamTableLogic(chosen, STREAM, TABLE))
+    run.advance(FAR)
+    model.watermark = FAR
+    model.batch({})
+    assert brief(run.outputs[""]) == sorted(model.out, key=repr)
+    assert sorted(row["n"] for row in run.outputs.get("unmatched", ())) == sorted(model.unmatched)
+    assert sorted(row["n"] for row in run.outputs.get("late", ())) == sorted(model.late)
+    told = [(row["key"], row["sub"], row["_commit_version"]) for row in run.outputs["late_changes"]]
+    assert sorted(told) == sorted(model.late_changes)
+    run.advance(FAR + 1000 * MINUTE)
+    assert not [row for table in ("waiting", "joined") for row in run.rows(table)]
