@@ -275,7 +275,7 @@ class Poll(Source):
     def part(self) -> dict[str, Any]:
         self._run(f"CREATE TABLE {self.id} (n BIGINT PRIMARY KEY, k TEXT, at TIMESTAMPTZ, v INT)")
         columns = "n BIGINT, k STRING, at TIMESTAMP, v INT"
-        given = {"url": self.place.url, "table": self.id, "columns": columns, "key": ["n"]}
+        given = {"url": self.place.url, "table": self.id, "schema": columns, "key": ["n"]}
         given |= {"mode": "poll", "column": "n", "settle": "1 second", "every": "500 ms"}
         return {"use": "sql", "with": {**given, "give_up": "10 s"}}
 

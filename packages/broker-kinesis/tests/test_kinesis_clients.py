@@ -76,18 +76,21 @@ def test_a_look_at_the_stream_closes_its_client(client):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_measuring_closes_its_client(kinesis: FakeKinesis, monkeypatch, fails):
-    """Pass: also when the stream can't be asked."""
+def test_measuring_closes_its_one_client_each_time(kinesis: FakeKinesis, monkeypatch, fails):
+    """Pass: also when the stream can't be asked; a client is made once only."""
     log = MemoryLog()
     put_records(kinesis, 0)
     read_all(kinesis, worker_of(kinesis, log))
-    monkeypatch.setattr(measuring, "connect", lambda _: kinesis)
-    options = worker_of(kinesis).options
+    made = []
+    monkeypatch.setattr(measuring, "connect", lambda _: made.append(kinesis) or kinesis)
+    asked = measuring.Measuring(worker_of(kinesis).options)
     before = kinesis.calls["close"]
-    if fails:
-        kinesis.fail("AccessDeniedException")
-        with pytest.raises(measuring.PipelineError, match="AccessDenied"):
-            measuring.behind(options, log)
-    else:
-        assert [lag.partition for lag in measuring.behind(options, log)] == ["shardId-000000000000"]
-    assert kinesis.calls["close"] == before + 1
+    for _ in range(2):
+        if fails:
+            kinesis.fail("AccessDeniedException")
+            with pytest.raises(measuring.PipelineError, match="AccessDenied"):
+                asked.behind(log)
+        else:
+            assert [lag.partition for lag in asked.behind(log)] == ["shardId-000000000000"]
+    assert kinesis.calls["close"] == before + 2
+    assert len(made) == 1

@@ -53,7 +53,7 @@ def test_hostile_names_of_schemas(place, how):
     else:
         schema = f"{MARKS}{place.name}"
         place.ask(f"CREATE SCHEMA {place.mark(schema)}")
-    sink = place.sink(schema=schema, add_columns=True)
+    sink = place.sink(namespace=schema, add_columns=True)
     shape = changes("id BIGINT, v BIGINT", ["id"])
     for number in range(2):
         rows = [{"id": 1, "v": number}, {"id": 2, "v": number, "_change_type": "delete"}]

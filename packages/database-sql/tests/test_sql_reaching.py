@@ -106,7 +106,7 @@ def test_a_file_is_found_beside_the_document(pipeline, place_in):
         ({"tls": {"verify_host": False}}, "needs `ca`"),
         ({"tls": {"key": "x"}}, "without certificate"),
         ({"table": "x\x00"}, "without a NUL"),
-        ({"schema": " x"}, "blanks around"),
+        ({"namespace": " x"}, "blanks around"),
         ({"connect_timeout": "0 s"}, "more than 0"),
         ({"statement_timeout": "0 s"}, "more than 0"),
     ],

@@ -17,7 +17,7 @@ from test_sql_source_driver import Place
 GIVEN = {
     "url": "sqlite:///t.db",
     "table": "t",
-    "columns": "id BIGINT, at TIMESTAMP, d DATE, x DOUBLE",
+    "schema": "id BIGINT, at TIMESTAMP, d DATE, x DOUBLE",
 }
 POLL = {**GIVEN, "mode": "poll", "column": "id", "settle": "10 seconds"}
 
@@ -57,18 +57,18 @@ def test_a_plan_needs_neither_spark_nor_a_driver():
     ("options", "key", "words"),
     [
         (
-            {**GIVEN, "columns": "id BIGINT, v ARRAY<INT>"},
-            "columns",
+            {**GIVEN, "schema": "id BIGINT, v ARRAY<INT>"},
+            "schema",
             "column v: array<int> is not read",
         ),
         (
-            {**GIVEN, "columns": "id BIGINT, v VARCHAR(9)"},
-            "columns",
+            {**GIVEN, "schema": "id BIGINT, v VARCHAR(9)"},
+            "schema",
             "column v: varchar(9) is not read",
         ),
         (
-            {**GIVEN, "columns": "id BIGINT, _v INT"},
-            "columns",
+            {**GIVEN, "schema": "id BIGINT, _v INT"},
+            "schema",
             "names that begin with _ are reserved",
         ),
         ({**GIVEN, "key": ["no"]}, "key", "there is no column 'no'"),
@@ -81,7 +81,7 @@ def test_a_plan_needs_neither_spark_nor_a_driver():
         ({**POLL, "column": "d"}, "column", "the column 'd' is DATE, and polled are"),
         ({**POLL, "column": "x"}, "column", "the column 'x' is DOUBLE, and polled are"),
         (
-            {**POLL, "columns": "id DECIMAL(9,2)"},
+            {**POLL, "schema": "id DECIMAL(9,2)"},
             "column",
             "the column 'id' is DECIMAL(9,2), and polled",
         ),
@@ -140,7 +140,7 @@ def table(pipeline, rows=5):
 
 def reads(pipeline, url, sinks=("out",), **options):
     """Write the document of a pipeline with one source, read by each sink in a query of its own."""
-    given = {"url": url, "table": "t", "columns": "id BIGINT, name STRING", **options}
+    given = {"url": url, "table": "t", "schema": "id BIGINT, name STRING", **options}
     return pipeline.document(
         sources={"rows": {"use": "sql", "with": given}},
         sinks={name: pipeline.sink(name, "rows", query="own") for name in sinks},
@@ -156,7 +156,7 @@ def test_a_table_that_does_not_fit_is_a_problem_of_the_document(pipeline):
     url = table(pipeline)
     for options, key, words in (
         ({"table": "none"}, "table", "there is no table none in sqlite "),
-        ({"columns": "id BIGINT, nam STRING"}, "columns", "it has no column nam, but id, name"),
+        ({"schema": "id BIGINT, nam STRING"}, "schema", "it has no column nam, but id, name"),
     ):
         reads(pipeline, url, **options)
         with pytest.raises(DocumentError) as caught:
@@ -172,7 +172,7 @@ def test_a_table_that_does_not_fit_is_a_problem_of_the_document(pipeline):
 def test_what_goes_wrong_in_a_run_is_told_in_full(pipeline):
     """Spark shows the first line of a Python traceback; ours is not lost behind it."""
     url = table(pipeline)
-    reads(pipeline, url, columns="id BIGINT, name INT")
+    reads(pipeline, url, schema="id BIGINT, name INT")
     with pytest.raises(
         PipelineError, match="table t: column name has a value .str. that is no INT"
     ):

@@ -23,7 +23,7 @@ class TableSuite(SourceSuite):
     wrong_options = {
         "url": {"url": "http://host/x"},
         "table": {"table": " x"},
-        "columns": {"columns": "id MANY"},
+        "schema": {"schema": "id MANY"},
         "key": {"key": ["no_such"]},
         "max_rows": {"max_rows": 0},
     }
@@ -47,7 +47,7 @@ class TableSuite(SourceSuite):
         return {
             "url": self.url,
             "table": self.table,
-            "columns": "id INT, at TIMESTAMP",
+            "schema": "id INT, at TIMESTAMP",
             "key": ["id"],
             "give_up": "20 seconds",
         }

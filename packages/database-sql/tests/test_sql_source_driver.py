@@ -87,12 +87,12 @@ def place_of(request, tmp_path):
 
 def plain(place, columns="id BIGINT, name STRING", **more):
     """The options of a source as a document has them."""
-    return {"url": place.url, "table": place.table, "columns": columns, **more}
+    return {"url": place.url, "table": place.table, "schema": columns, **more}
 
 
 def options(url, table, columns="id BIGINT, name STRING", **more):
     """The options of a source, as a document gives them."""
-    given = {"url": url, "table": table, "columns": columns, "give_up": "2 seconds", **more}
+    given = {"url": url, "table": table, "schema": columns, "give_up": "2 seconds", **more}
     return SQLSourceOptions.model_validate(given)
 
 
@@ -143,7 +143,7 @@ class Checkpoint:
             self.put("offsets", batch, end)
             if batch:
                 self.planner.committed(start)
-        schema = schema_of(self.options.columns)
+        schema = schema_of(self.options.table_schema)
         rows = [
             row
             for file, first, last in self.planner.ranges(start, end)
@@ -268,7 +268,7 @@ def _measured(reading):
             yield part
 
     selecting.Table.parts = watched
-    planner, schema = reading.planner, schema_of(reading.options.columns)
+    planner, schema = reading.planner, schema_of(reading.options.table_schema)
     rows, start = 0, planner.initial()
     planner.prepare()
     while (end := planner.latest(start)) != start:

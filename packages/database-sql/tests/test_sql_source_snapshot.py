@@ -216,7 +216,7 @@ def test_a_folder_that_can_not_be_written_is_told(file, tmp_path):
     with pytest.raises(PipelineError, match="snapshot-000001.parquet can't be written"):
         storing.write(
             reading.home / "snapshot-000001.parquet",
-            file.options().columns,
+            file.options().table_schema,
             "t",
             [],
             "sql.snapshot",
@@ -283,7 +283,7 @@ def test_what_lasts_is_told_at_once(place, tmp_path):
     assert caught.value.message.startswith("there is no table no_such in ")
     with pytest.raises(OptionError) as caught:
         Checkpoint(tmp_path / "2", place.options("id BIGINT, nam STRING", **more)).read()
-    assert caught.value.option == "columns"
+    assert caught.value.option == "schema"
     assert "has no column nam, but id, name" in caught.value.message
     if place.product == "sqlite":
         none = options(f"sqlite:///{tmp_path}/none.db", "t", **more)
@@ -340,7 +340,7 @@ def test_a_schema_and_a_view(postgres, tmp_path):
         place.ask("CREATE VIEW s{t}.{t} AS SELECT 5::bigint AS id, 'x'::text AS name")
         try:
             read = Checkpoint(
-                tmp_path / "checkpoint", place.options(schema=f"s{place.table}")
+                tmp_path / "checkpoint", place.options(namespace=f"s{place.table}")
             ).read()
             assert read == [{"id": 5, "name": "x"}]
         finally:

@@ -180,7 +180,7 @@ def test_a_type_that_lacks_values_of_its_column_is_refused(server, request, tmp_
         place.ask(f"CREATE TABLE {{t}} ({there})")
         with pytest.raises(OptionError) as caught:
             read(place, wanted, tmp_path)
-    assert caught.value.option == "columns"
+    assert caught.value.option == "schema"
     told = caught.value.message
     taken = [each for number, each in enumerate(misfits) if f"column v{number} is " not in told]
     assert not taken

@@ -101,9 +101,9 @@ class DatabaseOptions(Options):
     )
     namespace: str | None = option(
         None,
-        alias="schema",
         min_length=1,
-        description="The table's schema (MySQL: its database); the connection's own when left out.",
+        description="What databases call the table's schema (MySQL: its database); the connection's own "
+        "when left out.",
     )
     tls: DatabaseTLSOptions | None = option(
         None,

@@ -19,28 +19,40 @@ if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
 
 
-def behind(options: KinesisSourceOptions, log: Log) -> Sequence[Lag]:
-    """Return for each shard that is not drained how old the oldest record is that the log lacks.
+class Measuring:
+    """Asks a stream how far its shards are ahead of a log.
 
-    It takes one read of each, of the five a second that a shard allows. Ages may be up to a second too
-    low: the stream's clock is known by whole seconds. How many records there are, Kinesis does not
-    tell. Nothing is asked before a log begins.
-
-    Raises:
-        PipelineError: the stream can't be asked, or is another one than the log's.
+    By one client, whose connections are closed between: each new one reads the description of the service
+    anew, takes a fifth of a second, and leaves the process larger.
     """
-    try:
-        cursors = [Cursor.decoded(text) for text in log.cursors().values()]
-    except ValueError as error:
-        raise PipelineError(str(error)) from error
-    if not cursors:
-        return []
-    try:
-        client = connect(options)
-    except Exception as error:
-        raise PipelineError(f"{options.place()}: {words(error, options)}") from error
-    with closing(client):
-        return _behind(options, client, cursors)
+
+    def __init__(self, options: KinesisSourceOptions) -> None:
+        self._options = options
+        self._client: KinesisClient | None = None
+
+    def behind(self, log: Log) -> Sequence[Lag]:
+        """Return for each shard that is not drained how old the oldest record is that the log lacks.
+
+        It takes one read of each, of the five a second that a shard allows. Ages may be up to a second
+        too low: the stream's clock is known by whole seconds. How many records there are, Kinesis does
+        not tell. Nothing is asked before a log begins.
+
+        Raises:
+            PipelineError: the stream can't be asked, or is another one than the log's.
+        """
+        options = self._options
+        try:
+            cursors = [Cursor.decoded(text) for text in log.cursors().values()]
+        except ValueError as error:
+            raise PipelineError(str(error)) from error
+        if not cursors:
+            return []
+        try:
+            self._client = self._client or connect(options)
+        except Exception as error:
+            raise PipelineError(f"{options.place()}: {words(error, options)}") from error
+        with closing(self._client):
+            return _behind(options, self._client, cursors)
 
 
 def _behind(

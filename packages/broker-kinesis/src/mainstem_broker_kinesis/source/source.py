@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mainstem import (
@@ -27,6 +28,8 @@ from mainstem_broker_kinesis.source.records import LOST as HEADER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from mainstem_broker_kinesis.source.measuring import Measuring
 
 #: What the output `lost` is: `from` and `to` are sequence numbers of the shard `partition`.
 LOST_RECORDS = Events(
@@ -106,6 +109,10 @@ class KinesisSource(IngressSource):
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return what is in the log and not read, and how far the log is behind each shard."""
-        from mainstem_broker_kinesis.source.measuring import behind
+        return [*super().lag(reached), *self._measuring.behind(self.log(reached.home))]
 
-        return [*super().lag(reached), *behind(self.options, self.log(reached.home))]
+    @cached_property
+    def _measuring(self) -> Measuring:
+        from mainstem_broker_kinesis.source.measuring import Measuring
+
+        return Measuring(self.options)

@@ -31,7 +31,7 @@ class Given:
     def planner(self) -> Snapshots | Polls:
         """Return what plans the batches; it has not connected yet."""
         o = self.options
-        database = Database(o, o.columns)
+        database = Database(o, o.table_schema)
         if o.mode == "snapshot":
             return Snapshots(
                 database, self.folder, self.key, follows=self.follows, max_rows=o.max_rows

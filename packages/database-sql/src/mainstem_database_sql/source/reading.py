@@ -51,7 +51,7 @@ class SQLDataSource(DataSource):
         return cls.word
 
     def schema(self) -> str:
-        return ", ".join(f"{quoted(c.name)} {c.type}" for c in self.given.options.columns)
+        return ", ".join(f"{quoted(c.name)} {c.type}" for c in self.given.options.table_schema)
 
     def streamReader(self, schema: Any) -> SQLReader:  # noqa: N802  # Spark's name
         return SQLReader(schema, self.given)

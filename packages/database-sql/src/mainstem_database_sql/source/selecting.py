@@ -134,7 +134,7 @@ class Database:
             found.append(_expression(column.name, how, connection.dialect))
         if problems:
             raise OptionError(
-                f"the table {self.name} does not fit: it " + "; ".join(problems), option="columns"
+                f"the table {self.name} does not fit: it " + "; ".join(problems), option="schema"
             )
         connection.execute(sa.select(*found).select_from(self.table).where(sa.false())).close()
         return found

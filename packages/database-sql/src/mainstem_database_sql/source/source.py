@@ -47,7 +47,8 @@ _SHOWN = "packages/database-sql/tests/test_sql_source_crashes.py"
 class SQLSourceOptions(DatabaseOptions):
     """Options of the source `sql`."""
 
-    columns: Schema = option(
+    table_schema: Schema = option(
+        alias="schema",
         description="The columns that are read, with the types that they get; each must have every "
         "value of the table's column.",
         example="id BIGINT, name STRING",
@@ -89,9 +90,9 @@ class SQLSourceOptions(DatabaseOptions):
         """The column of `column`.
 
         Raises:
-            OptionError: it is not among `columns`.
+            OptionError: it is not in the schema.
         """
-        return find_column(self.columns, self.column or "", "column")
+        return find_column(self.table_schema, self.column or "", "column")
 
 
 class SQLSource(Source):
@@ -148,7 +149,7 @@ class SQLSource(Source):
         identity = o.key
         if o.key and o.mode == "poll" and o.polled.name.lower() not in map(str.lower, o.key):
             identity = (*o.key, o.polled.name)
-        return Events(o.columns, identity=identity)
+        return Events(o.table_schema, identity=identity)
 
     def needs(self) -> Needs:
         # Rows come from Python's workers by a socket of the file system: faster than by TCP.
@@ -201,7 +202,7 @@ class SQLSource(Source):
     def _database(self) -> Database:
         from mainstem_database_sql.source.selecting import Database
 
-        return Database(self.options, self.options.columns)
+        return Database(self.options, self.options.table_schema)
 
     # -- measuring and going back -------------------------------------------------------------
 
@@ -306,17 +307,17 @@ class SQLSource(Source):
 
 
 def _check_columns(options: SQLSourceOptions) -> None:
-    for column in options.columns:
+    for column in options.table_schema:
         kind = column.type or ""
         if kind not in PLAIN and not DECIMAL.fullmatch(kind):
             hint = "Read it as STRING." if not kind.startswith("interval") else ""
             raise OptionError(
                 f"column {column.name}: {kind} is not read from a table",
-                option="columns",
+                option="schema",
                 hint=hint,
             )
     for name in options.key:
-        find_column(options.columns, name, "key")
+        find_column(options.table_schema, name, "key")
         if options.key.count(name) > 1:
             raise OptionError(f"the key has {name!r} twice", option="key")
 
