@@ -63,7 +63,7 @@ slow: install services
 
 fuzz: install services
 	PYTHONPATH=tests $(BIN)/python -m fuzz
-	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest --timeout=0 -m fuzz packages/operators-joins/tests
+	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest -n 2 --timeout=0 -m fuzz packages/operators-joins/tests
 
 cluster: install services
 	$(BIN)/pytest -m slow tests/test_cluster.py
