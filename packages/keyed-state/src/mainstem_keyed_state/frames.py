@@ -65,7 +65,7 @@ def keyed(
     name: str = "",
     nulls_equal: bool = False,
     event_time: str | None = None,
-    types: Mapping[str, Mapping[str, str]] | None = None,
+    types: Mapping[str, Mapping[str, str | DataType]] | None = None,
     page_bytes: int = PAGE_BYTES,
     portion_bytes: int = PORTION_BYTES,
 ) -> DataFrame:
@@ -81,8 +81,8 @@ def keyed(
         name: tells this state from others of the same node; letters, digits and `_`.
         nulls_equal: whether null equals null in a key; else a row with a null has no key.
         event_time: a column of the main output that stateful steps below may use as event time.
-        types: Spark types of output columns, by output and column. Without: that of the column of the
-            same name and kind at a port, or the nearest.
+        types: Spark types of output columns, as such or as DDL text, by output and column. Without: that
+            of the column of the same name and kind at a port, or the nearest.
         page_bytes: the bytes above which a page of state is cut.
         portion_bytes: about how many bytes of rows and state one call of `step` is given.
 
@@ -150,7 +150,7 @@ def state_name(node: str, name: str) -> str:
 def _outputs(
     logic: Logic,
     ports: Mapping[str, Port],
-    types: Mapping[str, Mapping[str, str]],
+    types: Mapping[str, Mapping[str, str | DataType]],
     packed: DataFrame,
     event_time: str | None,
 ) -> DataFrame:
@@ -190,7 +190,10 @@ def _outputs(
 
 
 def _spark_columns(
-    schema: Mapping[str, Any], ports: Mapping[str, Port], told: Mapping[str, str], spark: Any
+    schema: Mapping[str, Any],
+    ports: Mapping[str, Port],
+    told: Mapping[str, str | DataType],
+    spark: Any,
 ) -> StructType:
     """Return the Spark types of an output's columns."""
     from pyspark.sql.types import StructField, StructType
@@ -202,8 +205,8 @@ def _spark_columns(
             there.setdefault(field.name, []).append((kinds[field.name], field.dataType))
 
     def type_of(name: str, kind: pl.DataType) -> DataType:
-        if name in told:
-            return spark._parse_ddl(f"c {told[name]}")[0].dataType  # type: ignore[no-any-return]
+        if (given := told.get(name)) is not None:
+            return spark._parse_ddl(f"c {given}")[0].dataType if isinstance(given, str) else given
         same = [found for at_port, found in there.get(name, ()) if at_port == kind]
         return same[0] if same else spark_type(kind)
 

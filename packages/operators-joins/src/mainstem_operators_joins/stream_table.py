@@ -217,8 +217,8 @@ class StreamTableJoin(Operator):
             ctx,
             event_time=time_column(shapes[STREAM]) if self._in_time else None,
             types={
-                "": {n: kinds[c].dataType.simpleString() for n, c in renamed.items()},
-                LATE_CHANGES: {n: kinds[n].dataType.simpleString() for n in names},
+                "": {n: kinds[c].dataType for n, c in renamed.items()},
+                LATE_CHANGES: {n: kinds[n].dataType for n in names},
             },
         )
 

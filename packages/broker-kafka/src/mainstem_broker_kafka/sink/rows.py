@@ -19,7 +19,7 @@ from mainstem_broker_kafka.sink.topics import Topic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: The reserved column of a changelog's sequence, and its name among the columns of `messages`.
+#: What a changelog's sequence is called among the columns of `messages`.
 VERSION = f"_in_{COMMIT_VERSION}"
 #: The header that tells a message from every other, for ever: `_id` in hex.
 ID_HEADER = "mainstem-id"

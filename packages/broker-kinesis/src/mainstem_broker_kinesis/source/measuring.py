@@ -23,7 +23,7 @@ class Measuring:
     """Asks a stream how far its shards are ahead of a log.
 
     By one client, whose connections are closed between: each new one reads the description of the service
-    anew, takes a fifth of a second, and leaves the process larger.
+    anew, and leaves the process larger.
     """
 
     def __init__(self, options: KinesisSourceOptions) -> None:

@@ -159,13 +159,13 @@ class Typed(Protocol):
     """A sink that can't hold every type of column, and says so before the first batch."""
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
-        """Look at the columns of a document's rows, reserved ones too.
+        """Look at what `write` will be given.
 
         Called when a document is planned, where the type of a column can be None: only Spark can know it;
         and before any query starts, with all types. Needs no Spark.
 
         Args:
-            columns: those that `write` will be given.
+            columns: all, reserved ones too.
             shape: what the rows are.
 
         Raises:

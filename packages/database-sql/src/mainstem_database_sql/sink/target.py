@@ -15,7 +15,6 @@ from mainstem_database_sql.sink import checking
 from mainstem_database_sql.sink.checking import ID as ID
 from mainstem_database_sql.types import column_type
 
-#: Columns that tell rows apart; all other reserved columns stay out of the table.
 _DELETED_AT = "_deleted_at"
 #: A server may make tables without transactions, if it is not told.
 _INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}

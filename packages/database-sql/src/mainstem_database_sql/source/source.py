@@ -318,7 +318,7 @@ def _check_columns(options: SQLSourceOptions) -> None:
             )
     for name in options.key:
         find_column(options.table_schema, name, "key")
-        if options.key.count(name) > 1:
+        if [each.lower() for each in options.key].count(name.lower()) > 1:
             raise OptionError(f"the key has {name!r} twice", option="key")
 
 
