@@ -119,9 +119,11 @@ def test_a_complete_join_of_random_data_equals_merge_asof_with_crashes_between(t
 
 
 def test_a_table_with_preimages_late_rows_and_rows_that_lack_something(trial):
-    """Pass: a deletion holds from its own time, not from that of the row it carries; each row at its output."""
-    made = document(take={"price": "price", "labels": "tags"})
-    made["sources"]["rows"]["with"]["schema"] += ", tags MAP<STRING, INT>"
+    """Pass: a deletion holds from its own time, not from that of the row it carries; each row at its output,
+    with the types of its own side, though the other has a column of that name, and fields of any name."""
+    made = document(take={"price": "price", "labels": "tags", "parts": "part"})
+    made["sources"]["rows"]["with"]["schema"] += ", tags MAP<STRING, INT>, part STRUCT<`a-b`: INT>"
+    made["sources"]["events"]["with"]["schema"] += ", tags ARRAY<STRUCT<key: STRING, value: INT>>"
     table = {"key": ["key", "sub"], "sequence": "seq", "delete": "gone"}
     made["operators"]["table"] = {"use": "table", "from": "rows", "with": table}
     outputs = [
@@ -132,7 +134,11 @@ def test_a_table_with_preimages_late_rows_and_rows_that_lack_something(trial):
     ]
     run = trial(made, "joined", *outputs)
     run.feed(
-        "rows", [{**fed(change("a", 1, 5, 1)), "tags": {"x": 1}}, fed(change("a", 10, None, 2))]
+        "rows",
+        [
+            {**fed(change("a", 1, 5, 1)), "tags": {"x": 1}, "part": {"a-b": 7}},
+            fed(change("a", 10, None, 2)),
+        ],
     )
     run.feed(
         "events",
@@ -142,7 +148,7 @@ def test_a_table_with_preimages_late_rows_and_rows_that_lack_something(trial):
     for source in ("events", "rows"):
         run.advance(source, minute(60))
     run.batch()
-    run.feed("rows", [fed(change("a", 20, 6, 3)), fed(change("a", 3, 9, 1))])
+    run.feed("rows", [{**fed(change("a", 20, 6, 3)), "tags": {"y": 2}}, fed(change("a", 3, 9, 1))])
     run.feed("events", [fed(event(4, "a", 30)), fed(event(5, "a", 70))])
     run.batch()
     for source in ("events", "rows"):
@@ -152,5 +158,8 @@ def test_a_table_with_preimages_late_rows_and_rows_that_lack_something(trial):
     assert [row["labels"] for row in run.rows("joined") if row["n"] == 1] == [{"x": 1}]
     assert [row["n"] for row in run.rows("joined.unmatched")] == [2]
     assert [row["n"] for row in run.rows("joined.late")] == [4]
-    assert [row["price"] for row in run.rows("joined.late_changes")] == [6]
+    assert [row["parts"] for row in run.rows("joined") if row["n"] == 1] == [{"a-b": 7}]
+    assert [(row["price"], row["tags"]) for row in run.rows("joined.late_changes")] == [
+        (6, {"y": 2})
+    ]
     assert [row["reason"] for row in run.rows("joined.rejected")] == ["at is null"]
