@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from mainstem import OptionError, PipelineError
-from mainstem_broker_kafka.source.losing import ANEW, DELETED, GONE, WENT, Given, Losses, Planner
+from mainstem_broker_kafka.source.losing import (
+    ANEW,
+    DELETED,
+    GONE,
+    WENT,
+    Losses,
+    LossPlanner,
+    LossReading,
+)
 from mainstem_broker_kafka.source.offsets import Partition
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_broker_kafka.source.topics import Notes
@@ -86,7 +94,8 @@ class Looking:
     def run(self, *, bounded=False, **more):
         done = self.checkpoint.committed()
         read = None if done is None else done[1]
-        return Planner(Given(self._options, self.checkpoint, read, self.notes, bounded), **more)
+        reading = LossReading(self._options, self.checkpoint, read, self.notes, bounded)
+        return LossPlanner(reading, **more)
 
 
 def looking(tmp_path, topics, topic):

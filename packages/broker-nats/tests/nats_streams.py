@@ -169,3 +169,8 @@ class Speaker:
         heard = answers.pending_msgs == 0
         await answers.unsubscribe()
         return heard
+
+
+def spans(planner, start, end):
+    """Return the sequences that the tasks of a batch read: after one, up to another."""
+    return [(part.after, part.end) for part in planner.parts(start, end)]

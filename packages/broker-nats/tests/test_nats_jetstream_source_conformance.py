@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import Given, Planner
+from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_testkit import SourceSuite
 from nats_streams import info, make_stream, publish
 
@@ -35,11 +35,11 @@ class LogSuite(SourceSuite):
     def limited(self, rows):
         return {"max_rows": rows}
 
-    def ranges(self):
-        """Return the ranges of a batch of ten messages."""
+    def parts(self):
+        """Return what the tasks of a batch of ten messages read."""
         self.put(range(10))
         options = JetStreamSourceOptions.model_validate(self.options())
-        given = Given(
+        planner = StreamReading(
             options,
             self.stream,
             tuple(options.subjects),
@@ -48,11 +48,10 @@ class LogSuite(SourceSuite):
             "t",
             "messages",
             options.on_loss,
-        )
-        planner = Planner(given)
+        ).planner()
         try:
             start = planner.initial()
-            return planner.ranges(start, planner.latest(start))
+            return planner.parts(start, planner.latest(start))
         finally:
             planner.close()
 
@@ -90,7 +89,7 @@ class TestFiltered(LogSuite):
 
     def test_batches_are_read_by_several_tasks(self):
         """Pass: a batch as the other tests read them has three ranges."""
-        assert len(self.ranges()) == 3
+        assert len(self.parts()) == 3
 
 
 @pytest.mark.slow
@@ -105,7 +104,7 @@ class TestInMemory(LogSuite):
 
     def test_batches_are_read_by_several_tasks(self):
         """Pass: a batch as the other tests read them has two ranges, and the stream is in memory."""
-        assert len(self.ranges()) == 2
+        assert len(self.parts()) == 2
         assert info(self.server, self.stream).config.storage == "memory"
 
     def put(self, numbers):

@@ -10,8 +10,9 @@ from mainstem import OptionError
 from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import Given, Planner, begin
+from mainstem_broker_nats.source.planning import begin
 from mainstem_broker_nats.source.ranges import Range
+from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_broker_nats.source.stream import Stream
 from nats.js.api import StreamSource
 from nats_streams import (
@@ -22,6 +23,7 @@ from nats_streams import (
     make_stream,
     publish,
     publish_many,
+    spans,
     unique,
 )
 
@@ -54,18 +56,16 @@ def planner(nats):
     def make(stream, **more):
         given = options(nats, stream, **more)
         made.append(
-            Planner(
-                Given(
-                    given,
-                    stream,
-                    tuple(given.subjects),
-                    given.start,
-                    2,
-                    "t",
-                    "messages",
-                    given.on_loss,
-                )
-            )
+            StreamReading(
+                given,
+                stream,
+                tuple(given.subjects),
+                given.start,
+                2,
+                "t",
+                "messages",
+                given.on_loss,
+            ).planner()
         )
         return made[-1]
 
@@ -236,7 +236,7 @@ def test_a_stream_made_anew_is_refused(nats, planner, opened):
     publish(nats, f"{stream}.a", range(20))
     for step in (
         lambda: planner(stream).latest(end),
-        lambda: planner(stream).ranges(start, end),
+        lambda: planner(stream).parts(start, end),
         lambda: list(Range(opened(stream), start["created"], 0, 10, gaps=True).chunks()),
     ):
         with pytest.raises(NATSError, match="made anew at") as error:
@@ -257,12 +257,12 @@ def test_batches_end_where_they_should(nats, planner):
     second = plans.latest(first)
     assert (second["created"], second["sequence"]) == (first["created"], 6)
     assert list(second) == ["stream", "created", "sequence", "at"]
-    assert plans.ranges(first, second) == [(0, 6)]
+    assert spans(plans, first, second) == [(0, 6)]
     at(nats, lambda js, _: js.purge_stream(stream, seq=10))
     time.sleep(0.1)
     third = plans.latest(second)
     assert third["sequence"] == 10
-    assert plans.ranges(second, third) == [(6, 10)]
+    assert spans(plans, second, third) == [(6, 10)]
 
 
 def test_a_large_batch_is_read_by_several_tasks(nats, planner):
@@ -272,7 +272,7 @@ def test_a_large_batch_is_read_by_several_tasks(nats, planner):
     at(nats, lambda js, _: js.purge_stream(stream, seq=10_001))
     plans = planner(stream, on_loss="report")
     start = {**plans.initial(), "sequence": 100}
-    assert plans.ranges(start, plans.latest(start)) == [(100, 20_000), (20_000, 30_000)]
+    assert spans(plans, start, plans.latest(start)) == [(100, 20_000), (20_000, 30_000)]
 
 
 def test_other_subjects_make_no_batches(nats, planner):

@@ -15,12 +15,12 @@ from mainstem_broker_nats.source import planning
 from mainstem_broker_nats.source.bucket import BucketSource
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.options import BucketOptions, JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import Given, Planner
+from mainstem_broker_nats.source.planning import Part
 from mainstem_broker_nats.source.ranges import Range
-from mainstem_broker_nats.source.reading import Part, StreamReader
+from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_broker_nats.source.stream import Stream
 from mainstem_testkit.servers.nats import NATS
-from nats_streams import at, consumers, make_stream, publish, publish_many
+from nats_streams import at, consumers, make_stream, publish, publish_many, spans
 
 
 class Planned:
@@ -38,7 +38,7 @@ def given(server, stream, *, progress=None, first=None, **more):
     options = JetStreamSourceOptions.model_validate(
         {"servers": server.url, "stream": stream, "give_up": "2 s", **more}
     )
-    return Given(
+    return StreamReading(
         options, stream, tuple(options.subjects), options.start, 2, "t", "messages",
         options.on_loss, progress, first,
     )  # fmt: skip
@@ -50,7 +50,7 @@ def planner():
     made = []
 
     def make(server, stream, **more):
-        made.append(Planner(given(server, stream, **more)))
+        made.append(given(server, stream, **more).planner())
         return made[-1]
 
     yield make
@@ -92,7 +92,7 @@ def test_latest_is_held_by_an_empty_batch(nats, planner):
     end = plans.latest(start)
     assert end != start
     assert end["sequence"] == start["sequence"] == 10
-    assert plans.ranges(start, end) == []
+    assert spans(plans, start, end) == []
     assert plans.latest(end) == end
 
 
@@ -110,7 +110,7 @@ def test_a_stream_that_fell_back_is_seen_when_it_has_grown_again(tmp_path, plann
         plans = planner(server, stream)
         start = plans.initial()
         end = plans.latest(start)
-        assert (end["sequence"], plans.ranges(start, end)) == (10, [(0, 10)])
+        assert (end["sequence"], spans(plans, start, end)) == (10, [(0, 10)])
         server.stop()
         shutil.rmtree(server.folder / "data")
         shutil.copytree(tmp_path / "kept", server.folder / "data")
@@ -121,9 +121,9 @@ def test_a_stream_that_fell_back_is_seen_when_it_has_grown_again(tmp_path, plann
             plans.latest(end)
         assert not error.value.lasting  # a leader may be behind for a while
         with pytest.raises(NATSError, match="ends at 5"):
-            plans.ranges(start, end)
+            spans(plans, start, end)
         publish(server, f"{stream}.a", range(10))
-        for step in (lambda: plans.latest(end), lambda: plans.ranges(start, end)):
+        for step in (lambda: plans.latest(end), lambda: plans.parts(start, end)):
             with pytest.raises(NATSError, match="message 10.*fell back.*_id") as error:
                 step()
             assert error.value.lasting
@@ -154,7 +154,7 @@ def test_a_sequence_to_begin_at_may_lie_ahead(nats, planner):
     publish(nats, f"{stream}.a", range(5))
     end = plans.latest(start)
     assert end["sequence"] == 10
-    assert plans.ranges(start, end) == [(7, 10)]
+    assert spans(plans, start, end) == [(7, 10)]
 
 
 def test_other_subjects_that_go_are_no_gap(nats, planner, monkeypatch):
@@ -172,13 +172,13 @@ def test_other_subjects_that_go_are_no_gap(nats, planner, monkeypatch):
     publish(nats, f"{stream}.a", ["it"])
     end = plans.latest(start)
     assert (end["sequence"], end["after"]) == (21, 20)
-    assert plans.ranges(start, end) == [(20, 21)]
+    assert spans(plans, start, end) == [(20, 21)]
     publish(nats, f"{stream}.b", range(20))
     assert plans.latest(end) == end
     monkeypatch.setattr(planning, "_MOVE", 0.0)
     moved = plans.latest(end)
     assert (moved["sequence"], moved["after"]) == (41, 41)
-    assert plans.ranges(end, moved) == []
+    assert spans(plans, end, moved) == []
     at(nats, lambda js, _: js.purge_stream(stream))
     publish(nats, f"{stream}.a", ["it"])
     assert planner(nats, stream, **more).latest(moved)["sequence"] == 42
@@ -209,10 +209,10 @@ def test_subjects_that_were_gone_unseen_are_told(nats, planner):
     start = {**plans.initial(), "sequence": 4}
     end = plans.latest(start)
     assert end["sequence"] == 20
-    assert plans.ranges(start, end) == [(4, 20)]
+    assert spans(plans, start, end) == [(4, 20)]
     publish(nats, f"{stream}.a", ["it"])
     end = plans.latest(start)
-    assert plans.ranges(start, end) == [(4, 21)]
+    assert spans(plans, start, end) == [(4, 21)]
 
 
 def test_a_read_that_is_closed_early_leaves_nothing(nats):
@@ -224,7 +224,7 @@ def test_a_read_that_is_closed_early_leaves_nothing(nats):
     with closing(reader):
         created = reader.state().created
     before = {thread.name for thread in threading.enumerate() if thread.name.startswith("nats ")}
-    rows = StreamReader(_schema(), whole).read(Part(created, 0, 12_000))
+    rows = whole.read(Part(created, 0, 12_000), _schema())
     assert next(rows).num_rows
     rows.close()
     after = {thread.name for thread in threading.enumerate() if thread.name.startswith("nats ")}
@@ -233,6 +233,7 @@ def test_a_read_that_is_closed_early_leaves_nothing(nats):
 
 
 def _schema():
+    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import (
         BinaryType,
         MapType,
@@ -251,7 +252,8 @@ def _schema():
         "partition": StringType(),
         "position": StringType(),
     }
-    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+    fields = [StructField(name, kind) for name, kind in kinds.items()]
+    return to_arrow_schema(StructType(fields), timezone="UTC")
 
 
 def test_a_consumer_is_forgotten_over_no_new_connection(nats):
@@ -276,7 +278,6 @@ def test_a_closed_connection_says_so(nats):
 def test_subjects_that_are_no_text(nats):
     """A subject with bytes that are no UTF-8. Pass: it is read; `key` has its bytes, `origin` replaces them."""
     from mainstem_broker_nats.source.columns import message_rows
-    from pyspark.sql.pandas.types import to_arrow_schema
 
     stream = make_stream(nats)
     subject = f"{stream}.".encode() + b"a\xff"
@@ -288,7 +289,7 @@ def test_subjects_that_are_no_text(nats):
     whole = given(nats, stream)
     with closing(Stream(whole.options, stream, (), "t")) as reader:
         (chunk,) = Range(reader, reader.state().created, 0, 1, gaps=True).chunks()
-    made = message_rows(chunk, stream, to_arrow_schema(_schema(), timezone="UTC"))
+    made = message_rows(chunk, stream, _schema())
     assert made["key"].to_pylist() == [subject]
     assert made["origin"].to_pylist() == [f"{stream}.a\ufffd"]
 

@@ -7,9 +7,9 @@ import time
 import pytest
 from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import Given, Planner
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
+from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_testkit.servers.nats import NATS
 from nats_streams import make_stream, publish
 
@@ -57,13 +57,13 @@ def given(server, user, **more):
 def test_a_log(server):
     """Planned and read with a filter, with an inbox of the user's own. Pass: all of it comes."""
     options = given(server, "log", inbox="mine.inbox", subjects=["S.>"], start="earliest")
-    reading = Given(options, "S", ("S.>",), "earliest", 2, "t", "messages", "report")
-    planner, stream = Planner(reading), reading.open("reader")
+    reading = StreamReading(options, "S", ("S.>",), "earliest", 2, "t", "messages", "report")
+    planner, stream = reading.planner(), reading.open("reader")
     try:
         start = planner.initial()
         end = planner.latest(start)
-        ((after, last),) = planner.ranges(start, end)
-        chunks = list(Range(stream, start["created"], after, last, gaps=True).chunks())
+        (part,) = planner.parts(start, end)
+        chunks = list(Range(stream, *part, gaps=True).chunks())
         assert stream.waiting(5) == 15
     finally:
         planner.close()
@@ -90,7 +90,9 @@ def test_a_queue(server):
 def test_a_user_who_may_not_pull(server):
     """The consumer can be made, and nothing asked of it. Pass: an error that names the subject, and soon."""
     options = given(server, "deaf", give_up="60 s")
-    stream = Given(options, "S", (), "earliest", 1, "t", "messages", "report").open("reader")
+    stream = StreamReading(options, "S", (), "earliest", 1, "t", "messages", "report").open(
+        "reader"
+    )
     try:
         state = stream.state()
         with pytest.raises(NATSError, match=r"Permissions Violation.*CONSUMER.MSG.NEXT") as error:

@@ -203,28 +203,33 @@ def test_what_a_new_life_tells_is_news_though_the_last_one_told_the_same(world: 
     assert world.told.states()[:4] == ["running", "restarting"] * 2
 
 
-def test_pauses_grow_up_to_a_longest_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(helpers_module, "_LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(helpers_module.random, "uniform", lambda low, high: high)
-    pauses: list[float] = []
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, ...]]:
+    """What pauses are asked for; none of them is long."""
+    asked: list[tuple[float, ...]] = []
+
+    def pause_after(*given: float) -> float:
+        asked.append(given)
+        return 0.02
+
+    monkeypatch.setattr(helpers_module, "pause_after", pause_after)
+    return asked
+
+
+def test_pauses_grow_up_to_a_longest_one(world: World, pauses: list[tuple[float, ...]]) -> None:
     with world.helpers(a=Component("sys.exit(3)")) as helpers:
-        (helper,) = helpers._helpers
-
-        def ended() -> bool:
-            pauses[:] = [*pauses, helper._pause] if helper._pause not in pauses else pauses
-            return world.told.states().count("restarting") == 4
-
-        world.watch(helpers, ended)
-    assert pauses == [0.02, 0.04, 0.05]
+        world.watch(helpers, lambda: world.told.states().count("restarting") == 4)
+    longest = helpers_module._LONGEST_PAUSE
+    assert pauses[:4] == [(n, helpers_module._FIRST_PAUSE, longest) for n in range(1, 5)]
 
 
 def test_one_that_lasted_begins_again_with_short_pauses(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, pauses: list[tuple[float, ...]]
 ) -> None:
     monkeypatch.setattr(helpers_module, "_LASTED", 0.0)
     with world.helpers(a=Component("sys.exit(3)")) as helpers:
         world.watch(helpers, lambda: world.told.states().count("restarting") == 4)
-        assert helpers._helpers[0]._pause == pytest.approx(0.04)
+    assert {tries for tries, *_ in pauses} == {1}
 
 
 @pytest.mark.parametrize("ends", ["sys.exit(1)", "until_the_end()"])

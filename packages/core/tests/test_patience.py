@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mainstem import Patience
+from mainstem import Patience, pause_after
 
 
 def test_pauses_grow_to_seconds_and_begin_anew_with_progress():
@@ -17,6 +17,13 @@ def test_pauses_grow_to_seconds_and_begin_anew_with_progress():
     patience.progress()
     assert patience.tries == 0
     assert patience.pause() <= 0.04
+
+
+def test_a_pause_has_the_length_that_is_asked_for():
+    """Pass: it doubles from the first to the longest, over any number of tries."""
+    for tries in (1, 2, 3, 4, 5, 6, 2000):
+        whole = min(30.0, 0.5 * 2 ** min(tries, 10) / 2)
+        assert whole / 2 <= pause_after(tries, 0.5, 30.0) <= whole
 
 
 def test_patience_ends_some_time_after_the_last_progress():

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from mainstem import crashpoints, failpoint
 from mainstem_database_sql.source import selecting
-from mainstem_database_sql.source.planning import Given
+from mainstem_database_sql.source.reading import TableReading
 from mainstem_database_sql.source.source import SQLSourceOptions
 from mainstem_database_sql.source.storing import read
 from mainstem_database_sql.source.values import schema_of
@@ -116,8 +116,7 @@ class Checkpoint:
         self.home.mkdir(exist_ok=True)
         self.options = options
         key = hashlib.sha256(f"{reading}{follows}".encode()).hexdigest()[:24]
-        given = Given(options, self.home, key, follows, since, 2)
-        self.planner = given.planner()
+        self.planner = TableReading(options, self.home, key, follows, since, 2).planner()
 
     def offset(self, batch):
         file = self.folder / "offsets" / str(batch)
@@ -146,7 +145,7 @@ class Checkpoint:
         schema = schema_of(self.options.table_schema)
         rows = [
             row
-            for file, first, last in self.planner.ranges(start, end)
+            for file, first, last in self.planner.parts(start, end)
             for part in read(file, first, last, schema)
             for row in part.to_pylist()
         ]
@@ -272,7 +271,7 @@ def _measured(reading):
     rows, start = 0, planner.initial()
     planner.prepare()
     while (end := planner.latest(start)) != start:
-        for file, first, last in planner.ranges(start, end):
+        for file, first, last in planner.parts(start, end):
             for part in read(file, first, last, schema):
                 rows += part.num_rows
                 seen.append(_resident())

@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 from mainstem import OptionError, PipelineError, Reached
 from mainstem_database_sql.source import selecting, storing
-from mainstem_database_sql.source.snapshots import Rows, split
 from mainstem_database_sql.source.source import SQLSource
+from mainstem_database_sql.source.storing import Rows, split
 from test_sql_source_driver import (
     PRODUCTS,
     Apart,

@@ -178,7 +178,7 @@ def test_a_wait_is_bounded_and_as_long_as_asked(tries, asked, longest):
     found = pause(tries, asked, longest)
     assert 0 < found <= longest
     assert found >= min(asked or 0, longest)
-    assert found >= min(0.1 * 2.0 ** min(tries - 1, 20), longest) or asked is not None
+    assert found >= min(0.2 * 2.0 ** min(tries - 1, 30), longest) / 2 or asked is not None
 
 
 # -- what is shown --------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mainstem_ingress.log import Log
-from mainstem_ingress.reading import IngressReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from mainstem_ingress.reading import LogPlanner, LogReading
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     MapType,
@@ -30,22 +30,25 @@ SCHEMA = StructType(
         StructField("_reason", StringType()),
     ]
 )
-ALL = ReadAllAvailable()
 
 
-def reader(log: Log, schema: StructType = SCHEMA, **options: object) -> IngressReader:
-    given = {"folder": log.folder, "max_rows": 10**9, "max_bytes": 10**12, **options}
-    return IngressReader(schema, {key: str(value) for key, value in given.items()})
+def reader(log: Log, **more: Any) -> LogPlanner:
+    given = {"max_rows": 10**9, "max_bytes": 10**12, **more}
+    return LogPlanner(LogReading(log.folder, **given))
 
 
 def read(
-    made: IngressReader, start: Mapping[str, int], end: Mapping[str, int]
+    made: LogPlanner,
+    start: Mapping[str, int],
+    end: Mapping[str, int],
+    schema: StructType = SCHEMA,
 ) -> list[dict[str, Any]]:
     """Return the rows of a range, task by task."""
+    columns = to_arrow_schema(schema, timezone="UTC")
     return [
         row
-        for part in made.partitions(dict(start), dict(end))
-        for batch in made.read(part)
+        for part in made.parts(dict(start), dict(end))
+        for batch in made.reading.read(part, columns)
         for row in batch.to_pylist()
     ]
 

@@ -19,13 +19,13 @@ from ingress_far import (
     values_in,
     wait_for,
 )
-from ingress_reads import SCHEMA, read, reader
+from ingress_reads import read, reader
 from mainstem import MESSAGE_COLUMNS, Events
 from mainstem_ingress import IngressOptions, IngressSource, LogError, Message, Receiver
 from mainstem_ingress import segments as segments_module
 from mainstem_ingress import taking as taking_module
 from mainstem_ingress.log import Log
-from mainstem_ingress.reading import _SCHEMA, IngressDataSource
+from mainstem_ingress.reading import _SCHEMA, LogReading
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import file_of, read_header
 from mainstem_ingress.storing import Store
@@ -250,11 +250,11 @@ def test_a_source_may_give_partition_and_position_itself(log: Log) -> None:
     assert isinstance(shape, Events)
     assert [c.name for c in shape.columns or ()] == [*(c.name for c in MESSAGE_COLUMNS), "n"]
     assert shape.identity == ("origin", "partition", "position")
-    assert IngressDataSource({"extra": Placed.extra}).schema() == f"{_SCHEMA}, `n` bigint"
+    assert LogReading(log.folder, 1, 1, Placed.extra).schema() == f"{_SCHEMA}, `n` bigint"
     fields = [pa.field("partition", pa.string()), pa.field("position", pa.string())]
     log.receiver(0).mkdir(parents=True)
     Store(log, 0, IngressOptions(), fields).store([Message(b"1", extra=("shard-7", "0042"))])
-    (row,) = read(reader(log, SCHEMA), {}, {"0": 1})
+    (row,) = read(reader(log), {}, {"0": 1})
     assert (row["partition"], row["position"]) == ("shard-7", "0042")
 
 

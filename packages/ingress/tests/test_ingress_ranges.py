@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from ingress_far import messages, values_in
-from ingress_reads import ALL, digest, read, reader
+from ingress_reads import digest, read, reader
 from mainstem_ingress import segments as segments_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
@@ -38,7 +38,7 @@ class Query:
     def __init__(self, log: Log, name: str, max_rows: int) -> None:
         self.name, self.log, self.max_rows = name, log, max_rows
         self.made = reader(log, consumer=name, max_rows=max_rows)
-        self.start = self.made.initialOffset()
+        self.start = self.made.initial()
         self.began = dict(self.start)
         self.end: dict[str, int] | None = None
         self.digests: set[str] = set()
@@ -158,7 +158,7 @@ class Logs(RuleBasedStateMachine):
             query.start, query.end, query.digests = query.end, None, set()
         if restarts:
             query.restart()
-        end = query.made.latestOffset(query.start, ALL)
+        end = query.made.latest(query.start)
         assert all(end[name] >= first for name, first in query.start.items())
         for name, last in end.items():
             there = numbers(self.log.receiver(name))

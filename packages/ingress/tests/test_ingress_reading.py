@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from ingress_far import every, messages, store_of, values_in
-from ingress_reads import ALL, SCHEMA, digest, read, reader, values
+from ingress_reads import SCHEMA, digest, read, reader, values
 from mainstem_ingress import LogError, Message
 from mainstem_ingress import storing as storing_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
-from mainstem_ingress.reading import _SCHEMA, IngressDataSource, IngressReader
+from mainstem_ingress.reading import _SCHEMA, LogPlanner, LogReading
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import file_of
 from mainstem_ingress.storing import Store
@@ -36,7 +36,7 @@ def test_rows_are_what_was_stored_with_where_they_are(log: Log) -> None:
     store.store(messages(0))
     store.store(given)
     made = reader(log)
-    rows = read(made, made.initialOffset(), {"3": 2})[1:]
+    rows = read(made, made.initial(), {"3": 2})[1:]
     assert [(r["value"], r["key"], r["origin"], r["_reason"]) for r in rows] == [
         (b"v", b"k", "q", None), (None, None, "", None), (b"", b"", "é", "no"),
     ]  # fmt: skip
@@ -56,59 +56,59 @@ def test_positions_grow_and_are_told_apart(log: Log) -> None:
 
 
 def test_columns_that_a_source_adds(log: Log) -> None:
-    assert IngressDataSource({"extra": "n BIGINT"}).schema() == f"{_SCHEMA}, n BIGINT"
-    assert IngressDataSource({}).schema() == _SCHEMA
+    assert LogReading(log.folder, 1, 1, "n BIGINT").schema() == f"{_SCHEMA}, n BIGINT"
+    assert LogReading(log.folder, 1, 1).schema() == _SCHEMA
     log.receiver(0).mkdir(parents=True)
     store = Store(log, 0, IngressOptions(), [pa.field("n", pa.int64())])
     store.store([Message(b"1", extra=(7,)), Message(b"2", extra=(None,))])
     schema = StructType([*SCHEMA.fields, StructField("n", LongType())])
-    assert [row["n"] for row in read(reader(log, schema), {}, {"0": 1})] == [7, None]
+    assert [row["n"] for row in read(reader(log), {}, {"0": 1}, schema)] == [7, None]
 
 
 def test_a_log_that_is_empty_or_not_there_yet(log: Log) -> None:
     made = reader(log, consumer="q")
-    start = made.initialOffset()
+    start = made.initial()
     assert start == {}
-    assert made.latestOffset(start, ALL) == start
-    assert made.reportLatestOffset() is None
+    assert made.latest(start) == start
+    assert made.newest() is None
     log.receiver(0).mkdir(parents=True)  # a receiver that has stored nothing
-    assert made.latestOffset(start, ALL) == start
+    assert made.latest(start) == start
     groups(log, 1, 2)
-    end = made.latestOffset(start, ALL)
+    end = made.latest(start)
     assert values(read(made, start, end)) == [0, 1]
-    assert made.latestOffset(end, ALL) == end
-    assert made.partitions(end, end) == []
+    assert made.latest(end) == end
+    assert made.parts(end, end) == []
 
 
 def test_an_idle_log_has_no_new_offset(log: Log) -> None:
     groups(log, 0, 3)
     made = reader(log)
-    end = made.latestOffset(made.initialOffset(), ALL)
+    end = made.latest(made.initial())
     for _ in range(3):
-        assert made.latestOffset(end, ALL) == end
-        assert list(made.latestOffset(end, ALL)) == list(end), "Spark compares them as text"
+        assert made.latest(end) == end
+        assert list(made.latest(end)) == list(end), "Spark compares them as text"
 
 
 def test_receivers_that_come_between_calls(log: Log) -> None:
     groups(log, 1, 2)
     made = reader(log)
-    start = made.initialOffset()
+    start = made.initial()
     assert start == {"1": 0}
-    first = made.latestOffset(start, ALL)
+    first = made.latest(start)
     groups(log, 10, 2, first=10)
     groups(log, 0, 2, first=20)
-    second = made.latestOffset(first, ALL)
+    second = made.latest(first)
     assert list(second.items()) == [("0", 1), ("1", 1), ("10", 1)]
     assert values(read(made, first, second)) == [20, 21, 10, 11]
     again = reader(log)
-    assert again.latestOffset(first, ALL) == second
-    assert made.reportLatestOffset() == second
+    assert again.latest(first) == second
+    assert made.newest() == second
 
 
-def drained(made: IngressReader) -> list[list[int]]:
+def drained(made: LogPlanner) -> list[list[int]]:
     """Return what each batch reads until nothing is left."""
-    start, found = made.initialOffset(), []
-    while (end := made.latestOffset(start, ALL)) != start:
+    start, found = made.initial(), []
+    while (end := made.latest(start)) != start:
         assert all(end[name] >= number for name, number in start.items())
         found.append(values(read(made, start, end)))
         start = end
@@ -150,29 +150,29 @@ def test_a_batch_keeps_to_its_bytes(log: Log) -> None:
 def test_available_now_ends_where_the_log_ended(log: Log) -> None:
     store = groups(log, 0, 3, 3, 3)
     made = reader(log, max_rows=3)
-    start = made.initialOffset()
-    made.prepareForTriggerAvailableNow()
+    start = made.initial()
+    made.prepare()
     found = []
     for _ in range(6):
-        end = made.latestOffset(start, ALL)
+        end = made.latest(start)
         found += values(read(made, start, end))
         start = end
         store.store(messages(99))
         groups(log, 1, 1, first=77)
     assert found == list(range(9))
     # A query that was already beyond it stays there.
-    assert made.latestOffset({"0": 8, "1": 4}, ALL) == {"0": 8, "1": 4}
+    assert made.latest({"0": 8, "1": 4}) == {"0": 8, "1": 4}
 
 
 def test_tasks_share_the_rows(log: Log) -> None:
     groups(log, 0, *[10_000] * 8)
     groups(log, 1, 5, first=100_000)
-    parts = reader(log, tasks=4).partitions({}, {"0": 8, "1": 1})
-    assert [(p.receiver, p.first, p.end) for p in parts] == [
+    parts = reader(log, tasks=4).parts({}, {"0": 8, "1": 1})
+    assert [tuple(part) for part in parts] == [
         ("0", 0, 2), ("0", 2, 4), ("0", 4, 6), ("0", 6, 8), ("1", 0, 1),
     ]  # fmt: skip
-    assert len(reader(log, tasks=1).partitions({}, {"0": 8})) == 1
-    assert len(reader(log, tasks=100).partitions({}, {"0": 8})) == 4, "no task of a few rows"
+    assert len(reader(log, tasks=1).parts({}, {"0": 8})) == 1
+    assert len(reader(log, tasks=100).parts({}, {"0": 8})) == 4, "no task of a few rows"
 
 
 def test_a_start_by_time_is_the_first_segment_stored_since(
@@ -196,12 +196,12 @@ def test_a_start_by_time_is_the_first_segment_stored_since(
         (1090, {"0": 5, "1": 4}),
         (5000, {"0": 5, "1": 5}),
     ):
-        assert reader(log, start=start).initialOffset() == found
+        assert reader(log, start=start).initial() == found
     log.consumers.folder.mkdir()
     log.consumers.put("q", {"0": 3, "1": 3})
     for store in stores:
         Retention(log, store.name, IngressOptions()).tidy(store.next, store.bytes)
-    assert reader(log, start=1000).initialOffset() == {"0": 3, "1": 3}
+    assert reader(log, start=1000).initial() == {"0": 3, "1": 3}
 
 
 # -- consumers ------------------------------------------------------------------------------------
@@ -216,15 +216,15 @@ def test_a_consumer_holds_what_it_has_not_committed(log: Log) -> None:
         retention.tidy(store.next, store.bytes)
         return retention.first
 
-    start = made.initialOffset()
+    start = made.initial()
     assert log.consumers.all() == {"q": {"0": 0}}
-    first = made.latestOffset(start, ALL)
+    first = made.latest(start)
     assert (log.consumers.all(), left()) == ({"q": {"0": 0}}, 0)
     rows = read(made, start, first)
-    made.commit(first)
+    made.committed(first)
     assert left() == 0
     assert digest(read(made, start, first)) == digest(rows), "the batch in hand can be read again"
-    second = made.latestOffset(first, ALL)
+    second = made.latest(first)
     assert (log.consumers.all(), left()) == ({"q": {"0": 1}}, 1)
     with pytest.raises(LogError, match=r"000000000000\.arrow is gone, and was not read yet"):
         read(made, start, first)
@@ -232,7 +232,7 @@ def test_a_consumer_holds_what_it_has_not_committed(log: Log) -> None:
     again = reader(log, consumer="q", max_rows=2)
     assert values(read(again, first, second)) == [2, 3]
     assert left() == 1
-    third = again.latestOffset(second, ALL)
+    third = again.latest(second)
     assert values(read(again, second, third)) == [4, 5]
     assert left() == 2
 
@@ -240,30 +240,30 @@ def test_a_consumer_holds_what_it_has_not_committed(log: Log) -> None:
 def test_a_consumer_keeps_no_progress_when_nothing_has_changed(log: Log) -> None:
     groups(log, 0, 2)
     made = reader(log, consumer="q")
-    end = made.latestOffset(made.initialOffset(), ALL)
-    made.latestOffset(end, ALL)
+    end = made.latest(made.initial())
+    made.latest(end)
     file = log.consumers.file("q")
     written = file.stat().st_ino
     for _ in range(5):
-        made.latestOffset(end, ALL)
+        made.latest(end)
     assert file.stat().st_ino == written
 
 
 def test_who_reads_the_past_holds_nothing(log: Log) -> None:
     groups(log, 0, 2)
     made = reader(log, start=0)
-    made.latestOffset(made.initialOffset(), ALL)
+    made.latest(made.initial())
     assert log.consumers.all() == {}
 
 
 def test_a_new_consumer_begins_with_what_is_left(log: Log) -> None:
     store = groups(log, 0, *[1] * 6)
     old = reader(log, consumer="old")
-    end = old.latestOffset(old.initialOffset(), ALL)
-    old.latestOffset(end, ALL)
+    end = old.latest(old.initial())
+    old.latest(end)
     Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes)
     new = reader(log, consumer="new")
-    assert new.initialOffset() == {"0": 5}
+    assert new.initial() == {"0": 5}
     assert log.consumers.all() == {"old": {"0": 6}, "new": {"0": 5}}
 
 
@@ -282,14 +282,14 @@ def test_a_reader_behind_what_was_removed_is_told_and_does_not_wait_for_ever(log
     """One that holds nothing, while others made room."""
     store = groups(log, 0, 1, 1)
     made = reader(log)
-    start = made.latestOffset(made.initialOffset(), ALL)
+    start = made.latest(made.initial())
     for n in range(2, 9):
         store.store(messages(n))
     log.consumers.folder.mkdir()
     log.consumers.put("other", {"0": 9})
     Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes)
     with pytest.raises(LogError, match=r"000000000002\.arrow is gone"):
-        read(made, start, made.latestOffset(start, ALL))
+        read(made, start, made.latest(start))
 
 
 @pytest.mark.parametrize("damage", [0, 1])
@@ -298,7 +298,7 @@ def test_a_damaged_segment_is_named_and_never_skipped(log: Log, damage: int) -> 
     file_of(log.receiver(0), damage).write_bytes(b"ARROW1 and nothing")
     made = reader(log)
     with pytest.raises(LogError, match=rf"00000000000{damage}\.arrow can't be read"):
-        read(made, {"0": 0}, made.latestOffset({"0": 0}, ALL))
+        read(made, {"0": 0}, made.latest({"0": 0}))
 
 
 @pytest.mark.parametrize("left", [0, 3])
@@ -307,4 +307,4 @@ def test_a_log_that_ends_before_what_was_read_is_refused(log: Log, left: int) ->
     if left:
         groups(log, 0, *[1] * left)
     with pytest.raises(LogError, match=rf"ends at segment {left}, and the query has read to 10"):
-        reader(log).latestOffset({"0": 10}, ALL)
+        reader(log).latest({"0": 10})

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from ingress_far import HERE, Far, messages, store_of, values_in
+from mainstem.run.reading import register
 from mainstem_ingress import Message
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
-from mainstem_ingress.reading import FORMAT, IngressDataSource
+from mainstem_ingress.reading import LogReading
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import numbers
 
@@ -22,16 +23,16 @@ from mainstem_ingress.segments import numbers
 class Query:
     """A query over a log with a checkpoint; each run reads what is there."""
 
-    def __init__(self, spark: Any, log: Log, folder: Path, **options: object) -> None:
-        spark.dataSource.register(IngressDataSource)
+    def __init__(self, spark: Any, log: Log, folder: Path, **more: Any) -> None:
         self.spark, self.folder = spark, folder
-        self.options = {"folder": log.folder, "max_rows": 10**6, "max_bytes": 10**9, **options}
+        self.reading = LogReading(log.folder, **{"max_rows": 10**6, "max_bytes": 10**9, **more})
         self.batches: list[list[Any]] = []
 
     def run(self) -> list[Any]:
         """Return the rows that one run read."""
         begun = len(self.batches)
-        frame = self.spark.readStream.name("far").format(FORMAT).options(**self.options).load()
+        format_ = register(self.spark, self.reading, "far")
+        frame = self.spark.readStream.name("far").format(format_).load()
         query = (
             frame.writeStream.trigger(availableNow=True)
             .option("checkpointLocation", str(self.folder))
@@ -49,7 +50,7 @@ def test_rows_are_what_was_stored(spark: Any, log: Log, tmp_path: Path) -> None:
         Message(b"", b"", [], 1, "🦀", refused="no"),
     ]
     store_of(log, 0).store(given)
-    rows = Query(spark, log, tmp_path / "q", refused="true").run()
+    rows = Query(spark, log, tmp_path / "q", refused=True).run()
     assert [(r.value, r.key, r.origin, r._reason) for r in rows] == [
         (b"v", b"k", "q", None), (None, None, "", None), (b"", b"", "🦀", "no"),
     ]  # fmt: skip

@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     from mainstem.contracts.options import read_duration as read_duration
     from mainstem.contracts.options import read_size as read_size
     from mainstem.contracts.options import write_duration as write_duration
+    from mainstem.contracts.reading import Offset as Offset
+    from mainstem.contracts.reading import Planner as Planner
+    from mainstem.contracts.reading import Reading as Reading
     from mainstem.contracts.secrets import Hidden as Hidden
     from mainstem.contracts.secrets import Secret as Secret
     from mainstem.contracts.secrets import Unprinted as Unprinted
@@ -104,6 +107,7 @@ if TYPE_CHECKING:
     from mainstem.errors import nearest as nearest
     from mainstem.hookspecs import hookimpl as hookimpl
     from mainstem.patience import Patience as Patience
+    from mainstem.patience import pause_after as pause_after
     from mainstem.pipeline import Pipeline as Pipeline
     from mainstem.pipeline import Running as Running
     from mainstem.relations import write_by_relation as write_by_relation
@@ -132,6 +136,7 @@ _HOMES = {
         "Duration LocalPath Options PositiveDuration Schema Size option read_duration "
         "read_size write_duration"
     ),
+    "mainstem.contracts.reading": "Offset Planner Reading",
     "mainstem.contracts.secrets": "Hidden Secret Unprinted secrets_in",
     "mainstem.contracts.shapes": (
         "ANYTHING CHANGE_TYPE COMMIT_TIMESTAMP COMMIT_VERSION EVENTS LOST MESSAGE_COLUMNS MESSAGES "
@@ -145,7 +150,7 @@ _HOMES = {
     "mainstem.crashpoints": "failpoint",
     "mainstem.durable": "sync_folder write_whole",
     "mainstem.hookspecs": "hookimpl",
-    "mainstem.patience": "Patience",
+    "mainstem.patience": "Patience pause_after",
     "mainstem.pipeline": "Pipeline Running",
     "mainstem.relations": "write_by_relation",
     "mainstem.tasks": "Refused in_partitions micros_of values_of write_by_tasks",

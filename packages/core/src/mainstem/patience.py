@@ -5,8 +5,20 @@ from __future__ import annotations
 import random
 import time
 
-#: The pause before the second try and the longest one, in seconds; each is twice the one before.
-_FIRST, _LONGEST = 0.04, 5.0
+
+def pause_after(tries: int, first: float = 0.04, longest: float = 5.0) -> float:
+    """Return how many seconds to wait after so many failed tries in a row, at least one.
+
+    The length doubles with each, and is drawn between half of that and all, so that many who lost one
+    server do not all come back at once.
+
+    Args:
+        tries: how many have failed.
+        first: the longest wait after the first, in seconds.
+        longest: the longest of all.
+    """
+    whole = min(longest, first * 2.0 ** min(tries - 1, 30))
+    return whole * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
 
 
 class Patience:
@@ -34,10 +46,6 @@ class Patience:
         return self._since + self.seconds - time.monotonic()
 
     def pause(self) -> float:
-        """Note that a try failed; return how many seconds to wait before the next one.
-
-        The length is drawn, so that many who lost one server do not all come back at once.
-        """
-        longest = min(_LONGEST, _FIRST * 2.0 ** min(self.tries, 10))
+        """Note that a try failed; return how many seconds to wait before the next one."""
         self.tries += 1
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
+        return pause_after(self.tries)

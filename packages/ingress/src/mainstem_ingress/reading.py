@@ -1,4 +1,4 @@
-"""The Spark data source `mainstem_ingress`: reads the segments of a log.
+"""How Spark reads a log: which segments a batch has, and how a task gives them as rows.
 
 An offset is `{receiver: the first segment beyond}`, in the receivers' order. Whatever lies between two
 offsets are whole, immutable segments, so a range reads the same for ever.
@@ -6,29 +6,22 @@ offsets are whole, immutable segments, so a range reads the same for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from mainstem import MESSAGE_COLUMNS, read_columns
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    SupportsTriggerAvailableNow,
-)
+from mainstem import MESSAGE_COLUMNS, Offset, Planner, Reading, read_columns
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log
 from mainstem_ingress.segments import NO_ROOM, REASON, Header, file_of, open_segment
 from mainstem_ingress.source import PLACES
 
-FORMAT = "mainstem_ingress"
 #: Segments are put together into batches of about so many rows, or bytes, for the way to Spark.
 _ROWS, _BYTES = 4_000, 16 * 2**20
 #: A task reads at least so many rows, where there are enough.
@@ -37,33 +30,7 @@ _TASK_ROWS = 20_000
 _SCHEMA = ", ".join(column.ddl for column in MESSAGE_COLUMNS)
 
 
-class IngressDataSource(DataSource):
-    """Reads a log.
-
-    Options: `folder`; `extra` (DDL of added columns); `refused` (`true` gives refused messages too,
-    with the reason as the last column: each column takes time on its way to Spark); `max_rows`,
-    `max_bytes`; `consumer` (the name under which progress is kept; none holds nothing back); `start`
-    (seconds since 1970: the first segment stored since then); `tasks` (about how many read at once).
-    """
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        refused = f"{REASON} STRING" if self.options.get("refused") == "true" else ""
-        extra = self.options.get("extra") or ""
-        columns = read_columns(extra) if extra else ()
-        if any(column.name in PLACES for column in columns):  # they are in ours
-            extra = ", ".join(column.ddl for column in columns if column.name not in PLACES)
-        return ", ".join(filter(None, (_SCHEMA, extra, refused)))
-
-    def streamReader(self, schema: Any) -> IngressReader:  # noqa: N802  # Spark's name
-        return IngressReader(schema, dict(self.options))
-
-
-@dataclass(frozen=True)
-class Range(InputPartition):
+class Range(NamedTuple):
     """Segments of one receiver, for one task."""
 
     receiver: str
@@ -71,53 +38,96 @@ class Range(InputPartition):
     end: int
 
 
-class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in the driver, reads in executors."""
+@dataclass(frozen=True)
+class LogReading(Reading):
+    """One read of a log.
 
-    def __init__(self, schema: Any, options: Mapping[str, str]) -> None:
-        self._schema = schema
-        self._log = Log(Path(options["folder"]))
-        self._consumer = options.get("consumer", "")
-        self._start = float(options["start"]) if "start" in options else None
-        self._max_rows = int(options["max_rows"])
-        self._max_bytes = int(options["max_bytes"])
-        self._tasks = int(options.get("tasks", "1"))
+    Attributes:
+        folder: the log's.
+        extra: DDL of the source's own columns.
+        refused: whether refused messages are given too, with the reason as the last column: each column
+            takes time on its way to Spark.
+        max_rows: the most rows of a batch, but for a single segment that has more.
+        max_bytes: the same in bytes.
+        tasks: about how many read at once.
+        consumer: the name under which progress is kept; none holds nothing back.
+        start: seconds since 1970: the first segment stored since then.
+    """
+
+    folder: Path
+    max_rows: int
+    max_bytes: int
+    extra: str = ""
+    refused: bool = False
+    tasks: int = 1
+    consumer: str = ""
+    start: float | None = None
+
+    def schema(self) -> str:
+        refused = f"{REASON} STRING" if self.refused else ""
+        extra = self.extra
+        columns = read_columns(extra) if extra else ()
+        if any(column.name in PLACES for column in columns):  # they are in ours
+            extra = ", ".join(column.ddl for column in columns if column.name not in PLACES)
+        return ", ".join(filter(None, (_SCHEMA, extra, refused)))
+
+    def planner(self) -> Planner:
+        return LogPlanner(self)
+
+    def read(self, part: Range, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+        folder = Log(self.folder).receiver(part.receiver)
+        waiting: list[pa.RecordBatch] = []
+        rows = size = 0
+        for number in range(part.first, part.end):
+            _, batch = open_segment(file_of(folder, number))
+            waiting.append(_as_given(batch, part.receiver, number, schema))
+            rows += batch.num_rows
+            size += batch.nbytes
+            if rows >= _ROWS or size >= _BYTES:
+                yield _together(waiting)
+                waiting, rows, size = [], 0, 0
+        if waiting:
+            yield _together(waiting)
+
+
+class LogPlanner(Planner):
+    """Says which segments each batch reads."""
+
+    def __init__(self, reading: LogReading) -> None:
+        self.reading = reading
+        self._log = Log(reading.folder)
         self._known: dict[str, int] = {}
         self._told: dict[str, int] | None = None
         self._last: dict[str, int] | None = None
 
-    # -- in the driver ------------------------------------------------------------------------
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        if not self._consumer:
+    def initial(self) -> Offset:
+        if not self.reading.consumer:
             return self._first()
         # What this consumer begins with must stay until it has read it.
         with self._log.consumers.locked():
             first = self._first()
-            self._log.consumers.put(self._consumer, first)
+            self._log.consumers.put(self.reading.consumer, first)
         return first
 
     def _first(self) -> dict[str, int]:
         first = {name: self._log.earliest(name) for name in self._log.receivers()}
-        if self._start is not None:
-            first = {name: self._since(name, number) for name, number in first.items()}
+        start = self.reading.start
+        if start is not None:
+            first = {name: self._since(start, name, number) for name, number in first.items()}
         return first
 
-    def _since(self, receiver: str, first: int) -> int:
-        """Return the first segment that was stored at the start or later."""
+    def _since(self, start: float, receiver: str, first: int) -> int:
+        """Return the first segment that was stored at a time or later."""
         low, high = first, self._log.end(receiver)
         while low < high:
             middle = (low + high) // 2
-            if self._log.header(receiver, middle).created < (self._start or 0.0):
+            if self._log.header(receiver, middle).created < start:
                 low = middle + 1
             else:
                 high = middle
         return low
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadAllAvailable()  # ours are two, and Spark knows no limit of two
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latest(self, start: Offset) -> Offset:
         self._progress(start)
         ends = self._last if self._last is not None else self._ends()
         ends = dict(ends)
@@ -136,9 +146,9 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _progress(self, start: Mapping[str, int]) -> None:
         """Keep how far the query has read. When Spark asks for more, all before is committed."""
-        if self._consumer and start != self._told:
+        if self.reading.consumer and start != self._told:
             try:
-                self._log.consumers.put(self._consumer, start)
+                self._log.consumers.put(self.reading.consumer, start)
             except OSError as error:
                 if error.errno not in NO_ROOM:  # put when there is room: until then more is kept
                     raise
@@ -153,7 +163,7 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _limited(self, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
         """Return offsets up to `ends` that keep to the limits, each receiver getting its share."""
         names = [name for name in ends if ends[name] > start.get(name, 0)]
-        rows, size = self._max_rows / len(names), self._max_bytes / len(names)
+        rows, size = self.reading.max_rows / len(names), self.reading.max_bytes / len(names)
         found = dict(ends)
         for name in names:
             first = start.get(name, 0)
@@ -176,13 +186,13 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found[name] = low
         return found
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepare(self) -> None:
         self._last = self._ends()
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+    def newest(self) -> Offset | None:
         return _ordered(self._ends()) or None
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Range]:
+    def parts(self, start: Offset, end: Offset) -> list[Range]:
         rows = {}
         for name, last in end.items():
             first = start.get(name, 0)
@@ -190,35 +200,11 @@ class IngressReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 header = self._log.header(name, last - 1)
                 before = self._log.header(name, first).rows_before
                 rows[name] = header.rows_before + header.rows - before
-        share = max(_TASK_ROWS, sum(rows.values()) / self._tasks)
+        share = max(_TASK_ROWS, sum(rows.values()) / self.reading.tasks)
         found = []
         for name, count in rows.items():
             found += _split(name, start.get(name, 0), end[name], max(1, round(count / share)))
         return found
-
-    def commit(self, end: dict[str, int]) -> None:
-        pass  # too late for us: Spark calls it when the next batch is planned
-
-    # -- in a task ------------------------------------------------------------------------------
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        assert isinstance(partition, Range)  # noqa: S101
-        schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
-        folder = self._log.receiver(partition.receiver)
-        waiting: list[pa.RecordBatch] = []
-        rows = size = 0
-        for number in range(partition.first, partition.end):
-            _, batch = open_segment(file_of(folder, number))
-            waiting.append(_as_given(batch, partition.receiver, number, schema))
-            rows += batch.num_rows
-            size += batch.nbytes
-            if rows >= _ROWS or size >= _BYTES:
-                yield _together(waiting)
-                waiting, rows, size = [], 0, 0
-        if waiting:
-            yield _together(waiting)
 
 
 def _split(name: str, first: int, end: int, parts: int) -> list[Range]:

@@ -22,6 +22,7 @@ from mainstem import (
     Needs,
     OptionError,
     Reached,
+    Reading,
     Shape,
     Source,
     SourceContext,
@@ -74,32 +75,29 @@ class IngressSource(Source):
         return {"rejected": REJECTED}
 
     def needs(self) -> Needs:
-        # Rows come from Python's workers by a socket of the file system: faster than by TCP.
-        return Needs({"spark.python.unix.domain.socket.enabled": "true"})
+        return Reading.needs
 
     def load(self, ctx: SourceContext) -> DataFrame:
-        from mainstem_ingress.reading import FORMAT, IngressDataSource
+        from mainstem_ingress.reading import LogReading
         from mainstem_ingress.segments import REASON
 
         options = self.options
-        ctx.spark.dataSource.register(IngressDataSource)
         log = self.log(ctx.folder())
-        given: dict[str, str | int | float] = {
-            "folder": str(log.folder),
-            "extra": self.extra,
-            "max_rows": options.max_rows,
-            "max_bytes": options.max_bytes,
-            "tasks": ctx.spark.sparkContext.defaultParallelism,
-            "refused": str("rejected" in ctx.wanted).lower(),
-        }
         if self._follows:
-            given["consumer"] = ctx.reading
             # Spark asks where to begin when the read's turn comes, which may be after others have read
             # what it wants (`LoadedFirst`).
             log.hold(ctx.reading)
-        if self._start is not None:
-            given["start"] = self._start
-        frame = ctx.reader().format(FORMAT).options(**given).load()
+        reading = LogReading(
+            log.folder,
+            options.max_rows,
+            options.max_bytes,
+            self.extra,
+            refused="rejected" in ctx.wanted,
+            tasks=ctx.spark.sparkContext.defaultParallelism,
+            consumer=ctx.reading if self._follows else "",
+            start=self._start,
+        )
+        frame = ctx.read_planned(reading)
         if "rejected" not in ctx.wanted:
             return frame
         return frame.selectExpr(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mainstem import failpoint
+from mainstem import failpoint, pause_after
 
 from mainstem_ingress.errors import LogError, Unmendable, Unreachable
 from mainstem_ingress.messages import Group, Message, Values, joined
@@ -77,7 +76,7 @@ class Taking:
             Unmendable: the far side refuses for good.
             LogError: the log can't be used.
         """
-        pause = _FIRST_PAUSE
+        failed = 0
         broke: float | None = None
         while not self._stop.is_set():
             self.tell("connecting")
@@ -101,7 +100,8 @@ class Taking:
             except Exception as error:
                 broke = time.monotonic() if broke is None else broke
                 if time.monotonic() - began > _LONGEST_PAUSE:
-                    pause = _FIRST_PAUSE
+                    failed = 0
+                failed += 1
                 why = (
                     str(error)
                     if isinstance(error, Unreachable)
@@ -109,10 +109,9 @@ class Taking:
                 )
                 self.tell("waiting", why)
                 self._tidy()
-                self._stop.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  # jitter
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                self._stop.wait(pause_after(failed, _FIRST_PAUSE, _LONGEST_PAUSE))
             else:
-                pause = _FIRST_PAUSE
+                failed = 0
 
     def tell(self, state: str, why: str = "") -> None:
         """Tell what goes on, if it is news or a second has passed."""

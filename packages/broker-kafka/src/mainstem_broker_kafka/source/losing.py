@@ -15,21 +15,14 @@ after its last batch leaves that look to the next run.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from mainstem import MainstemError, PipelineError, SourceContext
+from mainstem import MainstemError, Offset, PipelineError, Planner, Reading, SourceContext
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    SupportsTriggerAvailableNow,
-)
 
 from mainstem_broker_kafka.source.lagging import beginning_to_read
 from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
@@ -131,7 +124,7 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class Given:
+class LossReading(Reading):
     """What the stream of one read works on; `done` is what had been read when the run began."""
 
     options: KafkaSourceOptions
@@ -140,17 +133,26 @@ class Given:
     notes: Notes
     bounded: bool
 
+    def schema(self) -> str:
+        return _SCHEMA
 
-class Planner:
+    def planner(self) -> Planner:
+        return LossPlanner(self)
+
+    def read(self, part: list[Range], schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+        yield pa.RecordBatch.from_pylist([row(each) for each in part], schema)
+
+
+class LossPlanner(Planner):
     """Plans the batches of the stream: an offset has a number, the ranges told last and topics' ids.
 
     Args:
-        given: what the stream works on.
+        reading: what the stream works on.
         patience: how long the brokers may fail to answer, in seconds.
     """
 
-    def __init__(self, given: Given, patience: float = _PATIENCE) -> None:
-        self._given = given
+    def __init__(self, reading: LossReading, patience: float = _PATIENCE) -> None:
+        self._reading = reading
         self._patience = patience
         self._failing: float | None = None
         self._losses: Losses | None = None
@@ -158,7 +160,7 @@ class Planner:
         self._planned = -1
         self._known: dict[str, str] = {}
 
-    def initial(self) -> dict[str, Any]:
+    def initial(self) -> Offset:
         """Return the offset before anything was told.
 
         Topics that a run with `fail` has read are known by the ids that they had then.
@@ -167,13 +169,15 @@ class Planner:
             OptionError: the client does not take the options.
             PipelineError: the brokers can't be asked.
         """
-        planned = self._given.progress.planned()
+        planned = self._reading.progress.planned()
         read = (planned[1] if planned is not None else None) or {}
-        ids = self._ids() | {t: i for t, i in self._given.notes.ids().items() if t in read}
-        self._given.notes.write(ids)  # and forget up to where a checkpoint before this one was read
+        ids = self._ids() | {t: i for t, i in self._reading.notes.ids().items() if t in read}
+        self._reading.notes.write(
+            ids
+        )  # and forget up to where a checkpoint before this one was read
         return {"number": 0, "told": {}, "ranges": [], "ids": ids}
 
-    def latest(self, start: dict[str, Any]) -> dict[str, Any]:
+    def latest(self, start: Offset) -> Offset:
         """Return `start`, or the next offset if something is gone or a topic is another one.
 
         Brokers that can't be asked are asked again later, for a while: Spark's own source waits for them
@@ -183,7 +187,7 @@ class Planner:
             OptionError: the client does not take the options.
             PipelineError: the brokers can't be asked, for too long.
         """
-        planned = self._given.progress.planned()
+        planned = self._reading.progress.planned()
         number, end = planned if planned is not None else (-1, None)
         if number == self._planned and time.monotonic() < self._asked + _EVERY:
             return start
@@ -197,7 +201,7 @@ class Planner:
         ids = start["ids"] | self._known
         if not found and ids == start["ids"]:
             # The batch before is done when the next one is planned: all that `start` tells is told.
-            self._given.notes.write(ids, by_topic(losses.checked))
+            self._reading.notes.write(ids, by_topic(losses.checked))
             return start
         told = places(start["told"])
         for topic, partition, first, last, _ in found:
@@ -206,22 +210,27 @@ class Planner:
         number = start["number"] + 1
         return {"number": number, "told": by_topic(told), "ranges": ranges, "ids": ids}
 
+    def parts(self, start: Offset, end: Offset) -> list[list[Range]]:
+        """Return what a batch tells, for one task; nothing if it has told it."""
+        found = end["ranges"] if end["number"] != start["number"] else []
+        return [[tuple(each) for each in found]] if found else []
+
     def _bear(self, error: MainstemError) -> None:
         now = time.monotonic()
         if self._failing is None:
             self._failing = now
-        if self._given.bounded or now >= self._failing + self._patience:
+        if self._reading.bounded or now >= self._failing + self._patience:
             seconds = round(now - self._failing)
             raise PipelineError(
                 f"whether messages were lost could not be found out for {seconds} s: {error}"
             ) from None
 
     def _ids(self) -> dict[str, str]:
-        brokers = Brokers(self._given.options)
+        brokers = Brokers(self._reading.options)
         return brokers.ids(partition.topic for partition in brokers.partitions_left())
 
     def _find(self, start: Mapping[str, Any], read: Places | None) -> tuple[Losses, list[Range]]:
-        brokers = Brokers(self._given.options)
+        brokers = Brokers(self._reading.options)
         known = brokers.partitions_left()
         beginnings = brokers.beginnings(known)
         if self._losses is None:
@@ -238,93 +247,20 @@ class Planner:
         brokers: Brokers,
         known: list[Partition],
     ) -> Places:
-        noted = self._given.notes.checked() if read is not None else None
-        if self._given.done is not None:
+        noted = self._reading.notes.checked() if read is not None else None
+        if self._reading.done is not None:
             # Before a batch that was planned and is run again: it may have lost some of what it reads.
-            began = places(self._given.done)
+            began = places(self._reading.done)
             if noted is not None:
                 checked = places(noted)
                 began = {p: min(offset, checked.get(p, 0)) for p, offset in began.items()}
         elif noted is not None:
             began = places(noted)
         else:
-            began = beginning_to_read(self._given.options, brokers, brokers.ends(known))
+            began = beginning_to_read(self._reading.options, brokers, brokers.ends(known))
         for partition, told in places(start["told"]).items():
             began[partition] = max(told, began.get(partition, 0))
         return began
-
-
-class LossSource(DataSource):
-    """The Spark data source of one read; a class of its own, for options of Spark's would be shown."""
-
-    given: ClassVar[Given]
-    word: ClassVar[str]
-
-    @classmethod
-    def name(cls) -> str:
-        return cls.word
-
-    def schema(self) -> str:
-        return _SCHEMA
-
-    def streamReader(self, schema: Any) -> LossReader:  # noqa: N802  # Spark's name
-        return LossReader(schema, self.given)
-
-
-class Ranges(InputPartition):
-    """What one batch tells."""
-
-    def __init__(self, ranges: list[Range]) -> None:
-        super().__init__(tuple(ranges))
-        self.ranges = ranges
-
-
-class LossReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans in the driver; a task has the rows in hand."""
-
-    def __init__(self, schema: Any, given: Given) -> None:
-        self._schema = schema
-        self._planner: Planner | None = Planner(given)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner": None}
-
-    @property
-    def planner(self) -> Planner:
-        assert self._planner is not None  # noqa: S101
-        return self._planner
-
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self.planner.initial()
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadAllAvailable()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        return self.planner.latest(start)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        return None
-
-    def reportLatestOffset(self) -> None:  # noqa: N802
-        return None
-
-    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Ranges]:
-        found = end["ranges"] if end["number"] != start["number"] else []
-        return [Ranges([tuple(each) for each in found])] if found else []
-
-    def commit(self, end: Mapping[str, Any]) -> None:
-        return None
-
-    def stop(self) -> None:
-        return None
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        assert isinstance(partition, Ranges)  # noqa: S101
-        rows = [row(each) for each in partition.ranges]
-        yield pa.RecordBatch.from_pylist(rows, to_arrow_schema(self._schema))
 
 
 def row(found: Range) -> dict[str, Any]:
@@ -342,12 +278,10 @@ def with_losses(
     frame: DataFrame, options: KafkaSourceOptions, ctx: SourceContext, notes: Notes
 ) -> DataFrame:
     """Return messages together with what was lost, as the core splits them."""
-    word = f"mainstem_kafka_lost_{hashlib.sha256(ctx.reading.encode()).hexdigest()[:16]}"
     done = ctx.progress.committed()
     read = done[1] if done is not None else None
-    given = Given(options, ctx.progress, read, notes, ctx.bounded)
-    ctx.spark.dataSource.register(type("Node", (LossSource,), {"given": given, "word": word}))
-    told = ctx.reader("lost").format(word).load()
+    reading = LossReading(options, ctx.progress, read, notes, ctx.bounded)
+    told = ctx.read_planned(reading, "lost")
     columns = [F.lit(ctx.node).alias("node"), *(F.col(name) for name in told.columns)]
     lost = told.select(F.lit("lost").alias("_output"), F.struct(*columns).cast(_ROW).alias("_lost"))
     main = frame.withColumn("_output", F.lit(None).cast("string"))

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PipelineError, failpoint
+from mainstem import PipelineError, failpoint, pause_after
 
 from mainstem_broker_kinesis.client import code_of, permanent, throttled, words
 from mainstem_broker_kinesis.connecting import ConnectionOptions
 from mainstem_broker_kinesis.sink.lanes import Lanes
 from mainstem_broker_kinesis.sink.records import Message, Record, Records
-from mainstem_broker_kinesis.sink.shards import Shards, pause
+from mainstem_broker_kinesis.sink.shards import Shards
 
 if TYPE_CHECKING:
     from mypy_boto3_kinesis import KinesisClient
@@ -227,7 +227,7 @@ class Putter:
                 slow.append(record.place())
                 self._lanes.again(record, now)  # the shard is held back below
             else:
-                self._lanes.again(record, now + pause(record.tries))
+                self._lanes.again(record, now + pause_after(record.tries))
         if slow:
             self._shards.throttled(slow, now)
 
@@ -247,8 +247,8 @@ class Putter:
         if not self._failures:
             _LOG.warning("putting into %s failed: %s", self._options.place(), text)
         now = time.monotonic()
-        self._paused_until = now + pause(self._failures + (2 if throttled(error) else 0))
         self._failures += 1
+        self._paused_until = now + pause_after(self._failures + (2 if throttled(error) else 0))
         for record in records:
             self._lanes.again(record, self._paused_until)
 

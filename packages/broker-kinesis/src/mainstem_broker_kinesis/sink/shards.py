@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-_FIRST, _LONGEST = 0.05, 5.0
+from mainstem import pause_after
+
 #: How old the list of shards may be when it is needed, in seconds: they may have split since.
 _FRESH = 10.0
-
-
-def pause(tries: int) -> float:
-    """Return how long to wait after so many failures in a row, in seconds."""
-    return min(_LONGEST, _FIRST * float(2 ** min(tries, 12))) * random.uniform(0.5, 1)  # noqa: S311
 
 
 class Shards:
@@ -44,9 +39,8 @@ class Shards:
             self._names = [name for _, name in found]
             self._asked = now
         for name in {self._name(place) for place in places}:
-            tries = self._tries.get(name, 0)
-            self._tries[name] = tries + 1
-            self._until[name] = now + pause(tries)
+            tries = self._tries[name] = self._tries.get(name, 0) + 1
+            self._until[name] = now + pause_after(tries)
 
     def passed(self, place: int) -> None:
         """Note that a shard takes records; asked only while `busy`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import random
 import time
 from dataclasses import dataclass
+
+from mainstem import pause_after
 
 from mainstem_broker_kinesis.source.fetching import Answer
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
@@ -38,7 +39,7 @@ class Reading:
     iterator: str | None = None
     since: float = 0.0
     due: float | None = 0.0
-    pause: float = 0.0
+    waited: int = 0
     failures: int = 0
     behind: float | None = None
     caught_up: bool = False
@@ -88,9 +89,9 @@ class Reading:
     def waits(self, trouble: str) -> None:
         """Let it wait after a failure, longer after each in a row."""
         self.trouble = f"{self.shard.id}: {trouble}"
-        self.pause = min(max(_FIRST_PAUSE, 2 * self.pause), _LONGEST_PAUSE)
-        self.due = time.monotonic() + self.pause * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
+        self.waited += 1
+        self.due = time.monotonic() + pause_after(self.waited, _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def works(self) -> None:
         """Forget former failures."""
-        self.pause, self.failures, self.trouble = 0.0, 0, ""
+        self.waited, self.failures, self.trouble = 0, 0, ""

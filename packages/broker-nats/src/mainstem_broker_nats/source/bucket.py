@@ -14,6 +14,7 @@ from mainstem import (
     Level,
     Needs,
     Reached,
+    Reading,
     Shape,
     Shown,
     Source,
@@ -66,14 +67,10 @@ class BucketSource(Source):
         )
 
     def needs(self) -> Needs:
-        # Rows come from Python's workers by a socket of the file system: faster than by TCP.
-        return Needs({"spark.python.unix.domain.socket.enabled": "true"})
+        return Reading.needs
 
     def load(self, ctx: SourceContext) -> DataFrame:
-        from mainstem_broker_nats.source.reading import register
-
-        given = self._log.given(ctx, "changes", "ignore")
-        return ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
+        return ctx.read_planned(self._log.reading(ctx, "changes", "ignore"))
 
     def end(self, home: Path) -> Mapping[str, str]:
         """Return the bucket's last revision."""

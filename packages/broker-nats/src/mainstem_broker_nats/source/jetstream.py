@@ -19,6 +19,7 @@ from mainstem import (
     Needs,
     OptionError,
     Reached,
+    Reading,
     Rewindable,
     Shape,
     Shown,
@@ -40,7 +41,8 @@ from mainstem_broker_nats.source.options import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_broker_nats.source.planning import Begin, Given
+    from mainstem_broker_nats.source.planning import Begin
+    from mainstem_broker_nats.source.reading import StreamReading
     from mainstem_broker_nats.source.stream import Stream
 
 #: Options of the ingress log that a stream which is read as a log has too.
@@ -98,14 +100,14 @@ class StreamLog:
         self.begin = begin
         self._rewound = False
 
-    def given(self, ctx: SourceContext, build: str, gaps: Any) -> Given:
-        """Return what a reading of the node is."""
-        from mainstem_broker_nats.source.planning import Given
+    def reading(self, ctx: SourceContext, build: str, gaps: Any) -> StreamReading:
+        """Return one read of the node."""
+        from mainstem_broker_nats.source.reading import StreamReading
 
         tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
-        reading = f"{ctx.reading} elsewhere" if self._rewound else ctx.reading
-        word = hashlib.sha256(reading.encode()).hexdigest()[:16]
-        return Given(
+        name = f"{ctx.reading} elsewhere" if self._rewound else ctx.reading
+        word = hashlib.sha256(name.encode()).hexdigest()[:16]
+        return StreamReading(
             self.options,
             self.name,
             self.subjects,
@@ -263,15 +265,12 @@ class JetStreamLog(JetStreamSource):
         return {"lost": LOST} if self.options.on_loss == "report" else {}
 
     def needs(self) -> Needs:
-        # Rows come from Python's workers by a socket of the file system: faster than by TCP.
-        return Needs({"spark.python.unix.domain.socket.enabled": "true"})
+        return Reading.needs
 
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem_broker_nats.source.columns import GAP
-        from mainstem_broker_nats.source.reading import register
 
-        given = self._log.given(ctx, "messages", self.options.on_loss)
-        frame = ctx.reader().format(register(ctx.spark, given, ctx.reading)).load()
+        frame = ctx.read_planned(self._log.reading(ctx, "messages", self.options.on_loss))
         # Also where nobody reads `lost`: its rows are counted, and shown with the run.
         return split_lost(frame, ctx, GAP, {}) if self.options.on_loss == "report" else frame
 

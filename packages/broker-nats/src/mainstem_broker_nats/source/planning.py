@@ -11,23 +11,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mainstem import failpoint, write_whole
+from mainstem import Offset, Planner, failpoint, write_whole
 
 from mainstem_broker_nats.connecting import NATSError
-from mainstem_broker_nats.source.options import ReadingOptions
 from mainstem_broker_nats.source.ranges import ANEW, check_created
 from mainstem_broker_nats.source.stream import State, Stream, check_log
 
 if TYPE_CHECKING:
-    from mainstem import Progress
+    from mainstem_broker_nats.source.reading import StreamReading
 
-Offset = dict[str, Any]
 #: Where reading begins: a sequence is the first that is read, an offset lies before it.
 Begin = Literal["earliest", "latest"] | int | datetime | Mapping[str, Any]
 
@@ -37,39 +33,24 @@ _EVERY = 0.05
 _MOVE = 60.0
 
 
-@dataclass(frozen=True)
-class Given:
-    """What one reading of a node is.
+class Part(NamedTuple):
+    """Sequences for one task, after one and up to another, of the stream that was made at a time."""
 
-    `begin` is where a new checkpoint begins, `tasks` how many read at once, `node` names the connection,
-    `build` the function of `columns` that makes the rows; `gaps` says what to do about sequences that are
-    not there: `ignore` them, `report` them as rows, or `fail`. `progress` is what the checkpoint says of
-    the reading, and `first` the file that keeps its first offset: Spark asks for that again until the
-    first batch is done.
+    created: str
+    after: int
+    end: int
+
+
+class StreamPlanner(Planner):
+    """Says what each batch reads.
+
+    Args:
+        reading: the read.
     """
 
-    options: ReadingOptions
-    stream: str
-    subjects: tuple[str, ...]
-    begin: Begin
-    tasks: int
-    node: str
-    build: str
-    gaps: Literal["ignore", "report", "fail"]
-    progress: Progress | None = None
-    first: Path | None = None
-
-    def open(self, part: str) -> Stream:
-        """Return the stream, not connected yet; `part` tells who reads."""
-        return Stream(self.options, self.stream, self.subjects, f"mainstem {self.node} {part}")
-
-
-class Planner:
-    """Says what each batch reads; lives in the driver's process of the source."""
-
-    def __init__(self, given: Given) -> None:
-        self._given = given
-        self._stream = given.open("planner")
+    def __init__(self, reading: StreamReading) -> None:
+        self._reading = reading
+        self._stream = reading.open("planner")
         self._asked = 0.0
         self._last: int | None = None
         #: Up to which sequence nothing is read, and nothing was gone before that was looked.
@@ -81,16 +62,16 @@ class Planner:
         kept = self._kept()
         if kept is not None:
             return kept
-        found = self._stream.patiently(lambda: begin(self._stream, self._given.begin))
-        if self._given.first is not None:
-            self._given.first.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._given.first, json.dumps(found))
+        found = self._stream.patiently(lambda: begin(self._stream, self._reading.begin))
+        if self._reading.first is not None:
+            self._reading.first.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._reading.first, json.dumps(found))
         failpoint("jetstream.after-first-offset")
         return found
 
     def _kept(self) -> Offset | None:
         """Return the first offset of a checkpoint that has planned a batch with it."""
-        file, progress = self._given.first, self._given.progress
+        file, progress = self._reading.first, self._reading.progress
         if file is None or progress is None or not file.exists():
             return None
         planned = progress.planned()
@@ -116,11 +97,11 @@ class Planner:
         last = state.last if self._last is None else min(state.last, self._last)
         if last <= read:
             # A batch of nothing, so that what comes before the first message is not skipped by a restart.
-            fresh = start.get("first") and self._given.begin == "latest" and last == read
+            fresh = start.get("first") and self._reading.begin == "latest" and last == read
             return self._end(start, read) if fresh else start
         begins = max(read, state.first - 1)
         more = {}
-        if self._given.subjects:
+        if self._reading.subjects:
             known = max(read, self._nothing_upto)
             whole = begins <= known
             begins = max(begins, known)
@@ -133,7 +114,7 @@ class Planner:
                 return self._end(start, last, after=min(known, last))
             begins = found[0] - 1
             more = {"after": begins if whole else known}
-        limit = begins + self._given.options.max_rows
+        limit = begins + self._reading.options.max_rows
         return self._end(start, min(last, limit), **more)
 
     def _end(self, start: Offset, sequence: int, **more: int) -> Offset:
@@ -157,8 +138,7 @@ class Planner:
 
         self._last = self._stream.patiently(look)
 
-    def ranges(self, start: Offset, end: Offset) -> list[tuple[int, int]]:
-        """Return the ranges of a batch, for one task each: after one sequence, up to another."""
+    def parts(self, start: Offset, end: Offset) -> list[Part]:
         first, last = int(start["sequence"]), int(end["sequence"])
         if last > first:
             first = max(first, int(end.get("after", 0)))
@@ -175,12 +155,12 @@ class Planner:
             return []
         # What is not there takes no time: the first task tells of it.
         begins = min(max(first, state.first - 1), last)
-        least = self._given.options.rows_per_task
-        parts = min(self._given.tasks, max(1, (last - begins) // least))
+        least = self._reading.options.rows_per_task
+        parts = min(self._reading.tasks, max(1, (last - begins) // least))
         cuts = [begins + (last - begins) * part // parts for part in range(parts + 1)]
         cuts[0] = first
         failpoint("jetstream.after-ranges")
-        return list(pairwise(cuts))
+        return [Part(str(start["created"]), after, upto) for after, upto in pairwise(cuts)]
 
     def close(self) -> None:
         """End the connection."""
@@ -201,10 +181,10 @@ class Planner:
         check_created(state, start["created"])
         check_log(state)
         # A sequence to begin at need not be there yet.
-        if not (start.get("first") and isinstance(self._given.begin, int)):
+        if not (start.get("first") and isinstance(self._reading.begin, int)):
             _check_reaches(state, start)
         read = max(int(start["sequence"]), nothing_upto)
-        if self._given.gaps == "fail" and state.first > read + 1:
+        if self._reading.gaps == "fail" and state.first > read + 1:
             raise NATSError(
                 f"the stream {state.name!r} begins at {state.first}, and the checkpoint has read to "
                 f"{read}: what is between was removed before it was read. `on_loss: report` goes on and "

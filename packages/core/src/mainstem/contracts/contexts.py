@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mainstem.contracts.reading import Reading
 from mainstem.contracts.shapes import Shape
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ class SourceContext(Protocol):
 
     def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002
         """Return `reader().format(format).options(**options).load()`."""
+
+    def read_planned(self, reading: Reading, beside: str = "") -> DataFrame:
+        """Return what a `Reading` reads, by `reader(beside)`."""
 
     def folder(self) -> Path:
         """Return the node's durable folder, made when it is not there yet.

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from mainstem.contracts.components import Inputs
 from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
+from mainstem.contracts.reading import Reading
 from mainstem.contracts.shapes import (
     CHANGELOG_COLUMNS,
     REJECTED,
@@ -26,6 +27,7 @@ from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.history import ReadProgress
+from mainstem.run.reading import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +76,9 @@ class NodeContext:
 
     def read_stream(self, format: str, **options: Any) -> DataFrame:  # noqa: A002
         return self.reader().format(format).options(**options).load()
+
+    def read_planned(self, reading: Reading, beside: str = "") -> DataFrame:
+        return self.reader(beside).format(register(self.spark, reading, self.node)).load()
 
     def folder(self) -> Path:
         # What an operator keeps belongs to its state in this query, and goes with it.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 from mainstem.contracts.abilities import HelperProcess, Supervised
 from mainstem.errors import PipelineError
+from mainstem.patience import pause_after
 from mainstem.plan.model import Plan
 from mainstem.run.showing import Reporter
 
@@ -138,7 +138,7 @@ class Helper:
         self._told: deque[dict[str, Any]] = deque()
         self._errors: deque[str] = deque(maxlen=5)
         self._readers: list[threading.Thread] = []
-        self._pause = _FIRST_PAUSE
+        self._ended = 0
         self._began = 0.0
         self._again = 0.0
 
@@ -206,10 +206,9 @@ class Helper:
 
     def _restart(self, code: int) -> dict[str, Any]:
         if time.monotonic() - self._began > _LASTED:
-            self._pause = _FIRST_PAUSE
-        pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
-        self._again = time.monotonic() + pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+            self._ended = 0
+        self._ended += 1
+        self._again = time.monotonic() + pause_after(self._ended, _FIRST_PAUSE, _LONGEST_PAUSE)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
         last = f": {self._errors[-1]}" if self._errors else ""
         return {"state": "restarting", "why": f"{how}{last}"}

@@ -7,7 +7,6 @@ query has read before it was taken back.
 """
 
 from datetime import timedelta
-from pathlib import Path
 
 from mainstem import (
     Accepts,
@@ -15,6 +14,8 @@ from mainstem import (
     LocalPath,
     Operator,
     Options,
+    Planner,
+    Reading,
     Source,
     SourceCapabilities,
     StateFacts,
@@ -130,8 +131,7 @@ class Steps(Source):
         return Events("at TIMESTAMP")
 
     def load(self, ctx):
-        ctx.spark.dataSource.register(steps())
-        return ctx.read_stream("steps", path=str(self.options.path))
+        return ctx.read_planned(steps(self.options.path))
 
     def starting_at(self, point):
         return self
@@ -140,48 +140,38 @@ class Steps(Source):
         return ""
 
 
-def steps():
-    """Return the data source: a class made here goes to Spark's processes by value."""
-    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+def steps(path):
+    """Return the reading: a class made here goes to Spark's processes by value."""
+    from datetime import datetime
 
-    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        def __init__(self, path):
-            self._path = path
+    import pyarrow as pa
 
-        def _files(self):
-            return sorted(Path(self._path).iterdir())
+    class Files(Planner):
+        def prepare(self):
+            self._end = len(list(path.iterdir()))
 
-        def prepareForTriggerAvailableNow(self):  # noqa: N802
-            self._end = len(self._files())
-
-        def initialOffset(self):  # noqa: N802
+        def initial(self):
             return {"files": 0}
 
-        def latestOffset(self, start, limit):  # noqa: N802
+        def latest(self, start):
             return {"files": min(start["files"] + 1, self._end)}
 
-        def partitions(self, start, end):
-            return [InputPartition(n) for n in range(start["files"], end["files"])]
+        def parts(self, start, end):
+            return range(start["files"], end["files"])
 
-        def read(self, partition):
-            from datetime import datetime
-
-            for line in self._files()[partition.value].read_text().splitlines():
-                yield (datetime.fromisoformat(line),)
-
-    class StepsData(DataSource):
-        @classmethod
-        def name(cls):
-            return "steps"
-
+    class Steps(Reading):
         def schema(self):
             return "at TIMESTAMP"
 
-        def streamReader(self, schema):  # noqa: N802
-            return Reader(self.options["path"])
+        def planner(self):
+            return Files()
 
-    return StepsData
+        def read(self, part, schema):
+            lines = sorted(path.iterdir())[part].read_text().splitlines()
+            times = pa.array([datetime.fromisoformat(line) for line in lines])
+            yield pa.RecordBatch.from_arrays([times.cast(schema.field(0).type)], schema=schema)
+
+    return Steps()
 
 
 @hookimpl

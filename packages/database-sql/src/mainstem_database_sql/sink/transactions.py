@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 import sqlalchemy as sa
-from mainstem import MainstemError, OptionError, failpoint
+from mainstem import MainstemError, OptionError, Patience, failpoint
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning
@@ -86,8 +85,7 @@ def patiently(
     Raises:
         PipelineError: what the database said last, without credentials.
     """
-    until = time.monotonic() + options.give_up.total_seconds()
-    pause, careful = 0.02, False
+    patience, careful = Patience(options.give_up.total_seconds()), False
     while True:
         try:
             with engine.begin() as connection:
@@ -103,11 +101,11 @@ def patiently(
                 if before_care is not None:
                     patiently(engine, options, lambda t: before_care(t.connection))
                 continue
-            if means is not Meaning.PASSING or time.monotonic() + pause > until:
+            pause = patience.pause()
+            if means is not Meaning.PASSING or pause > patience.left():
                 if connecting.of_a_database(error):
                     raise connecting.failure(error, options) from None
                 raise
             with suppress(Exception):
                 engine.dispose()  # a connection that is lost may not be the only one
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 2.0)
+            time.sleep(pause)

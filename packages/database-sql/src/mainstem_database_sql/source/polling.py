@@ -31,12 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from mainstem import Column, PipelineError, failpoint
+from mainstem import Column, Offset, PipelineError, Planner, failpoint
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.selecting import named
-from mainstem_database_sql.source.snapshots import Offset, Rows
-from mainstem_database_sql.source.storing import SUFFIX
+from mainstem_database_sql.source.storing import SUFFIX, Rows
 from mainstem_database_sql.source.values import taker
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class Bounds:
         return first if below is None else self.value(below)
 
 
-class Polls:
+class Polls(Planner):
     """Plans the batches of one reading of a table that is polled.
 
     Args:
@@ -176,6 +175,7 @@ class Polls:
         every: the shortest time between two polls.
         max_rows: the most rows of a batch, but for a single value that has more.
         since: the first time that is read; all when left out.
+        tasks: how many read at once.
     """
 
     def __init__(
@@ -190,6 +190,7 @@ class Polls:
         every: timedelta,
         max_rows: int,
         since: datetime | None = None,
+        tasks: int = 1,
     ) -> None:
         self._database = database
         self._folder = folder / "polled" / key
@@ -199,6 +200,7 @@ class Polls:
         self._every = every.total_seconds()
         self._max_rows = max_rows
         self._since = since
+        self._tasks = tasks
         self._asked = -1e9
         #: Highest numbers, and when they were first seen, oldest first.
         self._seen: list[tuple[float, Any]] = []
@@ -299,7 +301,7 @@ class Polls:
     def _file(self, chain: str, segment: int) -> Path:
         return self._folder / f"{chain}-{segment:012d}{SUFFIX}"
 
-    def ranges(self, start: Offset, end: Offset) -> list[Rows]:
+    def parts(self, start: Offset, end: Offset) -> list[Rows]:
         """Return what a batch reads: what was stored when its end was planned."""
         found = []
         for segment in range(start["segment"] + 1, end["segment"] + 1):
@@ -311,7 +313,7 @@ class Polls:
                     "they were."
                 )
             found.append(Rows(file, 0, storing.count(file)))
-        return found
+        return storing.split(found, self._tasks)
 
     def committed(self, end: Offset) -> None:
         """Remove what no batch reads again."""

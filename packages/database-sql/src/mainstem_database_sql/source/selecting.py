@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Column, MainstemError, OptionError, PipelineError
+from mainstem import Column, MainstemError, OptionError, PipelineError, pause_after
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning
@@ -58,7 +57,7 @@ class Database:
         """
         self.answered = time.monotonic()
         patience = self.options.give_up.total_seconds() if patiently else -1.0
-        pause = 0.05
+        tries = 0
         while True:
             try:
                 return self._once(work)
@@ -67,12 +66,13 @@ class Database:
             except Exception as error:
                 if not connecting.of_a_database(error):
                     raise
+                tries += 1
+                pause = pause_after(tries)
                 passing = connecting.meaning(error) is Meaning.PASSING
                 if not passing or time.monotonic() + pause > self.answered + patience:
                     raise self._failure(error) from None
             self.close()
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311
-            pause = min(pause * 2, 2.0)
+            time.sleep(pause)
 
     def _once(self, work: Callable[[Table], T]) -> T:
         if self._engine is None:

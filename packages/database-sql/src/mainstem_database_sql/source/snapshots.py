@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from mainstem import PipelineError, failpoint, write_whole
+from mainstem import Offset, PipelineError, Planner, failpoint, write_whole
 
 from mainstem_database_sql.source import storing
-from mainstem_database_sql.source.storing import SUFFIX
+from mainstem_database_sql.source.storing import SUFFIX, Rows
 
 if TYPE_CHECKING:
     from mainstem_database_sql.source.selecting import Database
@@ -29,18 +28,8 @@ _NAME, _APART = "snapshot-", "apart-"
 #: For how long a file is kept that a preview, or a replay, took before there was a run, in seconds.
 _APART_KEPT = 7 * 24 * 3600.0
 
-Offset = dict[str, Any]
 
-
-class Rows(NamedTuple):
-    """Rows of a file, from one number up to another."""
-
-    file: Path
-    first: int
-    end: int
-
-
-class Snapshots:
+class Snapshots(Planner):
     """Plans the batches of one reading of a table's snapshot.
 
     Args:
@@ -49,16 +38,25 @@ class Snapshots:
         key: names this reading, the same in every run.
         follows: whether this is a run of the pipeline, and no preview or replay.
         max_rows: the most rows of a batch.
+        tasks: how many read at once.
     """
 
     def __init__(
-        self, database: Database, folder: Path, key: str, *, follows: bool, max_rows: int
+        self,
+        database: Database,
+        folder: Path,
+        key: str,
+        *,
+        follows: bool,
+        max_rows: int,
+        tasks: int,
     ) -> None:
         self._database = database
         self._folder = folder
         self._key = key
         self._follows = follows
         self._max_rows = max_rows
+        self._tasks = tasks
         self._counts: dict[str, int] = {}
         self._marked = ""
 
@@ -68,9 +66,6 @@ class Snapshots:
         """Return the offset before the first batch."""
         return {"rows": 0, "snapshot": ""}
 
-    def prepare(self) -> None:
-        """Nothing is to be found out for a bounded run: a snapshot has an end."""
-
     def latest(self, start: Offset) -> Offset:
         """Return the end of the next batch; takes the snapshot if there is none yet."""
         if "rows" not in start:
@@ -79,15 +74,12 @@ class Snapshots:
         rows = min(self._count(name), start["rows"] + self._max_rows)
         return {"rows": rows, "snapshot": name}
 
-    def ranges(self, start: Offset, end: Offset) -> list[Rows]:
+    def parts(self, start: Offset, end: Offset) -> list[Rows]:
         """Return what a batch reads. Called when its offsets are in the checkpoint."""
         name = end["snapshot"]
         self._count(name)  # looks at the file
         self._mark(name)
-        return [Rows(self._file(name), start["rows"], end["rows"])]
-
-    def committed(self, end: Offset) -> None:
-        """Nothing goes: what was read can be read again, also by others."""
+        return storing.split([Rows(self._file(name), start["rows"], end["rows"])], self._tasks)
 
     def close(self) -> None:
         """End the connections."""
@@ -181,17 +173,6 @@ def file_of(folder: Path, name: str) -> Path:
 def has_begun(folder: Path, key: str) -> bool:
     """Whether a reading has begun with a snapshot, so that it does without the database."""
     return (folder / "begun" / key).exists()
-
-
-def split(rows: Sequence[Rows], tasks: int, least: int) -> list[Rows]:
-    """Cut ranges of rows for tasks; each gets some of them, `least` at least."""
-    found = []
-    for each in rows:
-        size = each.end - each.first
-        parts = max(1, min(tasks, size // least))
-        cuts = [each.first + size * part // parts for part in range(parts + 1)]
-        found += [Rows(each.file, a, b) for a, b in pairwise(cuts) if b > a]
-    return found
 
 
 _OTHER_MODE = (

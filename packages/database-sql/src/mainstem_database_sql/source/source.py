@@ -19,6 +19,7 @@ from mainstem import (
     OptionError,
     PositiveDuration,
     Reached,
+    Reading,
     Schema,
     Shape,
     Shown,
@@ -152,15 +153,13 @@ class SQLSource(Source):
         return Events(o.table_schema, identity=identity)
 
     def needs(self) -> Needs:
-        # Rows come from Python's workers by a socket of the file system: faster than by TCP.
-        return Needs({"spark.python.unix.domain.socket.enabled": "true"})
+        return Reading.needs
 
     def load(self, ctx: SourceContext) -> DataFrame:
-        from mainstem_database_sql.source.planning import Given
-        from mainstem_database_sql.source.reading import register
+        from mainstem_database_sql.source.reading import TableReading
 
         folder = ctx.folder().absolute()
-        given = Given(
+        reading = TableReading(
             self.options,
             folder,
             self._key(ctx.reading),
@@ -168,8 +167,8 @@ class SQLSource(Source):
             self._since,
             ctx.spark.sparkContext.defaultParallelism,
         )
-        self._check(folder, given.key)
-        return ctx.reader().format(register(ctx.spark, given)).load()
+        self._check(folder, reading.key)
+        return ctx.read_planned(reading)
 
     def _key(self, reading: str) -> str:
         """Return what names a reading in the node's folder."""

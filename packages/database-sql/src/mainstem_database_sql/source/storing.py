@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +25,16 @@ _NEW = ".new"
 _TABLE = b"mainstem.table"
 #: The most rows in a batch on its way to Spark.
 _ROWS = 4_000
+#: A task reads at least so many rows, where there are enough.
+_TASK_ROWS = 20_000
+
+
+class Rows(NamedTuple):
+    """Rows of a file, from one number up to another."""
+
+    file: Path
+    first: int
+    end: int
 
 
 def write(
@@ -115,7 +127,20 @@ def misfit(file: Path, columns: Sequence[Column], table: str) -> str:
     return ""
 
 
-def read(file: Path, first: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def split(rows: Sequence[Rows], tasks: int, least: int = _TASK_ROWS) -> list[Rows]:
+    """Cut ranges of rows for tasks; each gets some of them, `least` at least."""
+    found = []
+    for each in rows:
+        size = each.end - each.first
+        parts = max(1, min(tasks, size // least))
+        cuts = [each.first + size * part // parts for part in range(parts + 1)]
+        found += [Rows(each.file, a, b) for a, b in pairwise(cuts) if b > a]
+    return found
+
+
+def read(
+    file: Path, first: int, end: int, schema: pa.Schema
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a file from one number up to another, as batches of a schema.
 
     Raises:

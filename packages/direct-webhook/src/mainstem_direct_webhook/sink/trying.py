@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Container
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
+
+from mainstem import pause_after
 
 #: Statuses that pass with time, beside 5xx.
 _PASSING = frozenset({408, 425, 429})
@@ -67,15 +68,12 @@ def retry_after(value: str | None, now: datetime | None = None) -> float | None:
 def pause(tries: int, asked: float | None, longest: float) -> float:
     """Return how many seconds to wait before the next try.
 
-    It doubles with each try, with a part of it by chance, so that senders do not come back together.
-
     Args:
         tries: how many there have been.
         asked: what the endpoint asked for; no less is waited, but for `longest`.
         longest: the most that is waited.
     """
-    chance = random.uniform(0.5, 1.0)  # noqa: S311
-    wait = _FIRST_WAIT * 2.0 ** min(tries - 1, 20) * chance
+    wait = pause_after(tries, _FIRST_WAIT, longest)
     if asked is not None:
         wait = max(asked + min(wait, 1.0), wait)
     return min(wait, longest)

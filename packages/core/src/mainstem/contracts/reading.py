@@ -1,0 +1,84 @@
+"""For a source that reads in Python what can be read again: who plans its batches, and who reads them.
+
+Spark knows such a source by a class and by options, which are text and are shown. A `Reading` is an
+object of the plugin instead, which goes to Spark's processes as it is, with credentials if need be; it
+is given to `SourceContext.read_planned`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from mainstem.contracts.components import Needs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: How far a read has come, for JSON. Spark compares offsets as text, so the order of keys counts.
+Offset = dict[str, Any]
+
+
+class Planner(ABC):
+    """Says what each batch reads.
+
+    Lives in a process of its own beside the driver, and is used by one thread. A `MainstemError` or an
+    `OptionError` that it raises is shown to users with its text.
+    """
+
+    @abstractmethod
+    def initial(self) -> Offset:
+        """Return the offset before the first batch. Each run asks, until the first batch is done."""
+
+    @abstractmethod
+    def latest(self, start: Offset) -> Offset:
+        """Return where the batch that begins at `start` ends; `start` if there is nothing new.
+
+        Spark asks a hundred times a second while nothing comes. It keeps the answer in the checkpoint
+        before anything is read.
+        """
+
+    @abstractmethod
+    def parts(self, start: Offset, end: Offset) -> Sequence[Any]:
+        """Return what the tasks of a batch read, one part each; they are pickled.
+
+        Called again for a batch that is tried again, also in another process: the same offsets are the
+        same rows.
+        """
+
+    def prepare(self) -> None:  # noqa: B027
+        """Let the batches to come end where the far side ends now, for the run is one that ends."""
+
+    def newest(self) -> Offset | None:
+        """Return where the far side ends now, to be shown with Spark's progress; None if not known."""
+        return None
+
+    def committed(self, end: Offset) -> None:  # noqa: B027
+        """Note that all before `end` is done. Told as the next batch is planned: not of the last one."""
+
+    def close(self) -> None:  # noqa: B027
+        """End what was opened. A process that is killed does not come here."""
+
+
+class Reading(ABC):
+    """One read of a source. It is pickled: it holds what planning and reading need, and nothing open."""
+
+    #: What `Source.needs` returns, or more: rows come from Python's workers by a socket of the file
+    #: system, which is faster than TCP.
+    needs: ClassVar[Needs] = Needs({"spark.python.unix.domain.socket.enabled": "true"})
+
+    @abstractmethod
+    def schema(self) -> str:
+        """Return the columns as DDL."""
+
+    @abstractmethod
+    def planner(self) -> Planner:
+        """Return what plans the batches."""
+
+    @abstractmethod
+    def read(self, part: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of a part, exactly in a schema; runs in a task.
+
+        Closed when Spark wants no more rows. Errors are shown as a planner's are.
+        """
