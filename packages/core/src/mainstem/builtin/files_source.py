@@ -160,13 +160,13 @@ class Files(Source):
 
     def end(self, home: Path) -> Mapping[str, str]:
         """Return the name of the newest file."""
-        newest = max(self._files(), key=lambda file: file.stat().st_mtime, default=None)
+        newest = max(self._files(), key=os.path.getmtime, default=None)
         return {"0": str(newest or "")}
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the rows in files not read yet, and the age of the oldest of these."""
         read = _logged(reached.spark_folder, upto=_number(reached))
-        unread = [file for file in self._files() if str(file) not in read]
+        unread = [Path(file) for file in self._files() if file not in read]
         if not unread:
             return [Lag("0", 0, 0.0)]
         oldest = min(file.stat().st_mtime for file in unread)
@@ -186,7 +186,7 @@ class Files(Source):
         names = [file.name for file in map(Path, sorted(logged)) if not file.exists()]
         return f"{len(names)} files, such as {names[0]}" if names else ""
 
-    def _files(self) -> Iterator[Path]:
+    def _files(self) -> Iterator[str]:
         """Yield what Spark would read: files, also in `key=value` folders, but for hidden ones.
 
         By the names under which Spark logs them: absolute, without dots, and links are not followed.
@@ -194,7 +194,7 @@ class Files(Source):
         path = Path(os.path.normpath(self.options.path.absolute()))
         pattern = path.relative_to(path.anchor)
         for found in Path(path.anchor).glob(str(pattern)):
-            yield from _visible(found)
+            yield from [str(found)] if found.is_file() else _visible(str(found))
 
     def _rows(self, files: Sequence[Path]) -> int | None:
         options = self.options
@@ -220,17 +220,15 @@ def _checked(column: Column) -> str:
     return f"IF({far}, raise_error({literal(f'{column.name} {WORDS}')}), {name}) AS {name}"
 
 
-def _visible(found: Path) -> Iterator[Path]:
-    if found.is_file():
-        yield found
-        return
-    for item in sorted(found.iterdir()):
-        if item.name.startswith(("_", ".")):
-            continue
-        if item.is_file():
-            yield item
-        elif "=" in item.name:
-            yield from _visible(item)
+def _visible(folder: str) -> Iterator[str]:
+    with os.scandir(folder) as found:
+        for item in found:
+            if item.name.startswith(("_", ".")):
+                continue
+            if item.is_file():
+                yield item.path
+            elif "=" in item.name:
+                yield from _visible(item.path)
 
 
 def _number(reached: Reached) -> int:
@@ -238,11 +236,20 @@ def _number(reached: Reached) -> int:
 
 
 def _logged(folder: Path, *, after: int = -1, upto: int | None = None) -> set[str]:
-    """Return the paths of files in Spark's log of a file source, by the numbers of its entries."""
+    """Return the paths of files in Spark's log of a file source, by the numbers of its entries.
+
+    Every some batches Spark writes all that was before once more, as `NUMBER.compact`.
+    """
+    logs = {int(log.stem): log for log in sorted(folder.glob("[0-9]*"))}  # `7.compact` after `7`
+    whole = max((number for number, log in logs.items() if log.suffix), default=-1)
     found = set()
-    for log in folder.glob("[0-9]*"):
-        for line in log.read_text().splitlines()[1:]:
-            entry = json.loads(line)
-            if after < entry["batchId"] and (upto is None or entry["batchId"] <= upto):
-                found.add(unquote(urlparse(entry["path"]).path))
+    for number, log in logs.items():
+        if number < whole:
+            continue
+        with log.open() as lines:
+            next(lines, "")  # the format's version
+            for line in lines:
+                entry = json.loads(line)
+                if after < entry["batchId"] and (upto is None or entry["batchId"] <= upto):
+                    found.add(unquote(urlparse(entry["path"]).path))
     return found
