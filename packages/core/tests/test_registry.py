@@ -147,6 +147,73 @@ def test_a_plugin_that_does_not_work_is_refused_in_words(site, code, requires, w
     make_plan(document("rate"))
 
 
+FAILING = '''
+from mainstem import ANYTHING, Events, Operator, Options, Sink, Source, Typed, hookimpl
+
+class Nothing(Options):
+    """None."""
+
+class Unmade(Source):
+    options: Nothing
+    def __init__(self, options):
+        raise KeyError("made")
+    def shape(self): ...
+    def load(self, ctx): ...
+
+class Shapeless(Source):
+    options: Nothing
+    def shape(self):
+        return 1 / 0
+    def load(self, ctx): ...
+
+class Untyped(Sink, Typed):
+    options: Nothing
+    def check_types(self, columns, shape):
+        raise IndexError("types")
+    def write(self, frame, batch): ...
+
+@hookimpl
+def mainstem_sources():
+    return {"unmade": Unmade, "shapeless": Shapeless}
+
+@hookimpl
+def mainstem_sinks():
+    return {"untyped": Untyped}
+'''
+
+
+def test_a_component_that_fails_is_a_problem_of_its_node(site):
+    """Components that raise what nobody expects, made and asked for a shape. Pass: each is told with its node,
+    its cause and where that was, beside what is wrong elsewhere; so is a sink that fails when all else is
+    right, and then the exit code says that a plugin is broken."""
+    site.install("mainstem-hello", FAILING, "unmade shapeless")
+    (site.folder / "mainstem_hello-1.5.dist-info" / "entry_points.txt").write_text(
+        "[mainstem.sources]\nunmade = mainstem_hello\nshapeless = mainstem_hello\n"
+        "[mainstem.sinks]\nuntyped = mainstem_hello\n"
+    )
+    sources = {word: {"use": word} for word in ("unmade", "shapeless")}
+    sources["rows"] = {"use": "rate", "with": {"rows_per_second": -1}}
+    sinks = {"out": {"use": "console", "from": "shapeless"}}
+    with pytest.raises(DocumentError) as failure:
+        make_plan({"pipeline": "test", "sources": sources, "sinks": sinks})
+    told = {problem.key: problem.message for problem in failure.value.problems}
+    assert told.keys() == {
+        "sources.unmade",
+        "sources.shapeless",
+        "sources.rows.with.rows_per_second",
+    }
+    assert re.fullmatch(
+        r"KeyError: 'made' \(.*mainstem_hello\.py, line 10\)\. This is a bug of mainstem-hello\.",
+        told["sources.unmade"],
+    )
+    assert "ZeroDivisionError: division by zero (" in told["sources.shapeless"]
+    sources = {"rows": {"use": "rate"}}
+    sinks = {"out": {"use": "untyped", "from": "rows"}}
+    with pytest.raises(DocumentError, match=r"sinks\.out: IndexError: types") as failure:
+        make_plan({"pipeline": "test", "sources": sources, "sinks": sinks})
+    assert failure.value.exit_code == 3
+
+
 def test_a_missing_plugin_of_ours_is_told_with_its_install_line():
     """Pass: the exact command for a known word, the nearest word for an unknown one."""
     registry = Registry([w for w in Registry().words if w.distribution == "mainstem"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from mainstem.catalogue import CATALOGUE
 from mainstem.contracts.abilities import Typed
@@ -52,16 +53,14 @@ def choose(
 
 
 def hold(
-    nodes: Mapping[str, Node], option_error: Callable[[OptionError, tuple[str, str]], None]
+    nodes: Mapping[str, Node], asked: Callable[[Callable[[], None], tuple[str, str], str], None]
 ) -> None:
     """Report sinks that can't hold what they would be given, as far as that is known without Spark."""
     for sink in nodes.values():
         if isinstance(sink, SinkNode) and isinstance(sink.sink, Typed):
             shape = shape_of(sink.streams[0], nodes)
-            try:
-                sink.sink.check_types(sink.given(shape), shape)
-            except OptionError as error:
-                option_error(error, ("sinks", sink.name))
+            check = partial(sink.sink.check_types, sink.given(shape), shape)
+            asked(check, ("sinks", sink.name), sink.distribution)
 
 
 def _needs_id(delivery: Delivery, shape: Shape) -> bool:

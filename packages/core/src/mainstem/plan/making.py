@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mainstem.contracts.abilities import Branching, Stateful
 from mainstem.contracts.columns import find_column
@@ -26,6 +28,8 @@ from mainstem.errors import DocumentError, MainstemError, OptionError, PluginErr
 from mainstem.plan import advice, delivering, identity, queries
 from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
+
+T = TypeVar("T")
 
 
 def make_plan(
@@ -94,7 +98,7 @@ class _Maker:
         cuts = queries.cut(nodes, self._problem)
         delivering.choose(nodes, document, self.registry, self._component, self._problem)
         identity.place(nodes, self._problem)
-        delivering.hold(nodes, self._option_error)
+        delivering.hold(nodes, self._asked)
         delivering.judge(nodes, document, self.registry, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101
@@ -166,15 +170,23 @@ class _Maker:
             return None
         for text in secrets_in(options):
             self.scrubber.hide(text)
-        try:
-            return found(options)
-        except OptionError as error:
-            self._option_error(error, path)
-            return None
+        distribution = self.registry.find(kind, used.use).distribution
+        return self._asked(lambda: found(options), path, distribution)
 
-    def _option_error(self, error: OptionError, path: Path_) -> None:
-        where: Path_ = (*path, "with", error.option) if error.option else path
-        self._problem(error.message, *where, hint=error.hint)
+    def _asked(self, ask: Callable[[], T], path: Path_, distribution: str) -> T | None:
+        """Return what a component answers; None, with a problem, if it refuses or fails."""
+        try:
+            return ask()
+        except OptionError as error:
+            where: Path_ = (*path, "with", error.option) if error.option else path
+            self._problem(error.message, *where, hint=error.hint)
+        except MainstemError:
+            raise
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+            self._problem(f"{what}. This is a bug of {distribution}.", *path, at_key=True, code=3)
+        return None
 
     def _add(self, section: str, kind: str, name: str, used: Used) -> None:
         component = self._component(used, kind, (section, name))
@@ -288,10 +300,8 @@ class _Maker:
             if inputs is None or name in self.broken:
                 self.broken.add(name)
                 continue
-            try:
-                self._shape(node, inputs)
-            except OptionError as error:
-                self._option_error(error, self._path(name))
+            shape = partial(self._shape, node, inputs)
+            if not self._asked(shape, self._path(name), node.distribution):
                 self.broken.add(name)
                 continue
             section: Mapping[str, Any] = (
@@ -356,7 +366,8 @@ class _Maker:
             return None
         return node.outputs[stream.output]
 
-    def _shape(self, node: Node, inputs: Inputs[Shape]) -> None:
+    def _shape(self, node: Node, inputs: Inputs[Shape]) -> bool:
+        """Ask a component what it gives; returns True."""
         component = node.component
         if isinstance(component, Source):
             node.shape = component.shape()
@@ -370,6 +381,7 @@ class _Maker:
                 node.state = component.state(inputs)
         else:
             node.outputs = {"rejected": REJECTED}
+        return True
 
     def _watermark(self, node: Node, wanted: Watermark) -> None:
         assert node.shape is not None  # noqa: S101
