@@ -346,7 +346,7 @@ def test_faults_that_no_retry_mends_end_it_with_their_cause(broker, place):
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [("first", range(10)), (4, range(4, 10)), ("next", range(10, 13))],
+    [("earliest", range(10)), (4, range(4, 10)), ("latest", range(10, 13))],
 )
 def test_a_stream_begins_where_the_options_say_and_goes_on_where_it_was(
     broker, place, start, expected
@@ -370,12 +370,12 @@ def test_a_stream_that_is_made_anew_ends_it(broker, place):
     run ends and says why, also when it is still empty."""
     queue = broker.queue("stream")
     publish(broker, queue, range(10))
-    with place.taking(queue, type="stream", start="first"):
+    with place.taking(queue, type="stream", start="earliest"):
         wait_for(lambda: len(place.stored()) == 10)
     with broker.channel() as channel:
         channel.queue_delete(queue)
     broker.queue("stream", queue)
-    with place.taking(queue, type="stream", start="first") as taker:
+    with place.taking(queue, type="stream", start="earliest") as taker:
         assert "no answer" in taker.state("waiting")["why"]
         publish(broker, queue, range(100, 105))
         why = taker.state("failed", 60)["why"]
@@ -388,11 +388,11 @@ def test_what_a_stream_has_removed_is_told(broker, place):
     limits = {"max_length_bytes": 2_000_000, "stream_max_segment_size_bytes": 500_000}
     queue = broker.queue("stream", **limits)
     publish(broker, queue, range(3))
-    with place.taking(queue, type="stream", start="first"):
+    with place.taking(queue, type="stream", start="earliest"):
         wait_for(lambda: len(place.stored()) == 3)
     for _ in range(20):  # more than the limit, segment by segment
         publish(broker, queue, ["x" * 50_000] * 10, message_id=None)
-    with place.taking(queue, type="stream", start="first"):
+    with place.taking(queue, type="stream", start="earliest"):
         wait_for(lambda: place.stored(reasons=True))
         assert not [text for text in place.stored()[:3] if text.startswith("x")]
     (reason,) = place.stored(reasons=True)
@@ -510,7 +510,7 @@ def test_tls_with_a_client_certificate(broker, secured, tmp_path):
     [
         ({"type": "stream", "receivers": 2}, "a stream has one receiver"),
         ({"type": "stream", "ids": "always"}, "need no ids"),
-        ({"start": "next"}, "for streams"),
+        ({"start": "latest"}, "for streams"),
         ({"ids": "always", "duplicates_within": "0 s"}, "would not help"),
     ],
 )

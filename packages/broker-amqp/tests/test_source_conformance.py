@@ -17,7 +17,7 @@ class AMQPSuite(SourceSuite):
     wrong_options = {
         "prefetch": {"prefetch": 0},
         "keep": {"keep": "a while"},
-        "start": {"type": "classic", "start": "next"},
+        "start": {"type": "classic", "start": "latest"},
     }
 
     def prepare(self):

@@ -51,7 +51,7 @@ def test_settings_are_rendered_for_both_clients():
     """Pass: Java gets a login in its syntax with quotes escaped, librdkafka user and password; what `kafka`
     says comes on top in both, `librdkafka` in one."""
     found = options(
-        sasl={"mechanism": "SCRAM-SHA-512", "username": "u", "password": 'a"b\\c'},
+        sasl={"mechanism": "SCRAM-SHA-512", "user": "u", "password": 'a"b\\c'},
         client_id="me",
         kafka={"receive.buffer.bytes": 65536, "check.crcs": False},
         librdkafka={"receive.buffer.bytes": 1},
@@ -126,7 +126,12 @@ def test_a_missing_login_of_the_second_client_is_told(secured):
     from mainstem_broker_kafka.source.options import KafkaSourceOptions
 
     trust = {"security.protocol": "SSL", "ssl.truststore.location": "/ca.jks"}
-    given = {"servers": secured.servers("ssl"), "topics": ["t"], "timeout": "5 s", "kafka": trust}
+    given = {
+        "servers": secured.servers("ssl"),
+        "topics": ["t"],
+        "answer_timeout": "5 s",
+        "kafka": trust,
+    }
     with pytest.raises(PipelineError, match=r"ssl\.truststore\.location.*under `librdkafka`"):
         Brokers(KafkaSourceOptions.model_validate(given)).partitions()
 
@@ -135,7 +140,7 @@ def test_secrets_are_not_shown():
     """Pass: neither options nor settings show a password or a value of `kafka`, pickled or not; a value of the
     wrong type is not quoted by its error."""
     found = options(
-        sasl={"mechanism": "PLAIN", "username": "u", "password": PASSWORD},
+        sasl={"mechanism": "PLAIN", "user": "u", "password": PASSWORD},
         kafka={"some.password": PASSWORD},
     )
     for settings in (java(found), librdkafka(found)):
@@ -145,7 +150,7 @@ def test_secrets_are_not_shown():
             assert PASSWORD not in shown
     assert pickle.loads(pickle.dumps(librdkafka(found))).optional == {"some.password"}
     with pytest.raises(ValueError, match="sasl.password") as failed:
-        options(sasl={"mechanism": "PLAIN", "username": "u", "password": ["hush"]})
+        options(sasl={"mechanism": "PLAIN", "user": "u", "password": ["hush"]})
     assert "hush" not in str(failed.value)
 
 
@@ -160,19 +165,19 @@ def test_secrets_are_not_shown():
         ({"kafka": {"kafka.client.id": "x"}}, "leave `kafka.` out"),
         ({"tls": {}, "kafka": {"security.protocol": "SSL"}}, "follows from `sasl` and `tls`"),
         ({"tls": {}, "kafka": {"ssl.protocol": "x"}}, "`tls` is there"),
-        ({"sasl": {"mechanism": "PLAIN", "username": "u"}}, "PLAIN needs password"),
+        ({"sasl": {"mechanism": "PLAIN", "user": "u"}}, "PLAIN needs password"),
         (
             {"sasl": {"mechanism": "OAUTHBEARER", "client_id": "c"}},
             "needs token_endpoint and client_secret",
         ),
         (
-            {"sasl": {"mechanism": "PLAIN", "username": "u", "password": "p", "scope": "s"}},
+            {"sasl": {"mechanism": "PLAIN", "user": "u", "password": "p", "scope": "s"}},
             "takes no scope",
         ),
         ({"sasl": {"mechanism": "GSSAPI"}}, "PLAIN"),
         ({"tls": {"key": "x"}}, "key is there without certificate"),
         ({"tls": {"key_password": "x"}}, "key_password is there without certificate"),
-        ({"timeout": "0 seconds"}, "more than 0"),
+        ({"answer_timeout": "0 seconds"}, "more than 0"),
         ({"packages": ["a:b"]}, "group:artifact:version"),
     ],
 )
@@ -226,7 +231,7 @@ def test_jars_follow_pyspark_unless_given(tmp_path):
 
 # -- a server that asks who is there ------------------------------------------------------------
 
-_LOGINS = {"username": USER, "password": PASSWORD}
+_LOGINS = {"user": USER, "password": PASSWORD}
 
 
 def ways(secured):
@@ -308,8 +313,8 @@ def test_tokens_open_the_door(pipeline, spark, secured):
 @pytest.mark.parametrize(
     ("listener", "change", "expected"),
     [
-        ("sasl", {"sasl": {"mechanism": "PLAIN", "username": USER, "password": "wrong-one"}}, "Look at `sasl`"),
-        ("sasl", {"sasl": {"mechanism": "SCRAM-SHA-256", "username": USER, "password": "wrong-one"}}, "Look at `sasl`"),
+        ("sasl", {"sasl": {"mechanism": "PLAIN", "user": USER, "password": "wrong-one"}}, "Look at `sasl`"),
+        ("sasl", {"sasl": {"mechanism": "SCRAM-SHA-256", "user": USER, "password": "wrong-one"}}, "Look at `sasl`"),
         ("ssl", {"tls": {"ca": "other.pem"}}, "Look at `tls`"),
         ("ssl", {"tls": {"ca": "ca.pem"}}, "Look at `tls`"),
         ("sasl_ssl", {"sasl": {"mechanism": "PLAIN", **_LOGINS}, "tls": {"ca": "ca.pem"}}, "Look at `tls`"),
@@ -322,7 +327,7 @@ def test_who_is_not_let_in_is_told_why(pipeline, spark, secured, listener, chang
     if "tls" in change:
         change = {**change, "tls": {"ca": f"{secured.certificates}/{change['tls']['ca']}"}}
     source = Topics(secured).source(
-        "any", servers=secured.servers(listener), timeout="5 s", **change
+        "any", servers=secured.servers(listener), answer_timeout="5 s", **change
     )
     with pytest.raises(PipelineError) as failed:
         document(pipeline, source).run()
@@ -333,8 +338,11 @@ def test_who_is_not_let_in_is_told_why(pipeline, spark, secured, listener, chang
 
 
 def test_a_server_that_is_not_there_is_told(pipeline, spark):
-    """Pass: the run fails within its timeout, names the server and asks whether it is up."""
-    source = {"use": "kafka", "with": {"servers": "127.0.0.1:1", "topics": "t", "timeout": "2 s"}}
+    """Pass: the run fails within `answer_timeout`, names the server and asks whether it is up."""
+    source = {
+        "use": "kafka",
+        "with": {"servers": "127.0.0.1:1", "topics": "t", "answer_timeout": "2 s"},
+    }
     with pytest.raises(
         PipelineError, match=r"at 127\.0\.0\.1:1: .*Connection refused.*Are the brokers up"
     ):

@@ -19,7 +19,7 @@ def told(kafka, group):
 
 
 def group(topics, topic, name):
-    given = topics.source(topic, group=name, timeout="5 s")["with"]
+    given = topics.source(topic, group=name, answer_timeout="5 s")["with"]
     return Group(KafkaSourceOptions.model_validate(given))
 
 

@@ -59,7 +59,7 @@ class KafkaSuite(SinkSuite):
             "jars": JARS,
             "topic": self.name,
             "give_up": "5 seconds",
-            "timeout": "5 seconds",
+            "answer_timeout": "5 seconds",
             "ledger": f"{self.name}-ledger",  # the suite's tests all have one checkpoint
             **self.more,
         }

@@ -105,7 +105,7 @@ def looking(tmp_path, topics, topic):
 def test_brokers_that_do_not_tell_what_is_lost_end_the_run_at_last(tmp_path):
     """Pass: a run goes on while brokers do not answer, and fails with what was tried when that lasts too long,
     at once if it is bounded; a wrong setting fails at once."""
-    read = Looking(tmp_path, servers="127.0.0.1:1", topics=["t"], timeout="1 s")
+    read = Looking(tmp_path, servers="127.0.0.1:1", topics=["t"], answer_timeout="1 s")
     start = {"number": 0, "told": {}, "ranges": [], "ids": {}}
     assert read.run(patience=3600).latest(start) is start
     for run in (read.run(patience=0), read.run(bounded=True)):

@@ -87,7 +87,7 @@ def test_a_run_ends_when_the_far_side_does_not_let_us_in(pipeline):
     given = {"bind": where, "plain": {"users": {"anna": "open sesame"}}}
     door = Link(ZeroMQSinkOptions.model_validate(given), zmq.PUSH, {})
     try:
-        theirs = {"connect": where, "plain": {"username": "anna", "password": "hunter2"}}
+        theirs = {"connect": where, "plain": {"user": "anna", "password": "hunter2"}}
         pipeline.document(
             sources={"rows": {"use": "zeromq", "with": theirs, "on_rejected": "drop"}},
             sinks={"out": pipeline.sink("out", "rows")},

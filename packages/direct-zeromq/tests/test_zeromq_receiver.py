@@ -651,13 +651,13 @@ def test_plain_as_a_client(peers):
     given = {"bind": [where, inner], "plain": {"users": users}}
     link = Link(ZeroMQSinkOptions.model_validate(given), zmq.PUSH, {})
     try:
-        right = {"username": "anna", "password": "open sesame"}
+        right = {"user": "anna", "password": "open sesame"}
         with taker(connect=where, plain=right) as taking:
             taking.connect()
             wait_for(lambda: link.wait(0.01, zmq.POLLOUT) or taking.take(0) is None)
             link.socket.send(b"hello")
             assert values(taking.take_some(1)) == [b"hello"]
-        wrong = {"username": "anna", "password": "hunter2"}
+        wrong = {"user": "anna", "password": "hunter2"}
         with taker(connect=inner, plain=wrong) as taking:
             taking.connect()
 
@@ -687,7 +687,7 @@ def test_what_was_taken_is_stored_before_the_run_ends(peers):
     given = {"bind": bad, "plain": {"users": {"anna": "open sesame"}}}
     door = Link(ZeroMQSinkOptions.model_validate(given), zmq.PUSH, {})
     try:
-        wrong = {"username": "anna", "password": "hunter2"}
+        wrong = {"user": "anna", "password": "hunter2"}
         with taker(connect=[good, bad], plain=wrong) as taking:
             taking.connect()
             given = {"bind": good, "plain": {"users": {"anna": "hunter2"}}}
@@ -810,7 +810,7 @@ def test_no_secret_is_in_what_is_told():
     _, secret = keys()
     for options in (
         {"curve": {"secret_key": secret, "clients": "any"}},
-        {"plain": {"username": "u", "password": "hunter2"}},
+        {"plain": {"user": "u", "password": "hunter2"}},
         {"plain": {"users": {"u": "hunter2"}}},
     ):
         made = source(bind=address(), **options)

@@ -252,7 +252,7 @@ def test_a_reader_that_does_not_let_us_in_fails_the_batch_at_once(peers, how, co
         given = {"curve": {"server_key": server, "secret_key": ours}}
     else:
         theirs = {"plain": {"users": {"anna": "open sesame"}}}
-        given = {"plain": {"username": "anna", "password": "hunter2"}}
+        given = {"plain": {"user": "anna", "password": "hunter2"}}
     with taker(bind=where, **theirs) as taking:
         taking.connect()
         told = []

@@ -61,7 +61,7 @@ class SASLOptions(Options):
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = option(
         description="How to log in. `OAUTHBEARER` gets its tokens from `token_endpoint`."
     )
-    username: str | None = option(None, min_length=1, description="The user (PLAIN, SCRAM).")
+    user: str | None = option(None, min_length=1, description="The user (PLAIN, SCRAM).")
     password: Secret | None = option(
         None, description="The user's password (PLAIN, SCRAM).", example="${env:KAFKA_PASSWORD}"
     )
@@ -83,7 +83,7 @@ class SASLOptions(Options):
 
     @model_validator(mode="after")
     def _fits_the_mechanism(self) -> SASLOptions:
-        by_name = ["username", "password"]
+        by_name = ["user", "password"]
         by_token = ["token_endpoint", "client_id", "client_secret"]
         needed, others = by_name, [*by_token, "scope"]
         if self.mechanism == "OAUTHBEARER":
@@ -186,7 +186,7 @@ class ConnectionOptions(Options):
         advanced=True,
         description="What the brokers' logs, metrics and quotas know this client by.",
     )
-    timeout: PositiveDuration = option(
+    answer_timeout: PositiveDuration = option(
         timedelta(seconds=30),
         advanced=True,
         description="How long the brokers may take to answer a question about topics, offsets or groups.",
@@ -280,8 +280,8 @@ class ConnectionOptions(Options):
 
     @property
     def seconds(self) -> float:
-        """`timeout`, in seconds."""
-        return self.timeout.total_seconds()
+        """`answer_timeout`, in seconds."""
+        return self.answer_timeout.total_seconds()
 
 
 # -- the two renderings -------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def librdkafka(options: ConnectionOptions) -> Properties:
             if sasl.scope is not None:
                 made["sasl.oauthbearer.scope"] = sasl.scope
         else:
-            made["sasl.username"] = sasl.username or ""
+            made["sasl.username"] = sasl.user or ""
             made["sasl.password"] = _open(sasl.password)
     shared = {key: options.kafka[key] for key in options.kafka if key not in options.java_alone}
     for given in (shared, options.librdkafka):
@@ -379,7 +379,7 @@ def _jaas(sasl: SASLOptions) -> str:
     else:
         module = "plain.Plain" if sasl.mechanism == "PLAIN" else "scram.Scram"
         module += "LoginModule"
-        given = {"username": sasl.username or "", "password": _open(sasl.password)}
+        given = {"username": sasl.user or "", "password": _open(sasl.password)}
     quoted = (f"{key}={_quoted(value)}" for key, value in given.items())
     return f"{_LOGINS}.{module} required {' '.join(quoted)};"
 

@@ -94,7 +94,7 @@ def connect(
 
     config = Config(
         connect_timeout=options.connect_timeout.total_seconds(),
-        read_timeout=options.read_timeout.total_seconds(),
+        read_timeout=options.answer_timeout.total_seconds(),
         retries={"mode": "standard", "total_max_attempts": attempts or options.attempts},
         max_pool_connections=connections,
         tcp_keepalive=True,

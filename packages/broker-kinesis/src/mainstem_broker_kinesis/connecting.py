@@ -67,7 +67,7 @@ class ConnectionOptions(Options):
         advanced=True,
         description="How long making a connection may take.",
     )
-    read_timeout: PositiveDuration = option(
+    answer_timeout: PositiveDuration = option(
         timedelta(seconds=60),
         advanced=True,
         description="How long an answer may take.",

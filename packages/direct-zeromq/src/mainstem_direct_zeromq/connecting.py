@@ -100,11 +100,11 @@ class CurveOptions(Options):
 class PlainOptions(Options):
     """Options of `plain`."""
 
-    username: str | None = option(
+    user: str | None = option(
         None, min_length=1, description="Who this side is: it is the client of PLAIN."
     )
     password: Password | None = option(
-        None, description="The password of `username`.", example="${env:ZEROMQ_PASSWORD}"
+        None, description="The password of `user`.", example="${env:ZEROMQ_PASSWORD}"
     )
     users: Mapping[str, Password] | None = option(
         None,
@@ -114,13 +114,13 @@ class PlainOptions(Options):
 
     @model_validator(mode="after")
     def _one_side(self) -> PlainOptions:
-        if (self.username is None) == (self.users is None):
-            raise ValueError("expected either username (a client) or users (the server)")
-        if (self.username is None) != (self.password is None):
-            raise ValueError("username and password belong together")
+        if (self.user is None) == (self.users is None):
+            raise ValueError("expected either user (a client) or users (the server)")
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password belong together")
         if self.users is not None and not self.users:
             raise ValueError("users is empty, so nobody would be let in")
-        names = [self.username or "", *(self.users or ())]
+        names = [self.user or "", *(self.users or ())]
         if any(len(name.encode()) > _MOST_PLAIN for name in names):
             raise ValueError(f"a user's name has {_MOST_PLAIN} bytes at most")
         return self

@@ -131,8 +131,8 @@ class Link:
             else:
                 made.curve_server = True
         if plain is not None:
-            if plain.username is not None and plain.password is not None:
-                made.plain_username = plain.username.encode()
+            if plain.user is not None and plain.password is not None:
+                made.plain_username = plain.user.encode()
                 made.plain_password = plain.password.get_secret_value().encode()
             else:
                 made.plain_server = True

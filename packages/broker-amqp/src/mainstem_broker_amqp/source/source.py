@@ -64,10 +64,10 @@ class AMQPSourceOptions(ConnectionOptions, IngressOptions):
     priority: int | None = option(
         None, description="The consumers' priority: the broker serves higher ones first."
     )
-    start: Literal["first", "last", "next"] | int = option(
-        "first",
-        description="Where a new log begins to read a stream: its `first` message, the `last` chunk of "
-        "it, what comes `next`, or an offset.",
+    start: Literal["earliest", "latest", "last_chunk"] | int = option(
+        "earliest",
+        description="Where a new log begins to read a stream: with its `earliest` message, with what "
+        "comes from now on (`latest`), with the `last_chunk` that the broker stored, or at an offset.",
     )
     ids: Literal["when_given", "always", "never"] = option(
         "when_given",
@@ -91,7 +91,7 @@ class AMQPSource(IngressSource):
             if options.ids == "always":
                 message = "a stream is read by offset, so its messages need no ids"
                 raise OptionError(message, option="ids")
-        elif options.start != "first":
+        elif options.start != "earliest":
             raise OptionError("is for streams; a queue has no past", option="start")
         if options.ids == "always" and not options.duplicates_within:
             message = "is 0, so `ids: always` would not help"
@@ -105,7 +105,7 @@ class AMQPSource(IngressSource):
         assumptions = ["the disk keeps what it says it has written"]
         if options.type == "stream":
             assumptions.append("the stream keeps its messages until they were taken")
-            if options.start in ("next", "last"):
+            if options.start in ("latest", "last_chunk"):
                 assumptions.append(
                     f"what comes before the first message is stored may be missed: until then "
                     f"`start: {options.start}` is looked up at each connection"

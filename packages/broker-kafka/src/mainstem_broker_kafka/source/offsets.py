@@ -47,7 +47,7 @@ class Brokers:
 
     Args:
         options: the source's.
-        patience: how long an answer may take, in seconds; the option `timeout` when left out.
+        patience: how long an answer may take, in seconds; the option `answer_timeout` when left out.
     """
 
     def __init__(self, options: KafkaSourceOptions, patience: float | None = None) -> None:

@@ -116,7 +116,7 @@ class Putter:
         """Wait for no answer any more; what has none may or may not be there."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._under_way:
-            # A call can take as long as `read_timeout`, and needs the client until then.
+            # A call can take as long as `answer_timeout`, and needs the client until then.
             threading.Thread(target=self._end, name="kinesis-end", daemon=True).start()
         else:
             self._end()

@@ -18,11 +18,11 @@ READS, BYTES, RECORDS = 5, 2 * 2**20, 10_000
 class KinesisSourceOptions(ConnectionOptions, IngressOptions):
     """Options of the source `kinesis`."""
 
-    start: Literal["trim_horizon", "latest"] | AwareDatetime = option(
-        "trim_horizon",
-        description="Where a new log begins: with the oldest record that the stream has, with what comes "
-        "from now on (`latest`), or with what came at a time or later, written with its zone. It is "
-        "looked at once, before the first read.",
+    start: Literal["earliest", "latest"] | AwareDatetime = option(
+        "earliest",
+        description="Where a new log begins: with the `earliest` record that the stream has, with what "
+        "comes from now on (`latest`), or with what came at a time or later, written with its zone. It "
+        "is looked at once, before the first read.",
         example="2026-11-22T06:00:00Z",
     )
     aggregated: bool = option(

@@ -136,7 +136,7 @@ class Progress:
         start, micros = self._options.start, 0
         if start == "latest":
             micros = int(now) * 1_000_000  # the stream's clock tells whole seconds
-        elif start != "trim_horizon":
+        elif start != "earliest":
             micros = round(start.timestamp() * 1e6)
             if micros > (now + _CLOCKS) * 1e6:
                 raise Unmendable(f"start: {start.isoformat()} is in the future")
