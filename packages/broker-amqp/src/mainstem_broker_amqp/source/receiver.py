@@ -25,8 +25,6 @@ _FAREWELL = 5.0
 #: How long a stream may take to give its last messages, and how long nothing comes after those.
 _LAST, _QUIET = 10.0, 1.0
 _OFFSET = "x-stream-offset"
-#: What RabbitMQ calls the places where a stream is begun.
-_STARTS = {"earliest": "first", "latest": "next", "last_chunk": "last"}
 _NOT_FOUND = 404
 _NO_ID = "it has no message id, and `ids: always` asks for one"
 
@@ -288,9 +286,7 @@ class AMQPReceiver(Receiver):
             arguments["x-priority"] = self.options.priority
         if self.options.type == "stream":
             first = self._next if self._again is None else self._again
-            start = self.options.start
-            begin = start if isinstance(start, int) else _STARTS[start]
-            arguments[_OFFSET] = begin if first is None else first
+            arguments[_OFFSET] = self.options.offset if first is None else first
         self._tag = self._channel.basic_consume(
             self.options.queue, self._deliver, arguments=arguments, callback=done
         )

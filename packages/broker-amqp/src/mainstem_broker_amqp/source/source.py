@@ -44,6 +44,10 @@ class QueueDeclaration(Options):
     bindings: list[Binding] = option(list, description="Its bindings to exchanges.")
 
 
+#: RabbitMQ's words for the places where a stream is begun.
+_OFFSETS = {"earliest": "first", "latest": "next", "last_chunk": "last"}
+
+
 class AMQPSourceOptions(ConnectionOptions, IngressOptions):
     """Options of the source `amqp`."""
 
@@ -75,6 +79,11 @@ class AMQPSourceOptions(ConnectionOptions, IngressOptions):
         "within `duplicates_within` are dropped. `always` refuses those without one, and makes this "
         "source exactly-once; `never` is for ids that are not unique.",
     )
+
+    @property
+    def offset(self) -> int | str:
+        """`start`, as RabbitMQ has it."""
+        return self.start if isinstance(self.start, int) else _OFFSETS[self.start]
 
 
 class AMQPSource(IngressSource):

@@ -17,7 +17,7 @@ from mainstem.contracts.guarantee import Level
 from mainstem.contracts.secrets import secrets_in
 from mainstem.contracts.shapes import REJECTED, Accepts, EventTime, Shape
 from mainstem.document import checking
-from mainstem.document.model import SECTIONS, Document, From, Watermark
+from mainstem.document.model import SECTIONS, Document, Watermark
 from mainstem.document.model import Component as Used
 from mainstem.document.model import SinkNode as WrittenSink
 from mainstem.document.overriding import override
@@ -25,7 +25,7 @@ from mainstem.document.reading import Path_, Written, from_values, read_file, re
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
-from mainstem.plan import advice, delivering, identity, queries
+from mainstem.plan import advice, connecting, delivering, identity, queries
 from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
 
@@ -88,8 +88,10 @@ class _Maker:
             for name, used in getattr(document, section).items():
                 self._add(section, kind, name, used)
         store = self._component(document.state, "state store", ("state",))
-        self._connect(document)
-        order = self._order()
+        names = {section: list(self.written.values.get(section) or {}) for section in SECTIONS}
+        connecting.connect(self.nodes, document, names, self._problem)
+        order, cyclic = connecting.order(self.nodes, self._problem)
+        self.broken |= cyclic
         self._shapes(order, document)
         if isinstance(store, StateStore):
             self._hold(store, document.state.use)
@@ -204,93 +206,6 @@ class _Maker:
             node.required = Level(used.require) if used.require else None
         self.nodes.setdefault(name, node)
 
-    # -- connections ------------------------------------------------------------------------
-
-    def _connect(self, document: Document) -> None:
-        for section, nodes in (("operators", document.operators), ("sinks", document.sinks)):
-            for name, used in nodes.items():
-                node = self.nodes.get(name)
-                ports = list(node.operator.ports) if node and node.kind == "operator" else ["input"]
-                inputs = self._inputs(used.from_, ports, (section, name, "from"), known=node)
-                if node is not None:
-                    node.inputs = inputs
-
-    def _inputs(
-        self, given: From, ports: list[str], path: Path_, known: Node | None
-    ) -> dict[str, tuple[Stream, ...]]:
-        if not isinstance(given, dict):
-            if len(ports) != 1 and known:
-                wanted = ", ".join(f"{port}: NAME" for port in ports)
-                self._problem(f"has {len(ports)} ports; expected {{{wanted}}}", *path)
-                return {}
-            given = {ports[0]: given}
-            paths: dict[str, Path_] = {ports[0]: path}
-        else:
-            paths = {port: (*path, port) for port in given}
-            for port in given if known else ():
-                if port not in ports:
-                    hint = nearest(port, ports) or f"Ports: {', '.join(ports)}."
-                    self._problem(f"has no port {port!r}", *path, port, hint=hint, at_key=True)
-            for port in ports if known else ():
-                if port not in given:
-                    self._problem(f"port {port!r} is not connected", *path)
-        return {
-            port: tuple(
-                stream
-                for index, text in enumerate(refs if isinstance(refs, list) else [refs])
-                if (stream := self._stream(
-                    text, (*paths[port], index) if isinstance(refs, list) else paths[port]
-                ))
-            )
-            for port, refs in given.items()
-        }  # fmt: skip
-
-    def _stream(self, text: str, path: Path_) -> Stream | None:
-        name, _, output = text.partition(".")
-        names = {n for s in ("sources", "operators", "sinks") for n in self._section(s)}
-        readable = names if output else names - set(self._section("sinks"))
-        if name not in readable:
-            why = (
-                "is a sink: only its output `rejected` can be read"
-                if name in names
-                else "is no node"
-            )
-            hint = nearest(name, readable) or f"Nodes: {', '.join(sorted(readable))}."
-            self._problem(f"{name!r} {why}", *path, hint=hint)
-            return None
-        return Stream(name, output)
-
-    def _section(self, section: str) -> list[str]:
-        return list(self.written.values.get(section) or {})
-
-    def _order(self) -> list[str]:
-        """Return the nodes sources first; a cycle is a problem."""
-        order: list[str] = []
-        state: dict[str, str] = {}
-
-        def visit(name: str, above: tuple[str, ...]) -> None:
-            if state.get(name) == "done" or name not in self.nodes:
-                return
-            if name in above:
-                cycle = " -> ".join((*above[above.index(name) :], name))
-                self._problem(f"a cycle: {cycle}", *self._path(name), "from")
-                state[name] = "done"
-                self.broken.add(name)
-                return
-            for stream in self.nodes[name].streams:
-                visit(stream.node, (*above, name))
-            if state.get(name) != "done":
-                state[name] = "done"
-                order.append(name)
-
-        for name in list(self.nodes):
-            visit(name, ())
-        return order
-
-    def _path(self, name: str) -> Path_:
-        section = next(s for s, kind in SECTIONS.items() if kind == self.nodes[name].kind)
-        return (section, name)
-
     # -- shapes -----------------------------------------------------------------------------
 
     def _shapes(self, order: list[str], document: Document) -> None:
@@ -301,7 +216,7 @@ class _Maker:
                 self.broken.add(name)
                 continue
             shape = partial(self._shape, node, inputs)
-            if not self._asked(shape, self._path(name), node.distribution):
+            if not self._asked(shape, self.nodes[name].path, node.distribution):
                 self.broken.add(name)
                 continue
             section: Mapping[str, Any] = (
@@ -331,7 +246,7 @@ class _Maker:
                 reason = first.unlike(shape)
                 if reason:
                     message = f"{stream} and {streams[0]} are not of one shape: {reason}"
-                    self._problem(message, *self._path(node.name), "from")
+                    self._problem(message, *node.path, "from")
                     whole = False
             if len(found) > 1:
                 times = [s.event_time for s in found]
@@ -346,7 +261,7 @@ class _Maker:
             if refusal:
                 where = f"port {port!r} " if len(accepts) > 1 else ""
                 message = f"{where}{refusal} (from {', '.join(map(str, streams))})"
-                self._problem(message, *self._path(node.name), "from")
+                self._problem(message, *node.path, "from")
                 whole = False
             shapes[port] = first
         # A port that is not connected has its own problem already.
@@ -362,7 +277,7 @@ class _Maker:
             have = ", ".join(sorted(node.outputs)) or "none"
             hint = nearest(stream.output, node.outputs) or f"Its named outputs: {have}."
             message = f"{stream.node!r} has no output {stream.output!r}"
-            self._problem(message, *self._path(reader.name), "from", hint=hint)
+            self._problem(message, *reader.path, "from", hint=hint)
             return None
         return node.outputs[stream.output]
 
@@ -385,7 +300,7 @@ class _Maker:
 
     def _watermark(self, node: Node, wanted: Watermark) -> None:
         assert node.shape is not None  # noqa: S101
-        path = (*self._path(node.name), "watermark")
+        path = (*node.path, "watermark")
         try:
             column = find_column(node.shape.columns, wanted.column, "column")
         except OptionError as error:

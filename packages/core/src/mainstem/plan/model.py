@@ -53,6 +53,11 @@ class Node:
     makes_id: bool = False
 
     @property
+    def path(self) -> tuple[str, str]:
+        """Where the node is in the document."""
+        return (f"{self.kind}s", self.name)
+
+    @property
     def source(self) -> Source:
         """The component of a source node."""
         assert isinstance(self.component, Source)  # noqa: S101

@@ -29,7 +29,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
         alone = node.kind == "source" or node.state is not None or len(above) != 1
         anchors[name] = name if alone else above.pop()
         if refused and (misfit := _misfit(node, refused, bound, anchors)):
-            problem(misfit[0], f"{node.kind}s", name, "from", hint=misfit[1])
+            problem(misfit[0], *node.path, "from", hint=misfit[1])
             misfits = True
         elif refused:
             bound[name] = bound[refused.node]

@@ -35,15 +35,15 @@ def blame(error: Any, plan: Plan, among: Iterable[str]) -> tuple[str | None, str
     fragments = [*_fragments(error), *re.findall(r"== SQL .*?==\n(.*)\n", str(error))]
     for name in among:
         component = plan.nodes[name].component
+        at = ".".join(plan.nodes[name].path)
         if not isinstance(component, Expressions):
             continue
         written = component.expressions()
-        section = plan.nodes[name].kind + "s"
         for key, text in written.items():
             if any(f and (f in text or text in f) for f in fragments):
-                return name, f"{section}.{name}.with.{key}"
+                return name, f"{at}.with.{key}"
         if len(list(among)) == 1:
-            return name, f"{section}.{name}"
+            return name, at
     return None, ""
 
 

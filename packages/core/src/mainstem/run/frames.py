@@ -281,7 +281,7 @@ class Frames:
         except (AnalysisException, ParseException) as error:
             raise DocumentError([_problem(error, self._plan, node)]) from error
         except OptionError as error:
-            at = [f"{node.kind}s.{node.name}", *([f"with.{error.option}"] if error.option else [])]
+            at = [*node.path, *([f"with.{error.option}"] if error.option else [])]
             message = self._plan.scrubber.clean(error.message)
             problem = Problem(message, ".".join(at), self._plan.file, hint=error.hint)
             raise DocumentError([problem]) from error
