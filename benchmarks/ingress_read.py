@@ -1,4 +1,4 @@
-"""From a segment log into Spark: the source `mainstem_ingress` beside Spark's own Parquet stream.
+"""From a segment log into Spark: a `LogReading` beside Spark's own Parquet stream.
 
     python benchmarks/ingress_read.py [MILLIONS] [ROUNDS]
 
@@ -21,8 +21,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from mainstem.run.reading import register
 from mainstem_ingress.messages import Message
-from mainstem_ingress.reading import FORMAT, IngressDataSource
+from mainstem_ingress.reading import LogReading
 from mainstem_ingress.segments import Header, as_batch, schema_of, write
 
 SEGMENT, FILE, BATCH = 5_000, 250_000, 1_000_000
@@ -77,12 +78,11 @@ def main(millions: int, rounds: int) -> None:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")  # as sources on the log ask for
+        .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-    spark.dataSource.register(IngressDataSource)
     rates: dict[str, list[float]] = {"log": [], "Parquet": []}
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -90,11 +90,8 @@ def main(millions: int, rounds: int) -> None:
         columns = "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, "
         columns += "origin STRING, partition STRING, position STRING"
         for number in range(rounds):
-            log = (
-                spark.readStream.format(FORMAT)
-                .options(folder=str(place / "log"), max_rows=BATCH, max_bytes=1 << 40, tasks=2)
-                .load()
-            )
+            reading = LogReading(place / "log", BATCH, 1 << 40, tasks=2)
+            log = spark.readStream.format(register(spark, reading, "log", "log")).load()
             rates["log"].append(1 / drain(log, place / f"c-log-{number}"))
             files = (
                 spark.readStream.schema(columns)

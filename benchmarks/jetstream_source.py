@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.run.history import ReadProgress
+from mainstem.run.reading import register
 
 BODY = b"x" * 200
 STREAM = "BENCH"
@@ -72,12 +73,13 @@ class Context:
 
     def __init__(self, spark: Any, place: Path) -> None:
         self.spark = spark
-        self.reading = place.name
+        self.read_name = place.name
         self.progress = ReadProgress(place, "log")
         self._place = place
 
-    def reader(self) -> Any:
-        return self.spark.readStream.name("log")
+    def read_planned(self, reading: Any) -> Any:
+        word = register(self.spark, reading, self.node, self.read_name)
+        return self.spark.readStream.name("log").format(word).load()
 
     def folder(self) -> Path:
         return self._place.with_name(f"{self._place.name}-node")

@@ -21,7 +21,7 @@ def test_the_reading_of_the_page_reads_what_is_added(spark, tmp_path):
 
     def run():
         batches = []
-        name = register(spark, found["Lines"](file), "lines")
+        name = register(spark, found["Lines"](file), "lines", str(file))
         query = (
             spark.readStream.name("lines").format(name).load()
             .writeStream.trigger(availableNow=True)
@@ -32,7 +32,8 @@ def test_the_reading_of_the_page_reads_what_is_added(spark, tmp_path):
         assert query.awaitTermination(60)
         return batches
 
-    file.write_text("\n".join(lines[:1200]))
+    file.write_text("\n".join(lines[:1200]) + "\nli")  # one more is being written
     assert run() == [lines[:1000], lines[1000:1200]]
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(lines) + "\n")
     assert run() == [lines[1200:2200], lines[2200:]]
+    assert run() == []

@@ -148,7 +148,9 @@ def test_a_plugin_that_does_not_work_is_refused_in_words(site, code, requires, w
 
 
 FAILING = '''
-from mainstem import ANYTHING, Events, Operator, Options, Sink, Source, Typed, hookimpl
+import json
+from mainstem import Options, Sink, Source, Typed, hookimpl, option
+from pydantic import field_validator
 
 class Nothing(Options):
     """None."""
@@ -166,6 +168,28 @@ class Shapeless(Source):
         return 1 / 0
     def load(self, ctx): ...
 
+class Unsaid(Source):
+    options: Nothing
+    @property
+    def capabilities(self):
+        return json.loads("{")
+    def shape(self): ...
+    def load(self, ctx): ...
+
+class Strange(Options):
+    """One that fails when it is looked at."""
+    name: str = option("", description="A name.")
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value):
+        return {}[value]
+
+class Unread(Source):
+    options: Strange
+    def shape(self): ...
+    def load(self, ctx): ...
+
 class Untyped(Sink, Typed):
     options: Nothing
     def check_types(self, columns, shape):
@@ -174,7 +198,7 @@ class Untyped(Sink, Typed):
 
 @hookimpl
 def mainstem_sources():
-    return {"unmade": Unmade, "shapeless": Shapeless}
+    return {"unmade": Unmade, "shapeless": Shapeless, "unsaid": Unsaid, "unread": Unread}
 
 @hookimpl
 def mainstem_sinks():
@@ -183,30 +207,32 @@ def mainstem_sinks():
 
 
 def test_a_component_that_fails_is_a_problem_of_its_node(site):
-    """Components that raise what nobody expects, made and asked for a shape. Pass: each is told with its node,
-    its cause and where that was, beside what is wrong elsewhere; so is a sink that fails when all else is
-    right, and then the exit code says that a plugin is broken."""
-    site.install("mainstem-hello", FAILING, "unmade shapeless")
+    """Components that raise what nobody expects: made, in their options, asked for facts and a shape. Pass: each
+    is told with its node, its cause and where in the plugin that was, beside what is wrong elsewhere; so is a
+    sink that fails when all else is right, and then the exit code says that a plugin is broken."""
+    words = ("unmade", "shapeless", "unsaid", "unread")
+    site.install("mainstem-hello", FAILING)
     (site.folder / "mainstem_hello-1.5.dist-info" / "entry_points.txt").write_text(
-        "[mainstem.sources]\nunmade = mainstem_hello\nshapeless = mainstem_hello\n"
-        "[mainstem.sinks]\nuntyped = mainstem_hello\n"
+        "\n".join(["[mainstem.sources]", *(f"{word} = mainstem_hello" for word in words)])
+        + "\n[mainstem.sinks]\nuntyped = mainstem_hello\n"
     )
-    sources = {word: {"use": word} for word in ("unmade", "shapeless")}
+    sources = {word: {"use": word} for word in words}
+    sources["unread"]["with"] = {"name": "x"}
     sources["rows"] = {"use": "rate", "with": {"rows_per_second": -1}}
     sinks = {"out": {"use": "console", "from": "shapeless"}}
     with pytest.raises(DocumentError) as failure:
         make_plan({"pipeline": "test", "sources": sources, "sinks": sinks})
     told = {problem.key: problem.message for problem in failure.value.problems}
-    assert told.keys() == {
-        "sources.unmade",
-        "sources.shapeless",
-        "sources.rows.with.rows_per_second",
-    }
-    assert re.fullmatch(
-        r"KeyError: 'made' \(.*mainstem_hello\.py, line 10\)\. This is a bug of mainstem-hello\.",
-        told["sources.unmade"],
-    )
-    assert "ZeroDivisionError: division by zero (" in told["sources.shapeless"]
+    assert told.pop("sources.rows.with.rows_per_second")
+    causes = {
+        "unmade": (12, "KeyError: 'made'"), "shapeless": (19, "ZeroDivisionError: division by zero"),
+        "unsaid": (26, "JSONDecodeError: .*"), "unread": (37, "KeyError: 'x'"),
+    }  # fmt: skip
+    assert told.keys() == {f"sources.{word}" for word in words}
+    for word, (line, cause) in causes.items():
+        where = rf"\(.*mainstem_hello\.py, line {line}\)"
+        said = rf"{cause} {where}\. This is a bug of mainstem-hello\."
+        assert re.fullmatch(said, told[f"sources.{word}"]), told
     sources = {"rows": {"use": "rate"}}
     sinks = {"out": {"use": "untyped", "from": "rows"}}
     with pytest.raises(DocumentError, match=r"sinks\.out: IndexError: types") as failure:

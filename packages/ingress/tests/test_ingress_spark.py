@@ -31,7 +31,7 @@ class Query:
     def run(self) -> list[Any]:
         """Return the rows that one run read."""
         begun = len(self.batches)
-        format_ = register(self.spark, self.reading, "far")
+        format_ = register(self.spark, self.reading, "far", str(self.folder))
         frame = self.spark.readStream.name("far").format(format_).load()
         query = (
             frame.writeStream.trigger(availableNow=True)

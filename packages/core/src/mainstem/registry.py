@@ -58,6 +58,11 @@ class Registry:
         """Return the words of a kind, without repetition."""
         return sorted({word.name for word in self.words if word.kind == kind})
 
+    def packages(self, distribution: str) -> set[str]:
+        """Return the names of the top packages that a distribution's words are in."""
+        own = (word.module for word in self.words if word.distribution == distribution)
+        return {module.partition(":")[0].partition(".")[0] for module in own}
+
     def find(self, kind: str, use: str) -> Word:
         """Return the one word that `use` (`word` or `distribution:word`) means.
 

@@ -78,7 +78,7 @@ def run(spark, reading, checkpoint):
     """Return the batches of one run, and the last progress."""
     batches = []
     query = (
-        spark.readStream.name("far").format(register(spark, reading, "far")).load()
+        spark.readStream.name("far").format(register(spark, reading, "far", str(checkpoint))).load()
         .writeStream.trigger(availableNow=True)
         .option("checkpointLocation", str(checkpoint))
         .foreachBatch(lambda batch, _: batches.append(sorted(row.n for row in batch.collect())))
@@ -117,12 +117,16 @@ def test_its_errors_are_told_as_they_are(spark, tmp_path, fault):
     """Pass: the cause that a user is shown is the plugin's text, and no traceback."""
     with pytest.raises(StreamingQueryException) as failed:
         run(spark, counting(tmp_path, fault=fault), tmp_path / "checkpoint")
-    assert _cause(failed.value) == "[SOURCE] the far side says no"
+    assert _cause(failed.value) == "[SOURCE] far: the far side says no"
 
 
 def test_nothing_of_it_is_shown(spark, tmp_path):
     """Pass: what a reading holds is in no plan, no option and no file of the checkpoint."""
-    frame = spark.readStream.name("far").format(register(spark, counting(tmp_path), "far")).load()
+    frame = (
+        spark.readStream.name("far")
+        .format(register(spark, counting(tmp_path), "far", "far"))
+        .load()
+    )
     assert SECRET not in frame._jdf.queryExecution().analyzed().toString()
     _, query = run(spark, counting(tmp_path), tmp_path / "checkpoint")
     assert SECRET not in query.lastProgress.json
@@ -135,7 +139,9 @@ def test_a_read_that_spark_ends_early_is_closed(tmp_path):
     """Pass: the generator has come to its end, and no planner was made."""
     closed = []
     schema = StructType([StructField("n", LongType())])
-    rows = ReadingStream(schema, counting(tmp_path, closed=closed)).read(InputPartition((0, 3)))
+    rows = ReadingStream(schema, counting(tmp_path, closed=closed), "far").read(
+        InputPartition((0, 3))
+    )
     assert next(rows).to_pydict() == {"n": [0]}
     assert closed == []
     rows.close()

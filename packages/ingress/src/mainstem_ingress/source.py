@@ -19,10 +19,8 @@ from mainstem import (
     HelperProcess,
     Inputs,
     Lag,
-    Needs,
     OptionError,
     Reached,
-    Reading,
     Shape,
     Source,
     SourceContext,
@@ -74,9 +72,6 @@ class IngressSource(Source):
         """Refused messages come out of `rejected`."""
         return {"rejected": REJECTED}
 
-    def needs(self) -> Needs:
-        return Reading.needs
-
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem_ingress.reading import LogReading
         from mainstem_ingress.segments import REASON
@@ -86,7 +81,7 @@ class IngressSource(Source):
         if self._follows:
             # Spark asks where to begin when the read's turn comes, which may be after others have read
             # what it wants (`LoadedFirst`).
-            log.hold(ctx.reading)
+            log.hold(ctx.read_name)
         reading = LogReading(
             log.folder,
             options.max_rows,
@@ -94,7 +89,7 @@ class IngressSource(Source):
             self.extra,
             refused="rejected" in ctx.wanted,
             tasks=ctx.spark.sparkContext.defaultParallelism,
-            consumer=ctx.reading if self._follows else "",
+            consumer=ctx.read_name if self._follows else "",
             start=self._start,
         )
         frame = ctx.read_planned(reading)

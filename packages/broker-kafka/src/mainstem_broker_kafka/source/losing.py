@@ -172,9 +172,8 @@ class LossPlanner(Planner):
         planned = self._reading.progress.planned()
         read = (planned[1] if planned is not None else None) or {}
         ids = self._ids() | {t: i for t, i in self._reading.notes.ids().items() if t in read}
-        self._reading.notes.write(
-            ids
-        )  # and forget up to where a checkpoint before this one was read
+        # And forget up to where a checkpoint before this one was read.
+        self._reading.notes.write(ids)
         return {"number": 0, "told": {}, "ranges": [], "ids": ids}
 
     def latest(self, start: Offset) -> Offset:

@@ -30,7 +30,7 @@ class Notes:
         """Return those of a read; a source that was rewound (a preview, a replay) has its own."""
         folder = ctx.folder() / "topics"
         folder.mkdir(exist_ok=True)
-        name = f"{ctx.reading} rewound" if rewound else ctx.reading
+        name = f"{ctx.read_name} rewound" if rewound else ctx.read_name
         return cls(folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json")
 
     def ids(self) -> dict[str, str]:

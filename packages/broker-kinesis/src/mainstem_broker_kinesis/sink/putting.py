@@ -227,7 +227,7 @@ class Putter:
                 slow.append(record.place())
                 self._lanes.again(record, now)  # the shard is held back below
             else:
-                self._lanes.again(record, now + pause_after(record.tries))
+                self._lanes.again(record, now + pause_after(record.tries, 0.1))
         if slow:
             self._shards.throttled(slow, now)
 

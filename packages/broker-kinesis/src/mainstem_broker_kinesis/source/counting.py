@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mainstem_broker_kinesis.client import Calls
-from mainstem_broker_kinesis.source.reading import Reading
+from mainstem_broker_kinesis.source.reading import ShardReading
 from mainstem_broker_kinesis.source.records import Seen
 
 
@@ -24,7 +24,7 @@ class Counts:
     #: When the rate was reckoned last, after how many reads, and what it was.
     _rate: tuple[float, int, float] = field(default_factory=lambda: (time.monotonic(), 0, 0.0))
 
-    def facts(self, readings: Collection[Reading]) -> dict[str, Any]:
+    def facts(self, readings: Collection[ShardReading]) -> dict[str, Any]:
         """Return all of it, and how far the shards are that are being read."""
         calls = self.calls.counts
         behind = [each.behind for each in readings if each.behind is not None]

@@ -22,7 +22,7 @@ _CLOCK = 1.0
 
 
 @dataclass
-class Reading:
+class ShardReading:
     """How far a shard is read.
 
     Times are by the stream's clock, and its horizon is that before which it keeps nothing. `covered` is

@@ -33,7 +33,7 @@ from mainstem_broker_kinesis.source.losses import expired, trimmed
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Place, at_end, at_horizon
 from mainstem_broker_kinesis.source.progress import Progress, recreated
-from mainstem_broker_kinesis.source.reading import Reading
+from mainstem_broker_kinesis.source.reading import ShardReading
 from mainstem_broker_kinesis.source.records import messages
 from mainstem_broker_kinesis.source.shards import Lineage
 
@@ -71,7 +71,7 @@ class KinesisReceiver(Receiver):
         self._lineage = Lineage()
         #: Drained shards whose children no listing has yet.
         self._childless: set[str] = set()
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, ShardReading] = {}
         #: What stands for losses, and is still to be taken.
         self._losses: list[Message] = []
         self._paused = False
@@ -259,7 +259,7 @@ class KinesisReceiver(Receiver):
                 if shard.id not in progress.known:
                     progress.set(shard.id, at_horizon(self._minute()))
                 place = progress.known[shard.id]
-                self._readings[shard.id] = Reading(shard, place, place.until * 60.0)
+                self._readings[shard.id] = ShardReading(shard, place, place.until * 60.0)
 
     def _tick(self) -> None:
         """Keep how far shards are in time, of which nothing came."""
@@ -341,7 +341,7 @@ class KinesisReceiver(Receiver):
             ids=options.ids == "when_given",
         )
 
-    def _ended(self, reading: Reading, answer: Answer) -> None:
+    def _ended(self, reading: ShardReading, answer: Answer) -> None:
         """Deal with the end of a closed shard: its children may begin."""
         shard = reading.shard.id
         del self._readings[shard]
@@ -351,7 +351,7 @@ class KinesisReceiver(Receiver):
         self._miss()
         self._start()
 
-    def _trimmed(self, reading: Reading, answer: Answer, horizon: float) -> None:
+    def _trimmed(self, reading: ShardReading, answer: Answer, horizon: float) -> None:
         """Tell of what the stream may have dropped before what this answer has."""
         shard, place = reading.shard.id, reading.place
         self._lose(trimmed(self.options, shard, place, answer.oldest, reading.covered, horizon))
@@ -370,7 +370,7 @@ class KinesisReceiver(Receiver):
 
     # -- failures -------------------------------------------------------------------------------
 
-    def _failed(self, reading: Reading, error: Exception) -> None:
+    def _failed(self, reading: ShardReading, error: Exception) -> None:
         """Let a shard wait after calls that came too fast, or failed at AWS; raise all else."""
         if throttled(error):
             self._counts.throttled += 1

@@ -12,9 +12,7 @@ from mainstem import (
     Changelog,
     Lag,
     Level,
-    Needs,
     Reached,
-    Reading,
     Shape,
     Shown,
     Source,
@@ -65,9 +63,6 @@ class BucketSource(Source):
             key=["key"],
             sequence="revision",
         )
-
-    def needs(self) -> Needs:
-        return Reading.needs
 
     def load(self, ctx: SourceContext) -> DataFrame:
         return ctx.read_planned(self._log.reading(ctx, "changes", "ignore"))

@@ -16,10 +16,8 @@ from mainstem import (
     Lag,
     Level,
     Measurable,
-    Needs,
     OptionError,
     Reached,
-    Reading,
     Rewindable,
     Shape,
     Shown,
@@ -105,7 +103,7 @@ class StreamLog:
         from mainstem_broker_nats.source.reading import StreamReading
 
         tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
-        name = f"{ctx.reading} elsewhere" if self._rewound else ctx.reading
+        name = f"{ctx.read_name} elsewhere" if self._rewound else ctx.read_name
         word = hashlib.sha256(name.encode()).hexdigest()[:16]
         return StreamReading(
             self.options,
@@ -263,9 +261,6 @@ class JetStreamLog(JetStreamSource):
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """What was gone before it was read comes out of `lost`, if it does not end the run."""
         return {"lost": LOST} if self.options.on_loss == "report" else {}
-
-    def needs(self) -> Needs:
-        return Reading.needs
 
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem_broker_nats.source.columns import GAP

@@ -160,8 +160,8 @@ class Files(Source):
 
     def end(self, home: Path) -> Mapping[str, str]:
         """Return the name of the newest file."""
-        newest = max(self._files(), key=os.path.getmtime, default=None)
-        return {"0": str(newest or "")}
+        newest = max(self._files(), key=lambda file: (Path(file).stat().st_mtime, file), default="")
+        return {"0": newest}
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the rows in files not read yet, and the age of the oldest of these."""
@@ -223,9 +223,10 @@ def _checked(column: Column) -> str:
 def _visible(folder: str) -> Iterator[str]:
     with os.scandir(folder) as found:
         for item in found:
-            if item.name.startswith(("_", ".")):
+            hidden = item.name.startswith("_") and "=" not in item.name
+            if hidden or item.name.startswith(".") or item.name.endswith("._COPYING_"):
                 continue
-            if item.is_file():
+            if Path(item.path).is_file():  # false, and no error, of a link to itself
                 yield item.path
             elif "=" in item.name:
                 yield from _visible(item.path)
@@ -240,8 +241,9 @@ def _logged(folder: Path, *, after: int = -1, upto: int | None = None) -> set[st
 
     Every some batches Spark writes all that was before once more, as `NUMBER.compact`.
     """
-    logs = {int(log.stem): log for log in sorted(folder.glob("[0-9]*"))}  # `7.compact` after `7`
-    whole = max((number for number, log in logs.items() if log.suffix), default=-1)
+    named = sorted(folder.glob("[0-9]*"))  # `7.compact` after `7`
+    logs = {int(log.stem): log for log in named if log.stem.isdecimal()}
+    whole = max((number for number, log in logs.items() if log.suffix == ".compact"), default=-1)
     found = set()
     for number, log in logs.items():
         if number < whole:

@@ -39,7 +39,7 @@ class SourceContext(Protocol):
     #: The named outputs that somebody reads, so that work for the others can be left out.
     wanted: frozenset[str]
     #: Names this read, the same in every run: pipeline, query, and which of its reads.
-    reading: str
+    read_name: str
     #: Whether the run ends when all that is there now has been read (`available_now`).
     bounded: bool
     #: What the checkpoint says of this read.

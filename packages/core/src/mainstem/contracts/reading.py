@@ -8,10 +8,8 @@ is given to `SourceContext.read_planned`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from mainstem.contracts.components import Needs
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,13 +21,18 @@ Offset = dict[str, Any]
 class Planner(ABC):
     """Says what each batch reads.
 
-    Lives in a process of its own beside the driver, and is used by one thread. A `MainstemError` or an
-    `OptionError` that it raises is shown to users with its text.
+    Lives in a process of its own beside the driver, and is used by one thread. Of a `MainstemError` or an
+    `OptionError` that it raises users see the first line.
     """
 
     @abstractmethod
     def initial(self) -> Offset:
-        """Return the offset before the first batch. Each run asks, until the first batch is done."""
+        """Return the offset before the first batch.
+
+        Each run asks, until the first batch is done. Once that is planned (`SourceContext.progress`) the
+        answer must be what it was: an offset that is looked up, such as where the far side ends now, is
+        to be kept in the node's folder.
+        """
 
     @abstractmethod
     def latest(self, start: Offset) -> Offset:
@@ -64,10 +67,6 @@ class Planner(ABC):
 class Reading(ABC):
     """One read of a source. It is pickled: it holds what planning and reading need, and nothing open."""
 
-    #: What `Source.needs` returns, or more: rows come from Python's workers by a socket of the file
-    #: system, which is faster than TCP.
-    needs: ClassVar[Needs] = Needs({"spark.python.unix.domain.socket.enabled": "true"})
-
     @abstractmethod
     def schema(self) -> str:
         """Return the columns as DDL."""
@@ -77,8 +76,8 @@ class Reading(ABC):
         """Return what plans the batches."""
 
     @abstractmethod
-    def read(self, part: Any, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
+    def read(self, part: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part, exactly in a schema; runs in a task.
 
-        Closed when Spark wants no more rows. Errors are shown as a planner's are.
+        A generator is closed when Spark wants no more rows. Errors are shown as a planner's are.
         """

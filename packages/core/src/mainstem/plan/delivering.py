@@ -14,7 +14,7 @@ from mainstem.contracts.guarantee import Level, Promise
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Events, Shape
 from mainstem.document.model import Document
-from mainstem.errors import OptionError, PluginError
+from mainstem.errors import PluginError
 from mainstem.plan import identity
 from mainstem.plan.model import Node, SinkNode, ancestors, shape_of
 from mainstem.registry import Registry
@@ -25,7 +25,7 @@ def choose(
     document: Document,
     registry: Registry,
     component: Callable[..., Component | None],
-    problem: Callable[..., None],
+    asked: Callable[[Callable[[], Promise], tuple[str, ...], str], Promise | None],
 ) -> None:
     """Set each sink's delivery: the one it names, else the strongest that the sink offers.
 
@@ -41,10 +41,9 @@ def choose(
             made = component(written, "delivery", ("sinks", sink.name, "deliver"))
             if not isinstance(made, Delivery):
                 continue
-            try:
-                made.promise(sink.sink, shape)
-            except OptionError as error:
-                problem(error.message, "sinks", sink.name, "deliver", hint=error.hint)
+            brings = registry.find("delivery", written.use).distribution
+            promise = partial(made.promise, sink.sink, shape)
+            if asked(promise, ("sinks", sink.name, "deliver"), brings) is None:
                 continue
             sink.delivery, sink.delivery_word = made, written.use
         else:
@@ -82,8 +81,8 @@ def strongest(
             made = found(found.options_model().model_validate({}))
             assert isinstance(made, Delivery)  # noqa: S101
             promise = promised(word, made, sink.sink, shape)
-        except (PluginError, OptionError, ValueError):
-            continue  # not for this sink
+        except Exception:  # noqa: S112
+            continue  # not for this sink; one that nobody named and that fails breaks nothing
         if _needs_id(made, shape) and not identified:
             continue
         least = len(promise.assumptions), word != "microbatch"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from mainstem.contracts.abilities import Branching, Stateful
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
+from mainstem.contracts.options import Options
 from mainstem.contracts.secrets import secrets_in
 from mainstem.contracts.shapes import REJECTED, Accepts, EventTime, Shape
 from mainstem.document import checking
@@ -30,6 +32,8 @@ from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 
 def make_plan(
@@ -67,6 +71,22 @@ def make_plan(
         raise
 
 
+def _made(component: type[Component], options: Options) -> Component:
+    """Return a component that has told what it simply is: facts can be properties, which can fail."""
+    made = component(options)
+    for facts in ("capabilities", "accepts", "ports"):
+        getattr(made, facts, None)
+    return made
+
+
+def _where(error: Exception, packages: Set[str]) -> str:
+    """Return the last line of some packages that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if packages & set(Path(f.filename).with_suffix("").parts)]
+    last = (own or frames)[-1]
+    return f"{last.filename}, line {last.lineno}"
+
+
 class _Maker:
     def __init__(self, written: Written, registry: Registry, scrubber: Scrubber) -> None:
         self.written = written
@@ -98,7 +118,7 @@ class _Maker:
         self._stop()
         nodes = {name: self.nodes[name] for name in order}
         cuts = queries.cut(nodes, self._problem)
-        delivering.choose(nodes, document, self.registry, self._component, self._problem)
+        delivering.choose(nodes, document, self.registry, self._component, self._asked)
         identity.place(nodes, self._problem)
         delivering.hold(nodes, self._asked)
         delivering.judge(nodes, document, self.registry, self._problem)
@@ -165,28 +185,34 @@ class _Maker:
             self._problem(str(error), *path, "use", code=3)
             return None
         problems = len(self.written.problems)
-        options = checking.check(
-            found.options_model(), used.with_, self.written, (*path, "with"), self.referring
+        distribution = self.registry.find(kind, used.use).distribution
+        where = (*path, "with")
+        options = self._asked(
+            lambda: checking.check(
+                found.options_model(), used.with_, self.written, where, self.referring
+            ),
+            path,
+            distribution,
         )
         if options is None or len(self.written.problems) > problems:
             return None
         for text in secrets_in(options):
             self.scrubber.hide(text)
-        distribution = self.registry.find(kind, used.use).distribution
-        return self._asked(lambda: found(options), path, distribution)
+        return self._asked(lambda: _made(found, options), path, distribution)
 
     def _asked(self, ask: Callable[[], T], path: Path_, distribution: str) -> T | None:
         """Return what a component answers; None, with a problem, if it refuses or fails."""
         try:
             return ask()
         except OptionError as error:
-            where: Path_ = (*path, "with", error.option) if error.option else path
-            self._problem(error.message, *where, hint=error.hint)
+            at: Path_ = (*path, "with", error.option) if error.option else path
+            self._problem(error.message, *at, hint=error.hint)
         except MainstemError:
             raise
         except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
+            _LOG.debug("%s failed", distribution, exc_info=True)
+            where = _where(error, self.registry.packages(distribution))
+            what = f"{type(error).__name__}: {error} ({where})"
             self._problem(f"{what}. This is a bug of {distribution}.", *path, at_key=True, code=3)
         return None
 

@@ -56,7 +56,7 @@ class NodeContext:
         self.spark = spark
         self.identified = node.makes_id
         self.wanted = frozenset(o for o in node.outputs if plan.wants(node, o))
-        self.reading = f"{plan.pipeline}.{query}.{read_name}"
+        self.read_name = f"{plan.pipeline}.{query}.{read_name}"
         self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
         self._query = query
@@ -78,7 +78,8 @@ class NodeContext:
         return self.reader().format(format).options(**options).load()
 
     def read_planned(self, reading: Reading, beside: str = "") -> DataFrame:
-        return self.reader(beside).format(register(self.spark, reading, self.node)).load()
+        name = f"{self._checkpoint.run} {self.read_name} {beside}"
+        return self.reader(beside).format(register(self.spark, reading, self.node, name)).load()
 
     def folder(self) -> Path:
         # What an operator keeps belongs to its state in this query, and goes with it.

@@ -6,9 +6,9 @@ given is made for each read, with the `Reading` in it.
 
 from __future__ import annotations
 
-import uuid
+import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -26,10 +26,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(spark: SparkSession, reading: Reading, node: str) -> str:
-    """Make a read of a node known to Spark; return the name of its format."""
-    word = f"{node}_{uuid.uuid4().hex[:12]}"
-    spark.dataSource.register(type("Read", (ReadingSource,), {"reading": reading, "word": word}))
+def register(spark: SparkSession, reading: Reading, node: str, name: str) -> str:
+    """Make a read of a node known to Spark; return the name of its format.
+
+    Args:
+        spark: where.
+        reading: takes the place of one that had the same name.
+        node: the node's name in the document.
+        name: tells the read from every other of the session.
+    """
+    word = f"{node}_{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    given = {"reading": reading, "node": node, "word": word}
+    spark.dataSource.register(type("Read", (ReadingSource,), given))
     return word
 
 
@@ -37,6 +45,7 @@ class ReadingSource(DataSource):
     """What Spark is given of one read."""
 
     reading: ClassVar[Reading]
+    node: ClassVar[str]
     word: ClassVar[str]
 
     @classmethod
@@ -47,14 +56,15 @@ class ReadingSource(DataSource):
         return self.reading.schema()
 
     def streamReader(self, schema: Any) -> ReadingStream:  # noqa: N802  # Spark's name
-        return ReadingStream(schema, self.reading)
+        return ReadingStream(schema, self.reading, self.node)
 
 
 class ReadingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans beside the driver, reads in executors."""
 
-    def __init__(self, schema: Any, reading: Reading) -> None:
+    def __init__(self, schema: Any, reading: Reading, node: str) -> None:
         self._schema = schema
+        self._node = node
         self._reading = reading
         self._made: Planner | None = None
 
@@ -71,30 +81,30 @@ class ReadingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._made
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        with _told():
+        with _told(self._node):
             return self._planner.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()  # the limits are the planner's
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        with _told():
+        with _told(self._node):
             return self._planner.latest(start)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        with _told():
+        with _told(self._node):
             self._planner.prepare()
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        with _told():
+        with _told(self._node):
             return self._planner.newest()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        with _told():
+        with _told(self._node):
             return [InputPartition(each) for each in self._planner.parts(start, end)]
 
     def commit(self, end: Offset) -> None:
-        with _told():
+        with _told(self._node):
             self._planner.committed(end)
 
     def stop(self) -> None:
@@ -107,9 +117,8 @@ class ReadingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema: pa.Schema = to_arrow_schema(self._schema, timezone="UTC")
-        # Closed from the inside out, also when Spark wants no more.
-        with _told(), closing(self._reading.read(partition.value, schema)) as batches:
-            yield from batches
+        with _told(self._node):
+            yield from self._reading.read(partition.value, schema)
 
 
 class SourceError(Exception):
@@ -117,9 +126,9 @@ class SourceError(Exception):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(node: str) -> Iterator[None]:
     """Let an error of ours come through: of others Spark's message has a traceback's first line."""
     try:
         yield
     except (MainstemError, OptionError) as error:
-        raise SourceError(f"[SOURCE] {error}") from None
+        raise SourceError(f"[SOURCE] {node}: {error}") from None

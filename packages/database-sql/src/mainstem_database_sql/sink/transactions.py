@@ -101,11 +101,10 @@ def patiently(
                 if before_care is not None:
                     patiently(engine, options, lambda t: before_care(t.connection))
                 continue
-            pause = patience.pause()
-            if means is not Meaning.PASSING or pause > patience.left():
+            if means is not Meaning.PASSING or patience.left() <= 0:
                 if connecting.of_a_database(error):
                     raise connecting.failure(error, options) from None
                 raise
             with suppress(Exception):
                 engine.dispose()  # a connection that is lost may not be the only one
-            time.sleep(pause)
+            time.sleep(max(0.0, min(patience.pause(), patience.left())))

@@ -56,7 +56,7 @@ class Database:
             OptionError: the table is not as the options say.
         """
         self.answered = time.monotonic()
-        patience = self.options.give_up.total_seconds() if patiently else -1.0
+        patience = self.options.give_up.total_seconds() if patiently else 0.0
         tries = 0
         while True:
             try:
@@ -66,13 +66,13 @@ class Database:
             except Exception as error:
                 if not connecting.of_a_database(error):
                     raise
-                tries += 1
-                pause = pause_after(tries)
                 passing = connecting.meaning(error) is Meaning.PASSING
-                if not passing or time.monotonic() + pause > self.answered + patience:
+                left = self.answered + patience - time.monotonic()
+                if not passing or left <= 0:
                     raise self._failure(error) from None
             self.close()
-            time.sleep(pause)
+            tries += 1
+            time.sleep(min(pause_after(tries), left))
 
     def _once(self, work: Callable[[Table], T]) -> T:
         if self._engine is None:

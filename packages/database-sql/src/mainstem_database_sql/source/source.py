@@ -15,11 +15,9 @@ from mainstem import (
     Events,
     Lag,
     Level,
-    Needs,
     OptionError,
     PositiveDuration,
     Reached,
-    Reading,
     Schema,
     Shape,
     Shown,
@@ -152,9 +150,6 @@ class SQLSource(Source):
             identity = (*o.key, o.polled.name)
         return Events(o.table_schema, identity=identity)
 
-    def needs(self) -> Needs:
-        return Reading.needs
-
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem_database_sql.source.reading import TableReading
 
@@ -162,7 +157,7 @@ class SQLSource(Source):
         reading = TableReading(
             self.options,
             folder,
-            self._key(ctx.reading),
+            self._key(ctx.read_name),
             self._follows,
             self._since,
             ctx.spark.sparkContext.defaultParallelism,
