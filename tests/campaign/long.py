@@ -7,6 +7,7 @@ database that takes so many bytes a second on each connection: far more comes in
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import tempfile
@@ -113,9 +114,10 @@ def _held(process: Path) -> tuple[str, Held]:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    for file in folder.rglob("*"):
-        with suppress(OSError):
-            yield file.stat().st_blocks * 512 if file.is_file() else 0
+    for path, _, names in os.walk(folder):  # which passes over what goes meanwhile
+        for name in names:
+            with suppress(OSError):
+                yield Path(path, name).stat().st_blocks * 512
 
 
 def _feed(path: Played, rate: float, trouble: list[str]) -> None:
@@ -179,7 +181,7 @@ def main(
         if slow:
             places.postgres.proxy.throttle(slow)
         began = time.monotonic()
-        notes, trouble = _long(job, paths, rate, minutes * 60, began)
+        notes, trouble = _long(job, paths, rate, minutes * 60, began, file)
         if slow:
             out = _count(places, paths)
             seconds = notes[-1].seconds
@@ -201,15 +203,18 @@ def main(
             claimed = claims[f"{path.prefix}_out"]
             broken += bool(found.broken(claimed))
             print(f"{path.way.name}: {claimed}, {found}, broken: {found.broken(claimed)}")
-    if file is not None:
-        file.write_text("".join(json.dumps(asdict(each)) + "\n" for each in notes))
     sys.exit(1 if broken or job.own_ends else 0)
 
 
 def _long(
-    job: Job, paths: Sequence[Played], rate: float, seconds: float, began: float
+    job: Job,
+    paths: Sequence[Played],
+    rate: float,
+    seconds: float,
+    began: float,
+    file: Path | None,
 ) -> tuple[list[Note], list[str]]:
-    """Send all; return what was noted, and what went wrong on the way."""
+    """Send all; return what was noted, also into a file, and what went wrong on the way."""
     trouble: list[str] = []
     threads = [
         threading.Thread(target=_feed, args=(path, rate, trouble), daemon=True) for path in paths
@@ -222,6 +227,9 @@ def _long(
         job.keep_running()
         time.sleep(_EVERY)
         notes.append(note(job, began, paths))
+        if file is not None:
+            with file.open("a") as told:
+                told.write(json.dumps(asdict(notes[-1])) + "\n")
         if len(notes) % 4 == 1:
             print(notes[-1], flush=True)
     return notes, trouble
