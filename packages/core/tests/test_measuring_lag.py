@@ -39,8 +39,8 @@ class Broker:
         """Move the clock, let a measuring that begins then end, and return what there is to tell."""
         self.now += seconds
         told = self.lag.news()
-        if self.lag._thread.is_alive() and self.go_on.is_set():
-            self.lag._thread.join()
+        if self.go_on.is_set():
+            self.lag._done.wait(60)
         return told
 
 
@@ -49,6 +49,7 @@ def broker():
     made = Broker()
     yield made
     made.go_on.set()
+    made.lag.close()
 
 
 def rows(lag: Any) -> Any:
@@ -99,8 +100,24 @@ def test_a_lag_that_is_not_known_is_told_as_such(broker):
     assert broker.news(2) == {}
     assert broker.news(9) is None
     broker.go_on.set()
-    broker.lag._thread.join()
+    broker.lag._done.wait(60)
     assert rows(broker.news()) == 4
+
+
+def test_one_thread_measures_and_ends_when_it_is_told_to(broker):
+    """Pass: the same for each time; after the end none is left, and what begins again measures again."""
+    seen = set()
+    for _ in range(4):
+        broker.news(6)
+        seen.add(broker.lag._beside)
+        assert broker.news()
+    (first,) = seen
+    broker.lag.close()
+    first.join(60)
+    assert not first.is_alive()
+    broker.news(6)
+    assert broker.asked == 5
+    assert broker.lag._beside is not first
 
 
 def test_a_query_tells_it_while_it_is_watched():

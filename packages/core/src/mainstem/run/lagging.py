@@ -14,6 +14,7 @@ from mainstem.contracts.abilities import Lag, Measurable
 from mainstem.errors import MachineError
 from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan, Query
+from mainstem.run.beside import Beside
 from mainstem.run.history import History
 
 #: Lag is measured anew after so many seconds, and after so many times as long as it took.
@@ -93,7 +94,9 @@ class Measuring:
     ) -> None:
         self._measure = measure
         self._clock = clock
-        self._thread = threading.Thread()
+        self._done = threading.Event()
+        self._done.set()
+        self._beside: Beside | None = None
         self._known: Lags = {}
         self._untold = False
         self._began = clock()
@@ -110,7 +113,7 @@ class Measuring:
         now = self._clock()
         self._wait()
         due = self._with_batch is None or now - self._with_batch > _EVERY
-        if due and not self._thread.is_alive():
+        if due and self._done.is_set():
             self._with_batch = now
             self._begin()
             self._wait()
@@ -118,13 +121,12 @@ class Measuring:
         return self._known
 
     def _wait(self) -> None:
-        if self._thread.is_alive():
-            self._thread.join(_WAITS)
+        self._done.wait(_WAITS)
 
     def news(self) -> Lags | None:
         """Return the lag if it has been measured since anybody was told, else None; see that it is."""
         passed = self._clock() - self._began
-        if self._thread.is_alive():
+        if not self._done.is_set():
             if self._known and passed > _STANDS:
                 self._known = {}
                 return self._known
@@ -136,10 +138,19 @@ class Measuring:
             self._begin()
         return None
 
+    def close(self) -> None:
+        """Let the thread end; one that is wanted again is another."""
+        if self._beside is not None:
+            self._beside.close()
+            self._beside = None
+
     def _begin(self) -> None:
         self._began = self._clock()
-        self._thread = threading.Thread(target=self._run, name="lag", daemon=True)
-        self._thread.start()
+        self._done.clear()
+        if self._beside is None:
+            self._beside = Beside("lag", self._run)
+            self._beside.start()
+        self._beside.want()
 
     def _run(self) -> None:
         found: Lags = {}
@@ -147,3 +158,4 @@ class Measuring:
             found = self._measure()
         self._took = self._clock() - self._began
         self._known, self._untold = found, True
+        self._done.set()

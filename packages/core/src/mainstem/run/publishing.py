@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Any
 from mainstem.contracts.abilities import AfterBatch
 from mainstem.plan.loading import read_name
 from mainstem.plan.model import Plan
+from mainstem.run.beside import Beside
 from mainstem.run.history import History
 from mainstem.run.showing import Reporter
 
@@ -41,13 +41,11 @@ class Publishing:
         self._told: dict[str, list[Any]] = {}
         self._failing: set[str] = set()
         self._news: deque[dict[str, Any]] = deque()
-        self._wanted = threading.Event()
-        self._ending = False
-        self._thread = threading.Thread(target=self._work, name="publishing", daemon=True)
+        self._beside = Beside("publishing", self._work)
 
     def __enter__(self) -> Publishing:
         if self._sources:
-            self._thread.start()
+            self._beside.start()
             self.tell()  # what a run that was killed had no time for
         return self
 
@@ -57,15 +55,15 @@ class Publishing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ending = True
         self.tell()
+        self._beside.close()
         if self._sources:
-            self._thread.join(_ENDING)
+            self._beside.join(_ENDING)
         self.watch()
 
     def tell(self) -> None:
         """Let the sources know that a batch was finished; returns at once."""
-        self._wanted.set()
+        self._beside.want()
 
     def watch(self) -> None:
         """Pass on what happened since; called in the runner's own thread."""
@@ -73,14 +71,8 @@ class Publishing:
             self._reporter.helper(self._news.popleft())
 
     def _work(self) -> None:
-        while True:
-            self._wanted.wait()
-            self._wanted.clear()
-            last = self._ending
-            for name in self._sources:
-                self._publish(name)
-            if last:
-                return
+        for name in self._sources:
+            self._publish(name)
 
     def _publish(self, name: str) -> None:
         try:

@@ -330,4 +330,5 @@ class RunningQuery:
                 self._reporter.unstopped({"event": "unstopped", **facts, "why": why})
         self._let_go(self._running)
         self._drain(report)
+        self._lag.close()
         self._running = None
