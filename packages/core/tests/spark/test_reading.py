@@ -7,7 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 from mainstem import PipelineError, Planner, Reading
-from mainstem.run.failures import _cause
+from mainstem.plan.making import make_plan
+from mainstem.run.failures import explain
 from mainstem.run.reading import ReadingStream, register
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import InputPartition
@@ -32,7 +33,7 @@ def counting(folder, *, fault="", closed=None):
 
         def latest(self, start):
             if fault == "planning":
-                raise PipelineError("the far side says no")
+                raise PipelineError("the far side says 'no' to 'us'")
             return {"next": min(start["next"] + 3, self._end)}
 
         def prepare(self):
@@ -63,7 +64,7 @@ def counting(folder, *, fault="", closed=None):
 
         def read(self, part, schema):
             if fault == "reading":
-                raise PipelineError("the far side says no")
+                raise PipelineError("the far side says 'no' to 'us'")
             try:
                 for n in range(*part):
                     yield pa.RecordBatch.from_pydict({"n": [n]}, schema=schema)
@@ -114,10 +115,14 @@ def test_a_batch_that_is_tried_again_is_the_same(spark, tmp_path):
 
 @pytest.mark.parametrize("fault", ["planning", "reading"])
 def test_its_errors_are_told_as_they_are(spark, tmp_path, fault):
-    """Pass: the cause that a user is shown is the plugin's text, and no traceback."""
+    """Pass: a user is shown the node and the plugin's text, quoted names too, and no traceback."""
     with pytest.raises(StreamingQueryException) as failed:
         run(spark, counting(tmp_path, fault=fault), tmp_path / "checkpoint")
-    assert _cause(failed.value) == "[SOURCE] far: the far side says no"
+    sinks = {"out": {"use": "console", "from": "far"}}
+    plan = make_plan({"pipeline": "p", "sources": {"far": {"use": "rate"}}, "sinks": sinks})
+    told = explain(failed.value, plan, "out")
+    assert str(told) == "far: the far side says 'no' to 'us'"
+    assert told.node == "far"
 
 
 def test_nothing_of_it_is_shown(spark, tmp_path):

@@ -13,6 +13,10 @@ from mainstem.plan.model import Plan
 #: Begins the message of an error that our own plans raise on a refused row; the parts after it are
 #: separated by a unit separator: node, reason, `_id` in hex, content.
 REJECTION = "mainstem-rejected:"
+#: Begins what a source says in a process of Spark's, before its node and its text: where Spark's own
+#: errors have their class.
+SAID = "[SOURCE]"
+_SAID = re.compile(re.escape(SAID) + r" (\w+): ([^\n]+)")
 _REJECTED = re.compile(
     re.escape(REJECTION) + r"([^\x1f]*)\x1f([^\x1f]*)\x1f([0-9A-F]*)\x1f?([^\x1f]*)"
 )
@@ -84,6 +88,11 @@ def explain(
             message += f"\n  content: {content.splitlines()[0][:500]}"
         message += f"\n  Read {node}.rejected, or write `on_rejected: drop` for {node}."
         return PipelineError(plan.scrubber.clean(message), node=node, row=row or None)
+    if (said := _SAID.findall(text)) and said[-1][0] in plan.nodes:
+        node, message = said[-1]
+        advice = _advice(text, plan, [node])
+        whole = "\n  ".join(filter(None, (f"{node}: {message}", advice)))
+        return PipelineError(plan.scrubber.clean(whole), node=node)
     found = plan.query(query)
     candidates = [*found.streaming, *found.per_batch]
     name, key = blame(error, plan, candidates)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 
 from mainstem.contracts.reading import Offset, Planner, Reading
 from mainstem.errors import MainstemError, OptionError
+from mainstem.run.failures import SAID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,4 +132,4 @@ def _told(node: str) -> Iterator[None]:
     try:
         yield
     except (MainstemError, OptionError) as error:
-        raise SourceError(f"[SOURCE] {node}: {error}") from None
+        raise SourceError(f"{SAID} {node}: {error}") from None
