@@ -35,7 +35,7 @@ class LogSuite(SourceSuite):
     def limited(self, rows):
         return {"max_rows": rows}
 
-    def parts(self):
+    def tasks(self):
         """Return what the tasks of a batch of ten messages read."""
         self.put(range(10))
         options = JetStreamSourceOptions.model_validate(self.options())
@@ -89,7 +89,7 @@ class TestFiltered(LogSuite):
 
     def test_batches_are_read_by_several_tasks(self):
         """Pass: a batch as the other tests read them has three ranges."""
-        assert len(self.parts()) == 3
+        assert len(self.tasks()) == 3
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ class TestInMemory(LogSuite):
 
     def test_batches_are_read_by_several_tasks(self):
         """Pass: a batch as the other tests read them has two ranges, and the stream is in memory."""
-        assert len(self.parts()) == 2
+        assert len(self.tasks()) == 2
         assert info(self.server, self.stream).config.storage == "memory"
 
     def put(self, numbers):

@@ -104,10 +104,10 @@ def test_a_read_is_held_for_from_the_moment_its_frame_is_made(log: Log) -> None:
     """Pass: before Spark asks where to begin, which is when the read's turn comes."""
     store = filled(log)
     log.consumers.put("quick", {"0": 10})
-    reader = MagicMock()
-    ctx = MagicMock(reading="test.joined.events", wanted=frozenset(), reader=lambda: reader)
+    ctx = MagicMock(read_name="test.joined.events", wanted=frozenset())
     FarQueue(FarOptions(folder=str(log.folder))).load(ctx)
-    assert reader.format().options.call_args.kwargs["consumer"] == "test.joined.events"
+    (reading,) = ctx.read_planned.call_args.args
+    assert reading.consumer == "test.joined.events"
     assert tidy(store) == list(range(10))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from mainstem import Reached
 from mainstem.run.lagging import lags
@@ -36,7 +38,9 @@ def test_files_that_spark_logged_once_more_are_counted_once(pipeline):
         sinks={"out": pipeline.sink("out", "rows")},
     )
     for number in range(12):
-        pipeline.feed(f"{number:02d}.jsonl", [{"k": number}])
+        name = f"{number:02d}.jsonl"
+        pipeline.feed(name, [{"k": number}])
+        os.utime(pipeline.folder / "in" / name, (1_700_000_000 + number,) * 2)  # Spark's order
     pipeline.run()
     (whole,) = pipeline.folder.rglob("*.compact")
     plan = pipeline.plan()
