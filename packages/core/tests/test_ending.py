@@ -44,6 +44,7 @@ class Stuck(RunningQuery):
         self._running: Any = SimpleNamespace(
             isActive=True, status={"isTriggerActive": False}, stop=self._refuse
         )
+        self._lag: Any = SimpleNamespace(close=lambda: calls.append("lag closed"))
         self.calls = calls
 
     def _refuse(self) -> None:
@@ -80,7 +81,7 @@ def test_a_query_that_does_not_stop_does_not_hide_what_went_wrong_first():
     run.stop, run.helpers, run.publishing, run.reporter = threading.Event(), None, None, told
     with pytest.raises(PipelineError, match="the disk is full"):
         run._drive(lambda _: None)
-    assert calls == ["let go", "drained"]
+    assert calls == ["let go", "drained", "lag closed"]
     (facts,) = told.unstopped_
     assert facts["event"] == "unstopped"
     assert facts["query"] == "stuck"
