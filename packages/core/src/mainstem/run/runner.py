@@ -17,7 +17,6 @@ from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import Totals
 from mainstem.run.helpers import Helpers
-from mainstem.run.memory import GivingBack
 from mainstem.run.publishing import Publishing
 from mainstem.run.running_query import RunningQuery
 from mainstem.run.session import start
@@ -161,7 +160,7 @@ class Run:
     def _drive(self, begin: Any) -> None:
         """Start every query by `begin` and watch them until all have ended."""
         try:
-            queued, memory = list(self.queries), GivingBack()
+            queued = list(self.queries)
             while True:
                 for query in [each for each in queued if self._can_begin(each)]:
                     queued.remove(query)
@@ -174,7 +173,6 @@ class Run:
                 if self.publishing is not None:
                     self.publishing.watch()
                 self.reporter.tick()
-                memory.tick()
                 pause = _POLL if not self.stop.is_set() else _POLL / 4
                 active[0].wait(pause) if active else self.stop.wait(pause)
         finally:
