@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
@@ -32,8 +31,6 @@ from mainstem.plan.model import Node, Plan, SinkNode, Stream
 from mainstem.registry import Registry
 
 T = TypeVar("T")
-
-_LOG = logging.getLogger(__name__)
 
 
 def make_plan(
@@ -193,6 +190,7 @@ class _Maker:
             ),
             path,
             distribution,
+            quotes=False,
         )
         if options is None or len(self.written.problems) > problems:
             return None
@@ -200,8 +198,13 @@ class _Maker:
             self.scrubber.hide(text)
         return self._asked(lambda: _made(found, options), path, distribution)
 
-    def _asked(self, ask: Callable[[], T], path: Path_, distribution: str) -> T | None:
-        """Return what a component answers; None, with a problem, if it refuses or fails."""
+    def _asked(
+        self, ask: Callable[[], T], path: Path_, distribution: str, *, quotes: bool = True
+    ) -> T | None:
+        """Return what a component answers; None, with a problem, if it refuses or fails.
+
+        With `quotes` off, what a failure says is left out: it may hold a secret that is not known yet.
+        """
         try:
             return ask()
         except OptionError as error:
@@ -210,9 +213,9 @@ class _Maker:
         except MainstemError:
             raise
         except Exception as error:
-            _LOG.debug("%s failed", distribution, exc_info=True)
             where = _where(error, self.registry.packages(distribution))
-            what = f"{type(error).__name__}: {error} ({where})"
+            said = f": {error}" if quotes else ""
+            what = f"{type(error).__name__}{said} ({where})"
             self._problem(f"{what}. This is a bug of {distribution}.", *path, at_key=True, code=3)
         return None
 
