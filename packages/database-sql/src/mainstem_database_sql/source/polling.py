@@ -34,12 +34,13 @@ import sqlalchemy as sa
 from mainstem import Column, Offset, PipelineError, Planner, failpoint
 
 from mainstem_database_sql.source import storing
-from mainstem_database_sql.source.selecting import named
+from mainstem_database_sql.source.selecting import Database, named
 from mainstem_database_sql.source.storing import SUFFIX, Rows
 from mainstem_database_sql.source.values import taker
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.source.selecting import Database, Table
+    from mainstem_database_sql.source.reading import TableReading
+    from mainstem_database_sql.source.selecting import Table
 
 #: For how long a preview's or a replay's files are kept that nobody came back for, in seconds.
 _LEFT_KEPT = 7 * 24 * 3600.0
@@ -166,41 +167,21 @@ class Polls(Planner):
     """Plans the batches of one reading of a table that is polled.
 
     Args:
-        database: where the table is.
-        folder: the node's durable folder.
-        key: names this reading, the same in every run.
-        follows: whether this is a run of the pipeline, and no preview or replay.
-        column: the column that grows.
-        settle: how long a bound must have been there.
-        every: the shortest time between two polls.
-        max_rows: the most rows of a batch, but for a single value that has more.
-        since: the first time that is read; all when left out.
-        tasks: how many read at once.
+        reading: the reading; nothing is connected yet.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        folder: Path,
-        key: str,
-        *,
-        follows: bool,
-        column: Column,
-        settle: timedelta,
-        every: timedelta,
-        max_rows: int,
-        since: datetime | None = None,
-        tasks: int = 1,
-    ) -> None:
-        self._database = database
-        self._folder = folder / "polled" / key
-        self._follows = follows
-        self._bounds = Bounds(column, database.options.product)
-        self._settle = settle
-        self._every = every.total_seconds()
-        self._max_rows = max_rows
-        self._since = since
-        self._tasks = tasks
+    def __init__(self, reading: TableReading) -> None:
+        options = reading.options
+        assert options.settle is not None  # noqa: S101
+        self._database = Database(options, options.table_schema)
+        self._folder = reading.folder / "polled" / reading.key
+        self._follows = reading.follows
+        self._bounds = Bounds(options.polled, options.product)
+        self._settle = options.settle
+        self._every = options.every.total_seconds()
+        self._max_rows = options.max_rows
+        self._since = reading.since
+        self._tasks = reading.tasks
         self._asked = -1e9
         #: Highest numbers, and when they were first seen, oldest first.
         self._seen: list[tuple[float, Any]] = []

@@ -12,7 +12,6 @@ from mainstem import Planner, Reading, quoted
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.polling import Polls
-from mainstem_database_sql.source.selecting import Database
 from mainstem_database_sql.source.snapshots import Snapshots
 from mainstem_database_sql.source.source import SQLSourceOptions
 
@@ -41,30 +40,7 @@ class TableReading(Reading):
 
     def planner(self) -> Planner:
         """Return what plans the batches; it has not connected yet."""
-        o = self.options
-        database = Database(o, o.table_schema)
-        if o.mode == "snapshot":
-            return Snapshots(
-                database,
-                self.folder,
-                self.key,
-                follows=self.follows,
-                max_rows=o.max_rows,
-                tasks=self.tasks,
-            )
-        assert o.settle is not None  # noqa: S101
-        return Polls(
-            database,
-            self.folder,
-            self.key,
-            follows=self.follows,
-            column=o.polled,
-            settle=o.settle,
-            every=o.every,
-            max_rows=o.max_rows,
-            since=self.since,
-            tasks=self.tasks,
-        )
+        return Snapshots(self) if self.options.mode == "snapshot" else Polls(self)
 
     def read(self, part: storing.Rows, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:
         # A task reads files, and nothing else.

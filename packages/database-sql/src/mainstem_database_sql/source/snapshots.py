@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 from mainstem import Offset, PipelineError, Planner, failpoint, write_whole
 
 from mainstem_database_sql.source import storing
+from mainstem_database_sql.source.selecting import Database
 from mainstem_database_sql.source.storing import SUFFIX, Rows
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.source.selecting import Database
+    from mainstem_database_sql.source.reading import TableReading
 
 _NAME, _APART = "snapshot-", "apart-"
 #: For how long a file is kept that a preview, or a replay, took before there was a run, in seconds.
@@ -33,30 +34,16 @@ class Snapshots(Planner):
     """Plans the batches of one reading of a table's snapshot.
 
     Args:
-        database: where the table is.
-        folder: the node's durable folder.
-        key: names this reading, the same in every run.
-        follows: whether this is a run of the pipeline, and no preview or replay.
-        max_rows: the most rows of a batch.
-        tasks: how many read at once.
+        reading: the reading; nothing is connected yet.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        folder: Path,
-        key: str,
-        *,
-        follows: bool,
-        max_rows: int,
-        tasks: int,
-    ) -> None:
-        self._database = database
-        self._folder = folder
-        self._key = key
-        self._follows = follows
-        self._max_rows = max_rows
-        self._tasks = tasks
+    def __init__(self, reading: TableReading) -> None:
+        self._database = Database(reading.options, reading.options.table_schema)
+        self._folder = reading.folder
+        self._key = reading.key
+        self._follows = reading.follows
+        self._max_rows = reading.options.max_rows
+        self._tasks = reading.tasks
         self._counts: dict[str, int] = {}
         self._marked = ""
 
