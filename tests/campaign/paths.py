@@ -1,11 +1,11 @@
-"""The list of paths: every source with every chain; the sinks take turns, so that they meet most chains."""
+"""The list of paths: every source with every chain; the sinks take turns, but for two that stand alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from campaign.chains import CHAINS, Chain
-from campaign.sinks import SINKS, Sink, SqlPlain
+from campaign.sinks import SINKS, CoreSubject, Sink, SqlPlain
 from campaign.sources import SOURCES, Source
 
 
@@ -27,8 +27,9 @@ class Way:
 
 
 def _paths() -> list[Way]:
-    made = [Way("files", "stateless", SqlPlain.name)]
-    turns = {name: sink for name, sink in SINKS.items() if sink is not SqlPlain}
+    alone = (SqlPlain, CoreSubject)
+    made = [Way("files", "stateless", sink.name) for sink in alone]
+    turns = {name: sink for name, sink in SINKS.items() if sink not in alone}
     for row, (source, kind) in enumerate(SOURCES.items()):
         for column, (name, chain) in enumerate(CHAINS.items()):
             if kind.lossy and not chain.row_by_row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import uuid
@@ -187,6 +188,42 @@ class SubjectPlain(Subject):
     name, deliver = "jetstream, microbatch", "microbatch"
 
 
+class CoreSubject(Sink):
+    """A subject of core NATS, which keeps nothing: it is listened to as long as the path lasts."""
+
+    name, use, needs = "nats", "nats", "nats"
+
+    def options(self) -> dict[str, Any]:
+        self._found: list[Any] = []
+        self._listening, self._enough = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._listen()), daemon=True)
+        self._thread.start()
+        assert self._listening.wait(10), "nobody listens to the subject"
+        return {"servers": self.place.url, "subject": f"{self.id}.rows"}
+
+    async def _listen(self) -> None:
+        import nats
+
+        async def take(message: Any) -> None:
+            self._found.append(json.loads(message.data))
+
+        url, forever = self.place.server.url, -1
+        client = await nats.connect(url, max_reconnect_attempts=forever, reconnect_time_wait=0.2)
+        await client.subscribe(f"{self.id}.rows", cb=take)
+        await client.flush(10)
+        self._listening.set()
+        while not self._enough.is_set():
+            await asyncio.sleep(0.1)
+        await client.close()
+
+    def rows(self) -> Rows:
+        return list(self._found)
+
+    def close(self) -> None:
+        self._enough.set()
+        self._thread.join(10)
+
+
 class Queue(Sink):
     name, use, needs = "amqp", "amqp", "rabbitmq"
 
@@ -271,5 +308,6 @@ SINKS = {
     for each in (
         Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
         SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push, SqlPlain,
+        CoreSubject,
     )
 }  # fmt: skip
