@@ -24,7 +24,7 @@ BAD = {
     b"{'n':1}": "not JSON",
     b'{"n":NaN}': "not JSON",
     b'{"n":1,}': "not JSON",
-    b"null}": "no JSON object",
+    b"null}": "more text after the JSON value",
     b'{"n":1}\xe2\x80\xa8': "more text after the JSON value",
     b'[{"n":1}]': "no JSON object",
     b"[1]": "no JSON object",
@@ -194,22 +194,22 @@ NUMBERS = {
     "json": {
         b'{"n":1,"p":1.50,"s":"1e99999"}': None,
         b'{"n":2,"p":1e3,"s":"\\u0065"}': None,
-        b'{"n":3,"p":1e99999999}': "a number",
-        b'{"n":4,"p":-1E+99999999}': "a number",
-        b'{"n":5,"p":"1e99999999"}': "a number",
-        rb'{"n":6,"p":"1\u006599999999"}': "a number",
-        f'{{"n":7,"p":"1e{chr(0xFF19) * 8}"}}'.encode(): "a number",
-        b'{"n":8,"deep":[{"x":1e99999999}]}': "a number",
-        b'{"n":9,"p":1e99999999,"p":1}': "not JSON",
+        b'{"n":3,"p":1e99999999}': "p is no DECIMAL(12,2)",
+        b'{"n":4,"p":-1E+99999999}': "p is no DECIMAL(12,2)",
+        b'{"n":5,"p":"1e99999999"}': "p is no DECIMAL(12,2)",
+        rb'{"n":6,"p":"1\u006599999999"}': "p is no DECIMAL(12,2)",
+        f'{{"n":7,"p":"1e{chr(0xFF19) * 8}"}}'.encode(): "p is no DECIMAL(12,2)",
+        b'{"n":8,"deep":[{"x":1e99999999}]}': "deep is no ARRAY<STRUCT<X:DECIMAL(10,1)>>",
+        b'{"n":9,"p":1e99999999,"p":1}': None,
         b'{"n":10,"p":1e99999999': "not JSON",
-        b'{"n":11,"p":"' + b"9" * 3_000_000 + b'"}': "a number",
-        b'{"n":12,"other":1e-99999999}': "a number",
+        b'{"n":11,"p":"' + b"9" * 3_000_000 + b'"}': "p is no DECIMAL(12,2)",
+        b'{"n":12,"other":1e-99999999}': None,
     },
     "csv": {
         b"1,1.50,1e99999": None,
-        b"2,1e99999999,a": "a number",
-        b'3,"-1e-99999999",a': "a number",
-        b"4," + b"9" * 3_000_000 + b",a": "a number",
+        b"2,1e99999999,a": "p is no DECIMAL(12,2)",
+        b'3,"-1e-99999999",a': "p is no DECIMAL(12,2)",
+        b"4," + b"9" * 3_000_000 + b",a": "p is no DECIMAL(12,2)",
     },
 }
 
@@ -228,6 +228,7 @@ def test_a_number_that_would_take_hours_to_reckon_out_is_refused(pipeline):
             "with": {"path": f"./{kind}", "format": "message"},
         }
         given = {"format": kind, "schema": deep if kind == "json" else schema}
+        given |= {"text_numbers": True} if kind == "json" else {}
         operators[kind] = {"use": "decode", "from": f"{kind}_lines", "with": given}
         sinks[f"{kind}_out"] = pipeline.sink(f"{kind}_out", kind)
         sinks[f"{kind}_bad"] = pipeline.sink(f"{kind}_bad", f"{kind}.rejected")
@@ -239,7 +240,7 @@ def test_a_number_that_would_take_hours_to_reckon_out_is_refused(pipeline):
         }
         assert bad.keys() == {text for text, reason in rows.items() if reason}
         for text, reason in bad.items():
-            assert reason.startswith(rows[text] or ""), (text[:60], reason)
+            assert reason == rows[text], text[:60]
         good = {row["n"]: row for row in pipeline.rows(f"{kind}_out")}
         assert len(good) == sum(reason is None for reason in rows.values())
         assert good[1]["p"] == 1.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     MESSAGES,
@@ -24,22 +24,15 @@ from mainstem import (
     option,
     quoted,
 )
-from mainstem.builtin import far_times
-from mainstem.builtin.far_times import far_time
-from mainstem.builtin.huge_numbers import WORDS, beside_strings, huge_number
-from mainstem.builtin.json_text import (
-    EMPTY,
-    MORE_TEXT,
-    NO_OBJECT,
-    NOT_JSON,
-    NOT_UTF8,
-    NULL,
-    PLAIN,
-)
+from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
+from mainstem.builtin.format_options import Times, check_csv, check_readable, codec
 from mainstem.contracts.columns import check_names, find_column
+from mainstem.contracts.options import Size
+from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from mainstem.formats.rules import Rules
+from mainstem.formats.words import Codec
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 _POSITION = "position"
@@ -79,11 +72,45 @@ class DecodeOptions(Options):
         "ignore",
         description="A field that the schema does not have: ignored, or the row is refused.",
     )
-    separator: str = option(",", min_length=1, description="What stands between the values in csv.")
+    separator: str = option(
+        ",", min_length=1, max_length=1, description="What stands between the values in csv."
+    )
+    decimal: Literal[".", ","] = option(
+        ".", description="csv: what stands before the fraction of a number."
+    )
+    thousands: str = option(
+        "",
+        max_length=1,
+        description="csv: what may stand between groups of three digits; nothing when left out.",
+        example=".",
+    )
+    encoding: str = option(
+        "utf-8",
+        description="csv: how text is written as bytes, by the name that Python has for it. Bytes that "
+        "are not of it are refused.",
+        example="latin-1",
+    )
+    text_numbers: bool = option(
+        False, description='json: whether a text (`"1.50"`) may stand for a number.'
+    )
+    times: Times = option(
+        Times, description="How times are written, where they are no ISO 8601 text."
+    )
     timestamp_format: str | None = option(
         None,
-        description="Spark's pattern for TIMESTAMP columns; ISO 8601 when left out. Times without a "
-        "zone are UTC.",
+        description="Spark's pattern for TIMESTAMP columns (not for those inside other values); ISO 8601 "
+        "when left out. Times without a zone are UTC.",
+    )
+    compression: Codec | None = option(
+        None,
+        description="How each value is compressed: as one gzip member, one zstd or LZ4 frame, or "
+        "one snappy block.",
+    )
+    max_size: Size = option(
+        "64 MiB",
+        validate_default=True,
+        advanced=True,
+        description="The most that a compressed value may become; a larger one is refused.",
     )
     key: list[str] | None = option(
         None, min_length=1, description="debezium-json: the columns of the table's key."
@@ -102,7 +129,12 @@ class DecodeOptions(Options):
     timestamp_unit: Literal["micros", "millis"] = option(
         "micros",
         description="debezium-json: what a number counts where the schema has a TIMESTAMP. "
-        "Times that are written as text need no unit.",
+        "Times that are written as text need no unit, and a message with a schema says its own.",
+    )
+    plain_decimals: bool = option(
+        False,
+        description="debezium-json: messages without a schema have decimals in digits "
+        "(`decimal.handling.mode` is `string`); else a text that could be bytes too is refused.",
     )
 
 
@@ -126,10 +158,11 @@ class Decode(Operator):
         if options.format != "json" and options.table_schema is None:
             raise OptionError(f"{options.format} needs a `schema`", option="format")
         for name, formats in _ONLY.items():
-            default = type(options).model_fields[name].default
-            if getattr(options, name) != default and options.format not in formats:
+            if name in options.model_fields_set and options.format not in formats:
                 message = f"is for {' and '.join(formats)}, not {options.format}"
                 raise OptionError(message, option=name)
+        check_readable(options.table_schema or (), options.format)
+        check_csv(options.encoding, options.thousands, options.decimal)
         columns = list(options.table_schema or (Column(options.into, "variant", nullable=False),))
         names = {column.name.lower() for column in columns}
         check_names([options.into], "into")
@@ -174,170 +207,169 @@ class Decode(Operator):
         from pyspark.sql import functions as F  # noqa: N812
 
         frame = inputs.only
+        told = "rejected" in ctx.wanted
         if self._envelopes:
-            return self._changes(frame, told="rejected" in ctx.wanted)
+            return self._changes(frame, told=told)
         reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
         kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
-        schema = self.options.table_schema
-        columns = [f"{self._value(column)} AS {quoted(column.name)}" for column in schema or ()]
-        names = [column.name for column in schema or ()]
-        if schema is None:
-            columns, names = [f"__parsed AS {quoted(self.options.into)}"], [self.options.into]
-        told, huge = "rejected" in ctx.wanted, self._huge(schema)
+        decoding = self._decoding()
+        columns = decoding.columns
         # Spark counts the rows of this frame before anything is filtered, so no filter moves below
-        # the projection and has the value parsed once more.
+        # the projection and has the value read once more.
         frame = frame.select(
             *map(F.expr, reserved),
             *kept,
             F.col("value").alias("__raw"),
-            F.expr("CAST(value AS STRING)").alias("__text"),
-            *([F.expr(huge).alias("__huge")] if huge else []),
-            self._parsed(schema, huge).alias("__parsed"),
+            decoding.call(F.col("value")).alias("__read"),
         ).selectExpr(
             *reserved,
-            *columns,
+            *(
+                f"{value} AS {quoted(c.name)}"
+                for c, value in zip(columns, self._values(decoding), strict=True)
+            ),
             *map(quoted, self.options.keep),
             "__raw",
-            f"{self._reason(schema, told=told, huge=huge is not None)} AS __reason",
+            f"{self._reason(decoding)} AS __reason",
         )
         rejected = "IF(__reason IS NOT NULL, struct(__reason AS reason, __raw AS payload), NULL)"
         return frame.selectExpr(
             *reserved,
-            *map(quoted, [*names, *self.options.keep]),
+            *map(quoted, [*(c.name for c in columns), *self.options.keep]),
             "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
             *([f"{rejected} AS _rejected"] if told else []),
         )
 
+    def _decoding(self) -> Decoding:
+        options = self.options
+        schema = options.table_schema
+        columns = schema or (Column(options.into, "variant", nullable=False),)
+        unit = options.times.unit
+        given: dict[str, Any] = {}
+        rules = Rules(unit=unit)
+        if self._envelopes:
+            given = {
+                "key": tuple(options.key or ()),
+                "preimages": options.preimages,
+                "unit": {"micros": "us", "millis": "ms"}[options.timestamp_unit],
+                "plain_decimals": options.plain_decimals,
+            }
+        elif options.format == "csv":
+            given = {"separator": options.separator, "encoding": codec(options.encoding)}
+            rules = Rules(options.decimal, options.thousands, unit)
+        elif schema is None:
+            given = {"any": True}
+        else:
+            given = {
+                "missing": options.missing == "null",
+                "extra": options.extra == "ignore",
+                "text_numbers": options.text_numbers,
+            }
+        if options.format != "debezium-json" and schema is not None:
+            given["loose"] = options.types == "null"
+            given["patterned"] = options.timestamp_format is not None
+        return Decoding(
+            options.format,
+            columns,
+            rules,
+            options.compression or "",
+            options.max_size,
+            tuple(given.items()),
+        )
+
+    def _values(self, decoding: Decoding) -> list[str]:
+        """Return SQL for the columns, over what was read."""
+        values = []
+        for number, column in enumerate(decoding.columns):
+            read, kind = f"__read.c{number}", column.type or ""
+            if decoding.patterned and kind == "timestamp":
+                pattern = literal(self.options.timestamp_format or "")
+                values.append(_near(f"try_to_timestamp({read}, {pattern})"))
+            else:
+                values.append(with_variants(read, kind))
+        return values
+
+    def _reason(self, decoding: Decoding) -> str:
+        """Return SQL for why a row is refused, null if it is not."""
+        cases = ["WHEN __read.reason IS NOT NULL THEN __read.reason"]
+        values = self._values(decoding)
+        for number, (column, value) in enumerate(zip(decoding.columns, values, strict=True)):
+            kind = column.type or ""
+            pattern = decoding.patterned and kind == "timestamp"
+            missing = f"__read.c{number} IS NOT NULL AND {value} IS NULL"
+            if pattern and self.options.types == "strict":
+                words = literal(f"{column.name} is no TIMESTAMP")
+                cases.append(f"WHEN {missing} THEN {words}")
+            elif pattern and not column.nullable:
+                cases.append(f"WHEN {value} IS NULL THEN {literal(f'{column.name} is null')}")
+            elif kind == "variant":
+                words = literal(f"{column.name} {NO_VARIANT}")
+                cases.append(f"WHEN {missing} THEN {words}")
+        return f"CASE {' '.join(cases)} END"
+
     def _changes(self, frame: DataFrame, *, told: bool) -> DataFrame:
-        from mainstem.builtin.debezium import Envelopes
+        """Return the changes of each message: a row each, and one for a message that is refused."""
+        from pyspark.sql import functions as F  # noqa: N812
 
         options = self.options
         sequence = options.sequence
-        envelopes = Envelopes(
-            options.table_schema or (),
-            options.keep if sequence in options.keep else {**options.keep, _POSITION: _POSITION},
-            options.key or (),
-            sequence,
-            preimages=options.preimages,
-            unit=options.timestamp_unit,
+        keep = options.keep if sequence in options.keep else {**options.keep, _POSITION: _POSITION}
+        reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
+        key = F.col("key") if "key" in frame.columns else F.lit(None).cast("binary")
+        decoding = self._decoding()
+        columns = decoding.columns
+        variants = [n for n, c in enumerate(columns) if c.type == "variant"]
+        unread = " ".join(
+            f"WHEN exists(__read.changes, c -> c.c{n} IS NOT NULL AND try_parse_json(c.c{n}) IS NULL) "
+            f"THEN {literal(f'{columns[n].name} {NO_VARIANT}')}"
+            for n in variants
         )
-        return envelopes.changes(frame, told=told)
-
-    def _huge(self, schema: tuple[Column, ...] | None) -> str | None:
-        """Return SQL over `value`: whether it is not to be parsed; None if the schema has no DECIMAL."""
-        text, beside = "CAST(value AS STRING)", "false"
-        if self.options.format == "json":  # of text that is broken, Spark parses the first part
-            beside = f"try_parse_json({text}) IS NULL OR {beside_strings(text)}"
-        return huge_number(text, schema or (), self._parsed_as_text, beside)
-
-    def _parsed_as_text(self, text: str, ddl: str) -> str:
-        """Return SQL that parses a text by a DDL without DECIMAL; what is broken gives nulls."""
-        if self.options.format == "json":
-            return f"from_json({text}, {literal(ddl)}, map('allowSingleQuotes', 'false'))"
-        return f"from_csv({text}, {literal(ddl)}, map('sep', {literal(self.options.separator)}))"
-
-    def _parsed(self, schema: tuple[Column, ...] | None, huge: str | None) -> SparkColumn:
-        from pyspark.sql import functions as F  # noqa: N812
-
-        plain = "CAST(value AS STRING)"
-        text = F.expr(f"IF({huge}, NULL, {plain})" if huge else plain)
-        if schema is None:
-            return F.try_parse_json(text)
-        # Columns come back nullable whatever is declared: NOT NULL is checked by the reason.
-        ddl = ", ".join(Column(column.name, column.type).ddl for column in schema)
-        settings = {"columnNameOfCorruptRecord": "__corrupt", "mode": "PERMISSIVE"}
-        if self.options.timestamp_format:
-            settings["timestampFormat"] = self.options.timestamp_format
-        ddl += ", __corrupt STRING"
-        if self.options.format == "json":
-            return F.from_json(text, ddl, {**settings, "allowSingleQuotes": "false"})
-        return F.from_csv(text, ddl, {**settings, "sep": self.options.separator})
-
-    def _value(self, column: Column) -> str:
-        """Return SQL for the value of a column; without `strict`, times too far away are none."""
-        far = None if self.options.types == "strict" else _far(column)
-        return f"IF({far}, NULL, {_field(column)})" if far else _field(column)
-
-    def _reason(self, schema: tuple[Column, ...] | None, *, told: bool, huge: bool) -> str:
-        """Return SQL over the parsed row that says why it is refused, or null.
-
-        Args:
-            told: whether anybody reads the reason; if not, any text will do.
-            huge: whether there is a column `__huge`.
-        """
-        options = self.options
-        json = options.format == "json"
-        full = [column for column in schema or () if not column.nullable]
-        strict = options.types == "strict"
-        far = [(found, c) for c in schema or () if strict and (found := _far(c))]
-        cases: list[tuple[str, str]] = []
-        if huge:
-            if json:
-                cases.append((f"__huge AND {NOT_JSON[0]}", NOT_JSON[1]))
-            cases.append(("__huge", WORDS))
-        if json and "reject" not in (options.missing, options.extra):
-            good = [PLAIN, f"{_CORRUPT} IS NULL" if schema else "__parsed IS NOT NULL"]
-            good += [f"{self._value(column)} IS NOT NULL" for column in full]
-            good += [f"NOT coalesce({found}, false)" for found, _ in far]
-            cases.append((" AND ".join(good), "NULL"))
-        cases += [NULL, NOT_UTF8]
-        if schema is None:
-            cases += [("__parsed IS NULL", NOT_JSON[1]), MORE_TEXT]
-        else:
-            cases.append(EMPTY)
-            unparsed = f"{_CORRUPT} IS NOT NULL"
-            if json and (told or options.types == "null"):
-                cases += [
-                    (f"{unparsed} AND {found}", words) for found, words in (NOT_JSON, NO_OBJECT)
-                ]
-            if strict:
-                cases.append((unparsed, self._misfits(schema)))
-            if json:
-                cases.append(MORE_TEXT)
-            names = ", ".join(literal(column.name) for column in schema)
-            for wanted, difference, words in (
-                (
-                    options.missing,
-                    f"array_except(array({names}), json_object_keys(__text))",
-                    "missing",
+        missing = f"WHEN {quoted(sequence)} IS NULL THEN {literal(f'{sequence} is null')}"
+        good = "__reason IS NULL"
+        return (
+            frame.select(
+                *map(F.expr, reserved),
+                *(F.expr(text).alias(name) for name, text in keep.items()),
+                F.col("value").alias("__raw"),
+                decoding.call(F.col("value"), key).alias("__read"),
+            )
+            .selectExpr("*", f"CASE {missing} {unread} ELSE __read.reason END AS __reason")
+            .selectExpr("*", f"explode(IF({good}, __read.changes, array(NULL))) AS __change")
+            .selectExpr(
+                *reserved,
+                *(
+                    f"{with_variants(f'__change.c{n}', c.type or '')} AS {quoted(c.name)}"
+                    for n, c in enumerate(columns)
                 ),
-                (
-                    options.extra,
-                    f"array_except(json_object_keys(__text), array({names}))",
-                    "unknown",
+                *map(quoted, keep),
+                f"__change.type AS {CHANGE_TYPE}",
+                f"{quoted(sequence)} AS {COMMIT_VERSION}",
+                f"__read.at AS {COMMIT_TIMESTAMP}",
+                f"IF({good}, NULL, 'rejected') AS _output",
+                *(
+                    [f"IF({good}, NULL, struct(__reason AS reason, __raw AS payload)) AS _rejected"]
+                    if told
+                    else []
                 ),
-            ):
-                if wanted == "reject":
-                    cases.append(
-                        (
-                            f"size({difference}) > 0",
-                            f"concat('{words}: ', array_join({difference}, ', '))",
-                        )
-                    )
-            cases += [(found, literal(f"{c.name} {far_times.WORDS}")) for found, c in far]
-            cases += [(f"{self._value(c)} IS NULL", literal(f"{c.name} is null")) for c in full]
-        branches = " ".join(
-            f"WHEN {condition} THEN {words if told or words == 'NULL' else literal('')}"
-            for condition, words in cases
+            )
         )
-        return f"CASE {branches} END"
 
-    def _misfits(self, schema: tuple[Column, ...]) -> str:
-        """Return SQL that names the columns whose text does not fit their types."""
-        if self.options.format == "csv":
-            return literal(f"does not fit {len(schema)} columns of the schema")
-        found = ", ".join(
-            f"IF({_field(c)} IS NULL AND get_json_object(__text, {literal(_path(c.name))}) IS NOT NULL, "
-            f"{literal(c.name + ' is no ' + str(c.type).upper())}, NULL)"
-            for c in schema
-        )
-        listed = f"array_join(filter(array({found}), x -> x IS NOT NULL), ', ')"
-        return f"coalesce(nullif({listed}, ''), 'does not fit the schema')"
+
+def _near(value: str) -> str:
+    """Return SQL for a TIMESTAMP that is null beyond the years 1 to 9999."""
+    limits = "TIMESTAMP '0001-01-01 00:00:00Z' AND TIMESTAMP '9999-12-31 23:59:59.999999Z'"
+    return f"IF({value} BETWEEN {limits}, {value}, NULL)"
 
 
 #: Options that are for some formats alone.
 _ONLY = {
     "types": ("json", "csv"),
+    "times": ("json", "csv"),
+    "separator": ("csv",),
+    "decimal": ("csv",),
+    "thousands": ("csv",),
+    "encoding": ("csv",),
+    "text_numbers": ("json",),
+    "plain_decimals": ("debezium-json",),
     "timestamp_format": ("json", "csv"),
     "missing": ("json",),
     "extra": ("json",),
@@ -346,16 +378,3 @@ _ONLY = {
     "preimages": ("debezium-json",),
     "timestamp_unit": ("debezium-json",),
 }
-_CORRUPT = "__parsed.__corrupt"
-
-
-def _field(column: Column) -> str:
-    return f"__parsed.{quoted(column.name)}"
-
-
-def _far(column: Column) -> str | None:
-    return far_time(_field(column), column.type)
-
-
-def _path(name: str) -> str:
-    return f"$['{name}']"

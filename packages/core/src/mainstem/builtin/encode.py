@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     Column,
@@ -15,9 +15,12 @@ from mainstem import (
     OptionError,
     Options,
     Shape,
+    literal,
     option,
     quoted,
 )
+from mainstem.builtin.arrow_call import arrow_call
+from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
@@ -25,8 +28,10 @@ from mainstem.contracts.shapes import (
     COMMIT_VERSION,
     MESSAGE_COLUMNS,
 )
+from mainstem.formats.words import Codec, odd_key
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 _DDL = {column.name: column for column in MESSAGE_COLUMNS}
@@ -37,6 +42,14 @@ class EncodeOptions(Options):
 
     format: Literal["json", "csv", "raw"] = option(
         description="How the value is written; `raw` takes the only column as it is."
+    )
+    separator: str = option(
+        ",", min_length=1, max_length=1, description="What stands between the values in csv."
+    )
+    compression: Codec | None = option(
+        None,
+        description="Compress each value: as one gzip member, one zstd or LZ4 frame, or one "
+        "snappy block.",
     )
     columns: list[str] | None = option(
         None, min_length=1, description="The columns that go into the value; all when left out."
@@ -76,6 +89,7 @@ class Encode(Operator):
         given = self._columns(inputs.only)
         if self.options.format == "raw" and len(given) != 1:
             raise OptionError(f"raw takes one column, not {', '.join(given)}", option="columns")
+        self._check_types([c for name in given if (c := inputs.only.column(name))])
         names = ["key", "value", "headers", "timestamp"]
         if self.options.origin:
             names.append("origin")
@@ -87,6 +101,21 @@ class Encode(Operator):
             source = inputs.only.column(expression.strip())
             columns.append(Column(name, source.type if source else None))
         return Events(columns)
+
+    def _check_types(self, columns: Iterable[Column]) -> None:
+        """Refuse columns whose values the format has no text for, as far as types are known."""
+        columns = list(columns)
+        if self.options.format == "csv" and (found := no_csv(columns)):
+            message = f"csv has no values of type {found.type}, as column {found.name}"
+            hint = "Write json, or make text of it first: to_json(x)."
+            raise OptionError(message, option="format", hint=hint)
+        for column in columns if self.options.format == "json" else ():
+            if odd_key(column.type or ""):
+                message = (
+                    f"JSON has no keys as those of column {column.name}, of type {column.type}"
+                )
+                hint = "Give the map keys of text."
+                raise OptionError(message, option="format", hint=hint)
 
     def expressions(self) -> Mapping[str, str]:
         options = self.options
@@ -112,10 +141,13 @@ class Encode(Operator):
         frame = inputs.only
         reserved = [name for name in frame.columns if name.startswith("_")]
         names = options.columns or [name for name in frame.columns if name not in reserved]
+        types = dict(frame.dtypes)
+        columns = [Column(name, types[_spelled(name, frame.columns)]) for name in names]
+        self._check_types(columns)
         packed = f"struct({', '.join(map(quoted, names))})"
         value = {
-            "json": f"to_json({packed})",
-            "csv": f"to_csv({packed})",
+            "json": f"to_json({packed}, {_TIMES})",
+            "csv": record(columns, options.separator),
             "raw": quoted(names[0]),
         }[options.format]
         if CHANGE_TYPE in reserved:
@@ -132,16 +164,44 @@ class Encode(Operator):
             if entries
             else F.lit(None).cast("map<string,binary>")
         )
-        columns = {
+        message = {
             "key": F.expr(options.key or "NULL").cast("binary"),
-            "value": F.expr(value).cast("binary"),
+            "value": self._compressed(F.expr(value).cast("binary")),
             "headers": headers,
             "timestamp": F.expr(options.timestamp or "NULL").cast("timestamp"),
         }
         if options.origin:
-            columns["origin"] = F.expr(options.origin).cast("string")
-        columns |= {name: F.expr(text) for name, text in options.keep.items()}
+            message["origin"] = F.expr(options.origin).cast("string")
+        message |= {name: F.expr(text) for name, text in options.keep.items()}
         return frame.select(
             *(name for name in reserved if name not in CHANGELOG_COLUMNS or name == COMMIT_VERSION),
-            *(column.alias(name) for name, column in columns.items()),
+            *(column.alias(name) for name, column in message.items()),
         )
+
+    def _compressed(self, value: SparkColumn) -> SparkColumn:
+        codec = self.options.compression
+        return value if codec is None else arrow_call(_Compressing(codec), "BINARY", value)
+
+
+class _Compressing:
+    """What Spark sends to its workers to compress values."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.__name__ = f"compress_{codec}"
+
+    def __call__(self, values: Any) -> Any:
+        from mainstem.formats.compression import compress
+
+        return compress(values, self._codec)
+
+
+#: Times to the microsecond, where Spark writes three digits and cuts the rest.
+_TIMES = (
+    f"map('timestampFormat', {literal(TIMESTAMP)}, 'timestampNTZFormat', {literal(TIMESTAMP_NTZ)})"
+)
+
+
+def _spelled(name: str, columns: Iterable[str]) -> str:
+    """Return a column's name as the frame has it."""
+    return next(column for column in columns if column.lower() == name.lower())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +33,7 @@ from mainstem import (
     option,
 )
 from mainstem.contracts.columns import find_column
+from mainstem.formats.words import odd_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,10 +44,8 @@ _TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
 }
-#: Types whose values csv has no text for (Spark writes bytes as `[00 FF]`, which nobody reads), and
-#: keys that Spark writes into JSON as nobody reads them.
+#: Types whose values csv has no text for (Spark writes bytes as `[00 FF]`, which nobody reads).
 _NO_TEXT = ("array<", "map<", "struct<", "variant", "binary", "void")
-_ODD_KEYS = re.compile(r"map<(binary|array<|struct<)")
 _WRITER_OPTIONS: dict[str, dict[str, str | bool]] = {
     "parquet": {},
     "jsonlines": {**_TIMES},
@@ -136,7 +134,7 @@ class FilesSink(Sink):
                 raise OptionError(
                     f"parquet can't hold column {name}, of type void", option="format"
                 )
-            if form == "jsonlines" and _ODD_KEYS.search(kind):
+            if form == "jsonlines" and odd_key(kind):
                 raise OptionError(
                     f"JSON can't hold column {name}, of type {kind}: keys of maps are text",
                     option="format",

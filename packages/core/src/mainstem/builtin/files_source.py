@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlparse
 
 from mainstem import (
+    REJECTED,
     Column,
     Events,
+    Inputs,
     Lag,
     Level,
     LocalPath,
@@ -33,7 +35,11 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin.csv_files import CsvFiles
+from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.far_times import WORDS, far_time
+from mainstem.builtin.format_options import Times, check_csv, check_readable, codec
+from mainstem.formats.rules import Rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +56,9 @@ MAX_AGE = "36500d"
 #: Up to so many bytes of unread files, their rows are counted.
 COUNTED = 16 * 1024 * 1024
 
-_SPARK_FORMATS = {"jsonlines": "json", "csv": "csv", "parquet": "parquet"}
+_TYPED = ("jsonlines", "csv", "parquet")
+#: What Spark's format of that name gives; bytes that nobody asks for are not read.
+_BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 
 
 class FilesOptions(Options):
@@ -63,8 +71,9 @@ class FilesOptions(Options):
     )
     format: Literal["message", "text", "jsonlines", "csv", "parquet"] = option(
         description="`message`: each line is a message (for `decode`); `text`: each line is a "
-        "column `value`; the others are read by `schema`, and a file that does not fit, or that has a "
-        "time beyond the years 1 to 9999, ends the run."
+        "column `value`; the others are read by `schema`. A row of jsonlines or csv that does not fit goes to "
+        "`rejected`; a file of parquet that does not, or has a time beyond the years 1 to 9999, ends "
+        "the run."
     )
     table_schema: Schema | None = option(
         None, alias="schema", description="The columns, for jsonlines, csv and parquet."
@@ -73,8 +82,32 @@ class FilesOptions(Options):
     max_bytes: Size | None = option(
         None, description="About the most bytes in one batch, instead of `max_files`."
     )
-    header: bool = option(True, description="Whether csv files begin with the columns' names.")
-    separator: str = option(",", min_length=1, description="What stands between the values in csv.")
+    header: bool = option(
+        True,
+        description="Whether csv files begin with the columns' names, which can then be in any order.",
+    )
+    separator: str = option(
+        ",", min_length=1, max_length=1, description="What stands between the values in csv."
+    )
+    decimal: Literal[".", ","] = option(
+        ".", description="csv: what stands before the fraction of a number."
+    )
+    thousands: str = option(
+        "",
+        max_length=1,
+        description="csv: what may stand between groups of three digits; nothing when left out.",
+        example=".",
+    )
+    encoding: str = option(
+        "utf-8",
+        description="csv: how text is written as bytes, by the name that Python has for it. Bytes that "
+        "are not of it are refused.",
+        example="latin-1",
+    )
+    times: Times = option(
+        Times,
+        description="jsonlines and csv: how times are written, where they are no ISO 8601 text.",
+    )
 
 
 class Files(Source):
@@ -96,9 +129,12 @@ class Files(Source):
 
     def shape(self) -> Shape:
         schema, kind = self.options.table_schema, self.options.format
-        if kind in _SPARK_FORMATS:
+        if kind in _TYPED:
             if schema is None:
                 raise OptionError(f"format {kind} needs a `schema`", option="format")
+            if kind != "parquet":
+                check_readable(schema, kind)
+                check_csv(self.options.encoding, self.options.thousands, self.options.decimal)
             return Events(schema, identity=["_origin", "_position"])
         if schema is not None:
             hint = "Follow it with `decode`." if kind == "message" else ""
@@ -106,6 +142,9 @@ class Files(Source):
         if kind == "text":
             return Events("value STRING", identity=["_origin", "_position"])
         return messages()
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"rejected": REJECTED} if self.options.format in ("jsonlines", "csv") else {}
 
     def needs(self) -> Needs:
         return Needs(
@@ -122,15 +161,12 @@ class Files(Source):
             reader = reader.option("maxBytesPerTrigger", options.max_bytes)
         else:
             reader = reader.option("maxFilesPerTrigger", options.max_files)
-        if options.table_schema is not None:
+        if options.format == "parquet" and options.table_schema is not None:
             reader = reader.schema(", ".join(column.ddl for column in options.table_schema))
-            if options.format in ("jsonlines", "csv"):
-                reader = reader.option("mode", "FAILFAST")
-            if options.format == "csv":
-                reader = reader.option("header", options.header).option("sep", options.separator)
-                reader = reader.option("escape", '"')  # RFC 4180: a quote within quotes is doubled
-                reader = reader.option("enforceSchema", not options.header)
-        frame = reader.format(_SPARK_FORMATS.get(options.format, "text")).load(str(options.path))
+        elif options.format == "csv":  # of which nothing but the names is read here
+            reader = reader.schema(_BINARY_FILE)
+        spark_format = {"parquet": "parquet", "csv": "binaryFile"}.get(options.format, "text")
+        frame = reader.format(spark_format).load(str(options.path))
         if self._since is not None:
             frame = frame.where(
                 f"_metadata.file_modification_time >= TIMESTAMP '{self._since.isoformat()}'"
@@ -151,10 +187,75 @@ class Files(Source):
                 "'0' AS partition",
                 f"{position} AS position",
             )
+        if options.format == "csv":
+            return self._csv(frame, ctx)
+        if options.format == "jsonlines":
+            return self._jsonlines(frame, position, ctx)
         columns = [_checked(column) for column in options.table_schema or ()] or ["*"]
         if ctx.identified:
             columns += [f"{origin} AS _origin", f"{position} AS _position"]
         return frame.selectExpr(*columns)
+
+    def _csv(self, frame: DataFrame, ctx: SourceContext) -> DataFrame:
+        options = self.options
+        files = CsvFiles(
+            options.table_schema or (),
+            options.separator,
+            Rules(options.decimal, options.thousands, options.times.unit),
+            header=options.header,
+            encoding=codec(options.encoding),
+        )
+        rows = frame.selectExpr("_metadata.file_path AS origin").mapInArrow(files, files.returned)
+        return self._split(rows, files.selected(), ctx)
+
+    def _jsonlines(self, frame: DataFrame, position: str, ctx: SourceContext) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        schema = self.options.table_schema or ()
+        decoding = Decoding("json", schema, Rules(unit=self.options.times.unit))
+        mark = literal("\ufeff")
+        rows = (
+            frame.selectExpr(
+                f"CAST(IF(startswith(value, {mark}), substring(value, 2), value) AS BINARY) AS payload",
+                "_metadata.file_path AS origin",
+                f"{position} AS position",
+                "element_at(split(_metadata.file_path, '/'), -1) AS name",
+            )
+            .where("trim(CAST(payload AS STRING)) != ''")
+            .select("*", decoding.call(F.col("payload")).alias("__read"))
+        )
+        lacking = (
+            f"WHEN __read.c{n} IS NOT NULL AND {with_variants(f'__read.c{n}', c.type or '')} IS NULL "
+            f"THEN {literal(f'{c.name} {NO_VARIANT}')}"
+            for n, c in enumerate(schema)
+            if c.type == "variant"
+        )
+        why = f"CASE {' '.join(lacking)} WHEN true THEN __read.reason END"
+        # The number is that of the line in the block, which is the file's own up to 64 MiB.
+        line = "CAST(right(position, 10) AS BIGINT) + 1, "
+        start = "CAST(left(position, 15) AS BIGINT)"
+        block = f"IF({start} = 0, '', concat(' after byte ', {start}))"
+        rows = rows.selectExpr(
+            *(
+                f"{with_variants(f'__read.c{n}', c.type or '')} AS {quoted(c.name)}"
+                for n, c in enumerate(schema)
+            ),
+            f"concat(name, ', line ', {line} {block}, ': ', {why}) AS reason",
+            "payload",
+            "origin",
+            "position",
+        )
+        return self._split(rows, [quoted(c.name) for c in schema], ctx)
+
+    def _split(self, rows: DataFrame, columns: Sequence[str], ctx: SourceContext) -> DataFrame:
+        """Return rows in the columns of the schema, those that are refused marked as such."""
+        told = "IF(reason IS NOT NULL, struct(reason, payload), NULL) AS _rejected"
+        return rows.selectExpr(
+            *columns,
+            *(["origin AS _origin", "position AS _position"] if ctx.identified else []),
+            "IF(reason IS NOT NULL, 'rejected', NULL) AS _output",
+            *([told] if "rejected" in ctx.wanted else []),
+        )
 
     # -- measuring and going back -----------------------------------------------------------
 
