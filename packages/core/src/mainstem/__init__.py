@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Advising as Advising
     from mainstem.contracts.abilities import AfterBatch as AfterBatch
     from mainstem.contracts.abilities import Branching as Branching
+    from mainstem.contracts.abilities import Checked as Checked
     from mainstem.contracts.abilities import Expressions as Expressions
     from mainstem.contracts.abilities import Forgetful as Forgetful
     from mainstem.contracts.abilities import HelperProcess as HelperProcess
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Staged as Staged
     from mainstem.contracts.abilities import StateFacts as StateFacts
     from mainstem.contracts.abilities import Stateful as Stateful
+    from mainstem.contracts.abilities import Statement as Statement
     from mainstem.contracts.abilities import Supervised as Supervised
     from mainstem.contracts.abilities import Swappable as Swappable
     from mainstem.contracts.abilities import Transactional as Transactional
@@ -92,6 +94,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import EventTime as EventTime
     from mainstem.contracts.shapes import Shape as Shape
     from mainstem.contracts.shapes import messages as messages
+    from mainstem.contracts.shapes import watermark_hint as watermark_hint
     from mainstem.contracts.tls import TLSOptions as TLSOptions
     from mainstem.crashpoints import failpoint as failpoint
     from mainstem.durable import sync_folder as sync_folder
@@ -120,8 +123,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "mainstem.contracts.abilities": (
         "Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
-        "KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful StateFacts "
-        "Supervised Swappable Transactional Typed"
+        "Checked KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful "
+        "StateFacts Statement Supervised Swappable Transactional Typed"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "
@@ -140,7 +143,7 @@ _HOMES = {
     "mainstem.contracts.secrets": "Hidden Secret Unprinted secrets_in",
     "mainstem.contracts.shapes": (
         "ANYTHING CHANGE_TYPE COMMIT_TIMESTAMP COMMIT_VERSION EVENTS LOST MESSAGE_COLUMNS MESSAGES "
-        "REJECTED Accepts Changelog Events EventTime Shape messages"
+        "REJECTED Accepts Changelog Events EventTime Shape messages watermark_hint"
     ),
     "mainstem.contracts.tls": "TLSOptions",
     "mainstem.errors": (

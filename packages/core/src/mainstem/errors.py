@@ -103,6 +103,11 @@ class OptionError(ValueError):
         super().__init__(message)
 
 
+def article(word: str) -> str:
+    """Return a word with `a` or `an` before it."""
+    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+
+
 def nearest(word: str, among: Iterable[str]) -> str:
     """Return the hint `Did you mean 'x'?` for the word nearest to `word`, or an empty string."""
     found = get_close_matches(word, list(among), n=1, cutoff=0.6)

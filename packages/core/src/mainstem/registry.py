@@ -19,7 +19,7 @@ from mainstem import hookspecs
 from mainstem.catalogue import install_line
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.discovery import GROUPS, Word, installed_words
-from mainstem.errors import PluginError, nearest
+from mainstem.errors import PluginError, article, nearest
 
 #: The base of each kind's components.
 BASES: Mapping[str, type[Component]] = {
@@ -86,9 +86,9 @@ class Registry:
             hint = nearest(name, self.named(kind))
             installed = ", ".join(self.named(kind)) or "none"
             others = sorted({w.kind for w in self.words if w.name == name and w.kind != kind})
-            also = f" ({name!r} is a {others[0]})" if others else ""
+            also = f" ({name!r} is {article(others[0])})" if others else ""
             raise PluginError(
-                f"no installed distribution{f' {wanted!r}' if wanted else ''} brings a {kind} "
+                f"no installed distribution{f' {wanted!r}' if wanted else ''} brings {article(kind)} "
                 f"{name!r}{also}. {hint or f'Installed are: {installed}.'}"
             )
         raise PluginError(f"{kind} {name!r} is not installed. Install it: {line}")

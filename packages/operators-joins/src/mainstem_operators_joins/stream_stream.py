@@ -26,6 +26,7 @@ from mainstem import (
     StateFacts,
     find_column,
     option,
+    watermark_hint,
 )
 from pydantic import model_validator
 
@@ -134,7 +135,7 @@ class StreamStreamJoin(Operator):
             if event_time is None:
                 raise OptionError(
                     f"the {side} stream has no event time, so its rows would wait for ever",
-                    hint="Give a node above it `watermark: {column: ..., delay: ...}`.",
+                    hint=watermark_hint(inputs[side], where="a node above it"),
                 )
             self._times[side] = event_time.column
         keeps_left, keeps_right = KEEPS[self.options.join]
@@ -179,6 +180,7 @@ class StreamStreamJoin(Operator):
             },
             # A row is let go when the watermark is beyond the last time of a partner.
             holds=max(options.within.before, options.within.after) + timedelta(milliseconds=1),
+            waits=any(KEEPS[options.join]) or options.unmatched,
         )
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:

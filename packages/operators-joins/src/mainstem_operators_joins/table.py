@@ -22,9 +22,11 @@ from mainstem import (
     PositiveDuration,
     Shape,
     StateFacts,
+    Statement,
     find_column,
     option,
     quoted,
+    watermark_hint,
 )
 from pydantic import model_validator
 
@@ -107,7 +109,7 @@ class ToTable(Operator):
         within = options.history.within if options.history else None
         for name, asked in (("deletes_within", options.deletes_within), ("history", within)):
             if asked is not None and given.event_time is None:
-                hint = "Give the input node `watermark: {column: ..., delay: ...}`."
+                hint = watermark_hint(given)
                 raise OptionError("the input has no event time", option=name, hint=hint)
         return Changelog(
             given.columns,
@@ -123,6 +125,10 @@ class ToTable(Operator):
 
     def expressions(self) -> Mapping[str, str]:
         return {"delete": self.options.delete} if self.options.delete else {}
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        delete = self.options.delete
+        return [Statement.condition("delete", delete)] if delete else []
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options = self.options

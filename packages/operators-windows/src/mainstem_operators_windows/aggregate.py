@@ -21,9 +21,12 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    Statement,
+    check_names,
     find_column,
     option,
     quoted,
+    watermark_hint,
     write_duration,
 )
 from pydantic import model_validator
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-START, END = "window_start", "window_end"
 #: Among the node's counts: rows that are in no window.
 WITHOUT_TIME = "without_time"
 
@@ -52,6 +54,13 @@ class Window(Options):
     )
     session: Duration | None = option(
         None, description="A window lasts as long as events of a key follow within this gap."
+    )
+
+    start: str = option(
+        "window_start", min_length=1, description="The name of the column with the window's start."
+    )
+    end: str = option(
+        "window_end", min_length=1, description="The name of the column with the window's end."
     )
 
     @model_validator(mode="after")
@@ -110,7 +119,13 @@ class Aggregate(Operator):
         self._by = [column.name for column in columns]
         if options.window is not None:
             self._check_window(given, options.window)
-            columns += [Column(START, "timestamp"), Column(END, "timestamp")]
+            names = (options.window.start, options.window.end)
+            check_names(names, "window")
+            for name in names:
+                if name.lower() in {by.lower() for by in self._by}:
+                    hint = "Name the window's columns: `window: {..., start: from, end: to}`."
+                    raise OptionError(f"a key has the name {name!r} too", option="by", hint=hint)
+            columns += [Column(name, "timestamp") for name in names]
         keys = [column.name for column in columns]
         taken = {key.lower() for key in keys}
         for name in options.columns:
@@ -129,7 +144,7 @@ class Aggregate(Operator):
                 raise OptionError(
                     f"final totals need a watermark on {options.window.on!r}",
                     option="window",
-                    hint=f"Give the input node `watermark: {{column: {options.window.on}, delay: ...}}`.",
+                    hint=watermark_hint(given, options.window.on),
                 )
             return Events(columns, identity=keys)
         if options.window is not None and options.window.session is not None:
@@ -160,15 +175,28 @@ class Aggregate(Operator):
                 "by": options.by,
                 "columns": options.columns,
                 "emit": options.emit,
-                "window": window.model_dump(mode="json") if window else None,
+                "window": window.model_dump(mode="json", exclude={"start", "end"})
+                if window
+                else None,
             },
             grows=grows,
             holds=length or timedelta(0),
             output_mode="append" if options.emit == "final" else "update",
+            waits=options.emit == "final",
         )
 
     def expressions(self) -> Mapping[str, str]:
         return {f"columns.{name}": text for name, text in self.options.columns.items()}
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        groups = [quoted(name) for name in self._by]
+        if self.options.window is not None:
+            groups.append(quoted(self.options.window.on))
+        after = f") AS `value` FROM `input` GROUP BY {', '.join(groups) or '()'}"
+        return [
+            Statement(f"columns.{name}", text, "totals", after=after, column=name)
+            for name, text in self.options.columns.items()
+        ]
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
@@ -178,12 +206,15 @@ class Aggregate(Operator):
         if options.window is not None:
             if self._some_without_time:
                 rows = self._counted(rows, options.window.on, ctx)
-            groups.append(_window(options.window).alias("_window"))
+            # Made before the totals are: one over a column named `window` would be one over the window.
+            rows = rows.withColumn("_window", _window(options.window))
+            groups.append(F.col("_window"))
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
         frame = rows.groupBy(*groups).agg(*totals)
         columns = [quoted(name) for name in self._by]
         if options.window is not None:
-            columns += [f"_window.start AS {START}", f"_window.end AS {END}"]
+            start, end = quoted(options.window.start), quoted(options.window.end)
+            columns += [f"_window.start AS {start}", f"_window.end AS {end}"]
         columns += [quoted(name) for name in options.columns]
         if options.emit == "changes":
             columns.append("'update_postimage' AS _change_type")

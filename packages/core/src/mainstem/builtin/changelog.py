@@ -19,6 +19,7 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
@@ -65,6 +66,10 @@ class ToChangelog(Operator):
 
     def expressions(self) -> Mapping[str, str]:
         return {"delete": self.options.delete} if self.options.delete else {}
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        delete = self.options.delete
+        return [Statement.condition("delete", delete)] if delete else []
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         frame = inputs.only

@@ -98,9 +98,11 @@ class Declared(Operator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = next(iter(inputs.values()))
-        if self.options.row_wise and isinstance(given, Changelog):
-            hint = "Use `select`, or leave out `row_wise`: what comes out is then events."
-            raise OptionError("is for events, not a changelog", option="row_wise", hint=hint)
+        if any(isinstance(shape, Changelog) for shape in inputs.values()):
+            raise OptionError(
+                "takes events: of a changelog it would make former and deleted rows events like others",
+                hint="`select` computes columns of a changelog and keeps it one.",
+            )
         columns = self.options.table_schema
         event_time: EventTime | None = None
         if len(inputs) == 1 and given.event_time:

@@ -26,6 +26,7 @@ from mainstem import (
 )
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.format_options import Times, check_csv, check_readable, codec
+from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.options import Size
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -202,6 +203,10 @@ class Decode(Operator):
 
     def expressions(self) -> Mapping[str, str]:
         return {f"keep.{name}": text for name, text in self.options.keep.items()}
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        keep = self.options.keep
+        return [Statement(f"keep.{name}", text, column=name) for name, text in keep.items()]
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812

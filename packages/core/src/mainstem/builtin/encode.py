@@ -21,6 +21,7 @@ from mainstem import (
 )
 from mainstem.builtin.arrow_call import arrow_call
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
+from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
@@ -125,6 +126,13 @@ class Encode(Operator):
             **{f"headers.{name}": text for name, text in options.headers.items()},
             **{f"keep.{name}": text for name, text in options.keep.items()},
         }
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        kept = {f"keep.{name}": name for name in self.options.keep}
+        return [
+            Statement(option, text, column=kept.get(option))
+            for option, text in self.expressions().items()
+        ]
 
     def _columns(self, shape: Shape) -> list[str]:
         wanted = self.options.columns

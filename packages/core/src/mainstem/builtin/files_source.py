@@ -72,8 +72,8 @@ class FilesOptions(Options):
     format: Literal["message", "text", "jsonlines", "csv", "parquet"] = option(
         description="`message`: each line is a message (for `decode`); `text`: each line is a "
         "column `value`; the others are read by `schema`. A row of jsonlines or csv that does not fit "
-        "goes to `rejected`; a file of parquet that does not, or has a time beyond the years 1 to 9999, ends "
-        "the run."
+        "goes to `rejected`; a file of parquet that does not, or has a time beyond the years 1 to "
+        "9999, ends the run."
     )
     table_schema: Schema | None = option(
         None, alias="schema", description="The columns, for jsonlines, csv and parquet."

@@ -20,6 +20,7 @@ from mainstem import (
     check_names,
     option,
 )
+from mainstem.contracts.abilities import Statement
 from mainstem.contracts.shapes import CHANGE_TYPE
 
 if TYPE_CHECKING:
@@ -95,6 +96,16 @@ class Select(Operator):
         where = {"where": self.options.where} if self.options.where else {}
         columns = self.options.columns or {}
         return {**where, **{f"columns.{name}": text for name, text in columns.items()}}
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        where = self.options.where
+        return [
+            *([Statement.condition("where", where)] if where else []),
+            *(
+                Statement(f"columns.{name}", text, column=name)
+                for name, text in (self.options.columns or {}).items()
+            ),
+        ]
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import Inputs, OptionError, option, quoted
 from mainstem.builtin.declared import Declared, DeclaredOptions
+from mainstem.contracts.abilities import Statement
+from mainstem.contracts.shapes import Shape
 from mainstem.errors import nearest
 
 if TYPE_CHECKING:
@@ -40,6 +42,11 @@ class Sql(Declared):
 
     def expressions(self) -> Mapping[str, str]:
         return {"query": self.options.query}
+
+    def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
+        query = self.options.query.strip().removesuffix(";")
+        columns = self.options.table_schema
+        return [Statement("query", query, "query", before="", after="", columns=columns)]
 
     def compute(self, tables: Inputs[DataFrame]) -> DataFrame:
         from pyspark.errors import AnalysisException

@@ -11,36 +11,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mainstem import Inputs, OptionError
+from mainstem.analysis.words import AGGREGATE, STEPS
 from mainstem.catalogue import install_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_AGGREGATE = "Use the operator `aggregate`, which keeps its state in the checkpoint."
-_JOIN = "Use a join operator, such as `stream_table_join`, which keeps its state in the checkpoint."
-_NEVER_WHOLE = "A stream has no end, so this would be done for each batch alone."
-
-#: Nodes of Spark's logical plans: what the user calls each, and what to do instead.
-_STEPS = {
-    "Aggregate": ("an aggregation (GROUP BY or an aggregate function)", _AGGREGATE),
-    "Expand": ("an aggregation over several groupings", _AGGREGATE),
-    "Distinct": ("DISTINCT (or a UNION without ALL)", "Use `aggregate` by these columns."),
-    "Deduplicate": ("a removal of duplicates", "Use `aggregate` by these columns."),
-    "DeduplicateWithinWatermark": ("a removal of duplicates", "Use `aggregate` by these columns."),
-    "Window": ("a window function (OVER)", _AGGREGATE),
-    "Join": ("a join of streams", _JOIN),
-    "LateralJoin": ("a join of streams", _JOIN),
-    "AsOfJoin": ("a join of streams", _JOIN),
-    "Intersect": ("INTERSECT", _JOIN),
-    "Except": ("EXCEPT", _JOIN),
-    "GlobalLimit": ("LIMIT", _NEVER_WHOLE),
-    "LocalLimit": ("LIMIT", _NEVER_WHOLE),
-    "Tail": ("a tail", _NEVER_WHOLE),
-    "Offset": ("OFFSET", _NEVER_WHOLE),
-    "Sort": ("a sort (ORDER BY)", _NEVER_WHOLE),
-    "Sample": ("a random sample", "A batch that is tried again would give other rows."),
-    "EventTimeWatermark": ("a watermark", "Write `watermark:` at the node in the document."),
-}
 #: Beginnings of the names of nodes that work on groups in Python, Java or Scala.
 _GROUPED = ("FlatMapGroups", "FlatMapCoGroups", "MapGroups", "CoGroup", "TransformWithState")
 #: Nodes that can give several rows for one.
@@ -93,9 +69,9 @@ def _refuse(node: Any, option: str, *, row_wise: bool) -> None:
         raise OptionError(message, option=option, hint=hint)
     if name.endswith("Join") and sum(child.isStreaming() for child in children) < 2:
         return  # with a table that does not stream
-    found = _STEPS.get(name)
+    found = STEPS.get(name)
     if found is None and name.startswith(_GROUPED):
-        found = ("a step over groups of rows", _AGGREGATE)
+        found = ("a step over groups of rows", AGGREGATE)
     if found is not None:
         step, instead = found
         hint = " ".join(filter(None, [instead, _install(instead)]))

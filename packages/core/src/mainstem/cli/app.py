@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli import beginning, operating, running
-from mainstem.cli.options import File, Set, hidden, load
+from mainstem.cli.options import File, Set, Static, hidden, load, load_checked
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
@@ -63,9 +63,13 @@ app.command("test")(running.run_tests_of)
 
 
 @app.command()
-def validate(file: File, set_: Set = None) -> None:
-    """Check a document; print every error with its line."""
-    plan = load(file, set_)
+def validate(file: File, set_: Set = None, static: Static = False) -> None:
+    """Check a document; print every error with its line.
+
+    SQL is parsed and resolved by Spark's own analyser in a Java process without a session; what it said
+    is kept, so that only SQL that is new takes that time.
+    """
+    plan = load_checked(file, set_, static=static)
     for warning in plan.warnings:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{file}: right ({len(plan.nodes)} nodes, {len(plan.queries)} queries)")
@@ -78,6 +82,7 @@ def plan(
         str, typer.Option("--format", help="text, mermaid or json", metavar="FORMAT")
     ] = "text",
     set_: Set = None,
+    static: Static = False,
 ) -> None:
     """Show nodes, queries and guarantees, without starting Spark.
 
@@ -94,7 +99,7 @@ def plan(
     }
     if format not in shows:
         raise typer.BadParameter("expected text, mermaid or json", param_hint="--format")
-    typer.echo(shows[format](load(file, set_)), nl=False)
+    typer.echo(shows[format](load_checked(file, set_, static=static)), nl=False)
 
 
 @app.command()

@@ -38,8 +38,32 @@ Format = Annotated[Form, typer.Option("--format", help="How to show it.")]
 hidden = Scrubber()
 
 
+Static = Annotated[
+    bool,
+    typer.Option(
+        "--static",
+        envvar="MAINSTEM_STATIC",
+        help="Leave the SQL of the document to the run, and start no Java.",
+    ),
+]
+
+
 def load(file: Path, changes: list[str] | None = None) -> Plan:
     """Return the plan of a document, with the changes of `--set` and of the environment."""
     from mainstem.plan.making import make_plan
 
     return make_plan(file, changes=changes or (), scrubber=hidden)
+
+
+def load_checked(file: Path, changes: list[str] | None, *, static: bool) -> Plan:
+    """Return the plan of a document whose SQL Spark's analyser has looked at, unless `static`."""
+    from mainstem.analysis.process import Process, Remembered
+    from mainstem.plan.making import make_plan
+
+    if static:
+        return load(file, changes)
+    process = Process(lambda why: typer.echo(f"warning: SQL is not checked: {why}", err=True))
+    try:
+        return make_plan(file, changes=changes or (), scrubber=hidden, analyse=Remembered(process))
+    finally:
+        process.close()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import Column
@@ -39,6 +39,8 @@ class StateFacts:
     holds: timedelta = timedelta(0)
     #: Spark's output mode for a query that ends in this operator: `append` or `update`.
     output_mode: str = "append"
+    #: Rows come out when the watermark has passed them, not with the batch that brings them.
+    waits: bool = False
     #: It is kept by transformWithState, which not every state store can do; see `StateStoreCapabilities`.
     keyed: bool = False
 
@@ -84,6 +86,44 @@ class Expressions(Protocol):
 
     def expressions(self) -> Mapping[str, str]:
         """Return the expressions as written, by the key of the option that holds each."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """SQL that stands in an option, for Spark's analyser.
+
+    `before`, the text and `after` are a query over tables that are named as the ports are.
+
+    Attributes:
+        option: the key of the option.
+        text: the SQL as written.
+        form: `rows`: an expression of one row; `totals`: an aggregate; `query`: a whole query.
+        column: the column that the SQL gives, whose type the plan then knows.
+        columns: what a whole query gives, as the document declares it.
+    """
+
+    option: str
+    text: str
+    form: Literal["rows", "totals", "query"] = "rows"
+    before: str = "SELECT ("
+    after: str = ") AS `value` FROM `input`"
+    column: str | None = None
+    columns: tuple[Column, ...] = ()
+
+    @staticmethod
+    def condition(option: str, text: str) -> Statement:
+        """Return a statement of what is true or false of a row."""
+        return Statement(
+            option, text, before="SELECT IF((", after="), 1, 0) AS `value` FROM `input`"
+        )
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A component whose SQL Spark can look at before it starts: for `mainstem validate`."""
+
+    def statements(self, inputs: Inputs[Shape]) -> Sequence[Statement]:
+        """Return the SQL of all options, given the shapes at the ports. Called without Spark."""
 
 
 @dataclass(frozen=True)
@@ -346,9 +386,9 @@ class Swappable(Protocol):
 ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
-        Stateful, LoadedFirst, Branching, Expressions, Measurable, Rewindable, Supervised, AfterBatch,
-        Advising, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites,
-        Swappable,
+        Stateful, LoadedFirst, Branching, Expressions, Checked, Measurable, Rewindable, Supervised,
+        AfterBatch, Advising, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites,
+        IdentifiedWrites, Swappable,
     )
 }  # fmt: skip
 

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mainstem.errors import nearest
+
 _ALIASES = {
     "integer": "int",
     "long": "bigint",
@@ -213,12 +215,12 @@ class _Reader:
             self._next("TO")
             return f"interval {unit} to {self._next('SECOND or MONTH').lower()}"
         if word not in _SIMPLE:
-            raise self._fail(
-                f"a type (one of {', '.join(sorted(_SIMPLE))}, decimal, array, map, struct)"
-            )
+            known = (*sorted(_SIMPLE), "decimal", "array", "map", "struct")
+            hint = nearest(word, (*known, *_ALIASES))
+            raise self._fail((hint and f"a type ({hint})") or f"a type (one of {', '.join(known)})")
         return word
 
 
 def _field(column: Column) -> str:
-    plain = re.fullmatch(r"[A-Za-z_]\w*", column.name)
+    plain = re.fullmatch(r"[A-Za-z_]\w*", column.name, re.ASCII)
     return f"{column.name if plain else quoted(column.name)}:{column.type}"

@@ -62,6 +62,9 @@ class Shape:
     columns: tuple[Column, ...]
     identity: tuple[str, ...] = ()
     event_time: EventTime | None = None
+    #: The node above that has the stream's watermark, also where its column was left behind; the core
+    #: fills it in.
+    watermarked: str = field(default="", compare=False, repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,8 +131,9 @@ class Events(Shape):
         columns: str | Iterable[Column],
         identity: Iterable[str] = (),
         event_time: EventTime | None = None,
+        watermarked: str = "",
     ) -> None:
-        super().__init__(_columns(columns), tuple(identity), event_time)
+        super().__init__(_columns(columns), tuple(identity), event_time, watermarked)
 
 
 @dataclass(frozen=True, init=False)
@@ -164,8 +168,9 @@ class Changelog(Shape):
         identity: Iterable[str] = (),
         event_time: EventTime | None = None,
         sequence_type: str | None = None,
+        watermarked: str = "",
     ) -> None:
-        super().__init__(_columns(columns), tuple(identity), event_time)
+        super().__init__(_columns(columns), tuple(identity), event_time, watermarked)
         object.__setattr__(self, "key", tuple(key))
         object.__setattr__(self, "sequence", sequence)
         object.__setattr__(self, "preimages", preimages)
@@ -194,6 +199,18 @@ class Changelog(Shape):
         if self.preimages != other.preimages:
             return "only one has pre-images"
         return None
+
+
+def watermark_hint(shape: Shape, column: str = "...", where: str = "the input node") -> str:
+    """Return what to do where a stream needs event time and has none."""
+    if not shape.watermarked:
+        return f"Give {where} `watermark: {{column: {column}, delay: ...}}`."
+    return (
+        f"The node {shape.watermarked} above has the watermark, and a stream has one: keep its column "
+        "down to here, or take it away there and write it here. What a step with state gives can have "
+        "none: let a sink write that, and a document of its own read it; rows with a key can be joined "
+        "as tables, by `changelog` and `table_table_join`."
+    )
 
 
 def sequenced_by_batch(shape: Shape | None) -> bool:

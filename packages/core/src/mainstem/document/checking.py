@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from mainstem.document.model import Document, OperatorNode, SinkNode, SourceNode
 from mainstem.document.reading import Path_, Written, read_text
-from mainstem.errors import DocumentError, nearest
+from mainstem.errors import DocumentError, article, nearest
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -51,9 +53,14 @@ def _report(
         kind, loc = details["type"], details["loc"]
         place = _existing(values, loc)
         full = (*path, *place)
+        if full in written.unresolved:
+            continue  # a problem already
         if kind == "extra_forbidden":
             allowed = _keys_at(model, loc[:-1], values)
-            hint = nearest(str(loc[-1]), allowed) or f"Known keys: {', '.join(sorted(allowed))}."
+            hint = nearest(str(loc[-1]), allowed)
+            if not hint and "with" in allowed:
+                hint = f"An option of the plugin stands below `with`: `with: {{{loc[-1]}: ...}}`."
+            hint = hint or f"Known keys: {', '.join(sorted(allowed))}."
             message = f"unknown key {loc[-1]!r}"
             written.problems.append(written.problem(message, full, hint=hint, at_key=True))
         elif kind == "missing":
@@ -62,7 +69,11 @@ def _report(
         else:
             shown = ""
             secret = full in referring or _is_secret(_schema_at(model, loc, values)[0])
-            if not secret and isinstance(details["input"], str | int | float):
+            if (
+                not secret
+                and details["input"] != ""
+                and isinstance(details["input"], str | int | float)
+            ):
                 shown = f", not {details['input']!r}"
             messages.setdefault(full, []).append(_plain(details) + shown)
     for full, found in messages.items():
@@ -73,13 +84,20 @@ def _report(
 
 def _plain(details: ErrorDetails) -> str:
     message = details["msg"].removeprefix("Value error, ")
+    if details["type"] in ("too_short", "string_too_short"):
+        least = details.get("ctx", {}).get("min_length", 1)
+        what = "characters" if details["type"] == "string_too_short" else "entries"
+        return (
+            f"expected at least {least} {what}" if least > 1 else "expected something, not nothing"
+        )
     if details["type"] == "string_pattern_mismatch":
         pattern = details.get("ctx", {}).get("pattern", "")
         return f"expected a name that matches {pattern}"
     return (
-        message.replace("Input should be", "expected")
-        .replace("a valid integer", "an integer")
-        .replace("a valid ", "a ")
+        re.sub("a valid (\\w+)", lambda found: article(found[1]), message)
+        .replace("Input should be", "expected")
+        .replace("an dictionary", "a map")
+        .replace("a dictionary", "a map")
     )
 
 
@@ -148,3 +166,45 @@ def _as_scalar(text: Any) -> Any:
         return read_text(f"value: {text}").values["value"]
     except DocumentError:
         return text
+
+
+def salvaged(values: Any, written: Written) -> Document:
+    """Return what is right of a document that is wrong, to find what else is.
+
+    Nodes stay, without the keys that are wrong, if they name a plugin and, where they must, an input;
+    of all else there is what is used when it is left out.
+    """
+    sections: dict[str, dict[str, Any]] = {}
+    for section, model in (
+        ("sources", SourceNode),
+        ("operators", OperatorNode),
+        ("sinks", SinkNode),
+    ):
+        nodes = values.get(section) if isinstance(values, dict) else None
+        found = sections[section] = {}
+        for name, node in nodes.items() if isinstance(nodes, dict) else ():
+            for given in (node, _without_faults(model, node)):
+                try:
+                    text = json.dumps(given)
+                    found[name] = model.model_validate_json(
+                        text, strict=True, context={"folder": str(written.folder)}
+                    )
+                    break
+                except ValidationError:
+                    continue
+    plain = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in Document.model_fields.items()
+        if name not in sections and not field.is_required()
+    }
+    everything: dict[str, Any] = {"pipeline": "", **plain, **sections}
+    return Document.model_construct(None, **everything)
+
+
+def _without_faults(model: type[BaseModel], node: Any) -> Any:
+    try:
+        model.model_validate_json(json.dumps(node), strict=True)
+    except ValidationError as error:
+        wrong = {details["loc"][0] for details in error.errors() if details["loc"]}
+        return {k: v for k, v in node.items() if k not in wrong} if isinstance(node, dict) else node
+    return node

@@ -6,7 +6,7 @@ the first alone, and an alias can be counted before it is expanded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ class Written:
     places: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     keys: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    #: Where a reference stands for nothing that could be found.
+    unresolved: set[Path_] = field(default_factory=set)
+    #: Texts that stand in one line as they are, without quotes or escapes: their first column.
+    plain: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     #: What changed the value at a path, if that is not as written.
     origins: dict[Path_, str] = field(default_factory=dict)
 
@@ -51,6 +55,13 @@ class Written:
                 break
         key = ".".join(str(p) for p in path)
         return Problem(message, key, self.file, line, column, hint, exit_code)
+
+    def within(self, problem: Problem, path: Path_, start: int) -> Problem:
+        """Return a problem of a text at the place in it, if the text stands there as it is."""
+        if path not in self.plain or path in self.origins:
+            return problem
+        line, column = self.plain[path]
+        return replace(problem, line=line, column=column + start)
 
 
 def read_file(path: Path) -> Written:
@@ -170,6 +181,10 @@ class _Builder:
             self._wrong(f"tag {tag!r} is not known here", path, place)
             return None
         if kind in {"str", "timestamp"}:
+            mark, end = node.start_mark, node.end_mark
+            wide = end.column - mark.column - len(node.value)
+            if mark.line == end.line and wide in (0, 2):
+                self._written.plain[path] = (place[0], place[1] + wide // 2)
             return node.value
         try:
             value = self._yaml.constructor.construct_object(node)

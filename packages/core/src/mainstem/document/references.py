@@ -47,6 +47,7 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
         referring.add(path)
         text = _value(form, path)
         if text is None:
+            written.unresolved.add(path)
             return match.group()
         scrubber.hide(text, match.group())
         return text

@@ -81,6 +81,7 @@ def derive(
         warnings=(),
         scripted=scripted,
         origin=origin,
+        remade=None,
         derived_from=plan.derived_from or plan.checkpoint,
     )
 

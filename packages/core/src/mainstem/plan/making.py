@@ -10,13 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mainstem.analysis.requests import Analyse
 from mainstem.contracts.abilities import Branching, Stateful
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
 from mainstem.contracts.options import Options
 from mainstem.contracts.secrets import secrets_in
-from mainstem.contracts.shapes import REJECTED, Accepts, EventTime, Shape
+from mainstem.contracts.shapes import (
+    REJECTED,
+    Accepts,
+    Events,
+    EventTime,
+    Shape,
+    messages,
+)
 from mainstem.document import checking
 from mainstem.document.model import SECTIONS, Document, Watermark
 from mainstem.document.model import Component as Used
@@ -26,8 +34,8 @@ from mainstem.document.reading import Path_, Written, from_values, read_file, re
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
-from mainstem.plan import advice, connecting, delivering, identity, queries
-from mainstem.plan.model import Node, Plan, SinkNode, Stream
+from mainstem.plan import advice, connecting, delivering, identity, queries, statements
+from mainstem.plan.model import Node, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
 
 T = TypeVar("T")
@@ -39,6 +47,7 @@ def make_plan(
     *,
     changes: Iterable[str] = (),
     scrubber: Scrubber | None = None,
+    analyse: Analyse | None = None,
 ) -> Plan:
     """Check a document and return its plan.
 
@@ -48,6 +57,7 @@ def make_plan(
         changes: `key.path=value`, each a change to the document before it is checked; variables
             `MAINSTEM_KEY__PATH` are changes too.
         scrubber: learns the document's secrets, also of one that is wrong.
+        analyse: asks Spark's analyser about the document's SQL, which is not looked at when left out.
 
     Raises:
         DocumentError: with every problem found. Its `exit_code` is 3 if all that is wrong is that
@@ -61,11 +71,18 @@ def make_plan(
         written = read_file(Path(document))
     override(written, changes)
     scrubber = scrubber or Scrubber()
-    try:
-        return _Maker(written, registry or Registry(), scrubber).make()
-    except MainstemError as error:
-        scrubber.clean_error(error)
-        raise
+    registry = registry or Registry()
+
+    def make(analyse: Analyse | None) -> Plan:
+        own = replace(written, problems=list(written.problems))
+        try:
+            made = _Maker(own, registry, scrubber, analyse).make()
+        except MainstemError as error:
+            scrubber.clean_error(error)
+            raise
+        return replace(made, remade=make)
+
+    return make(analyse)
 
 
 def _made(component: type[Component], options: Options) -> Component:
@@ -85,8 +102,15 @@ def _where(error: Exception, packages: Set[str]) -> str:
 
 
 class _Maker:
-    def __init__(self, written: Written, registry: Registry, scrubber: Scrubber) -> None:
+    def __init__(
+        self,
+        written: Written,
+        registry: Registry,
+        scrubber: Scrubber,
+        analyse: Analyse | None = None,
+    ) -> None:
         self.written = written
+        self.analyse = analyse
         self.registry = registry
         self.scrubber = scrubber
         self.nodes: dict[str, Node] = {}
@@ -97,15 +121,19 @@ class _Maker:
         values, self.referring = resolve(self.written, self.scrubber)
         document = checking.check(Document, values, self.written, (), self.referring)
         if document is None:
-            self._check_parts(values)
-            self._stop()
-        assert document is not None  # noqa: S101
+            # Its own keys are wrong somewhere: what is wrong elsewhere is told with it.
+            document = checking.salvaged(values, self.written)
         self._name_clashes(document)
         for section, kind in SECTIONS.items():
             for name, used in getattr(document, section).items():
                 self._add(section, kind, name, used)
         store = self._component(document.state, "state store", ("state",))
-        names = {section: list(self.written.values.get(section) or {}) for section in SECTIONS}
+        names = {
+            section: list(found)
+            if isinstance(found := self.written.values.get(section), dict)
+            else []
+            for section in SECTIONS
+        }
         connecting.connect(self.nodes, document, names, self._problem)
         order, cyclic = connecting.order(self.nodes, self._problem)
         self.broken |= cyclic
@@ -141,28 +169,25 @@ class _Maker:
     # -- problems ---------------------------------------------------------------------------
 
     def _problem(
-        self, message: str, *path: str | int, hint: str = "", at_key: bool = False, code: int = 2
+        self,
+        message: str,
+        *path: str | int,
+        hint: str = "",
+        at_key: bool = False,
+        code: int = 2,
+        start: int | None = None,
     ) -> None:
+        if path in self.written.unresolved:
+            return  # a problem already
         text = self.scrubber.clean(message)
         problem = self.written.problem(text, path, hint=hint, at_key=at_key, exit_code=code)
+        if start is not None:
+            problem = self.written.within(problem, path, start)
         self.written.problems.append(problem)
 
     def _stop(self) -> None:
         if self.written.problems:
             raise DocumentError(dict.fromkeys(self.written.problems))
-
-    def _check_parts(self, values: Any) -> None:
-        """Check the options of every node of a document whose own keys are wrong elsewhere."""
-        if not isinstance(values, dict):
-            return
-        for section, kind in SECTIONS.items():
-            nodes = values.get(section)
-            for name, node in nodes.items() if isinstance(nodes, dict) else ():
-                if isinstance(node, dict) and isinstance(node.get("use"), str):
-                    options = node.get("with", {})
-                    if isinstance(options, dict):
-                        used = Used.model_construct(use=node["use"], with_=options)
-                        self._component(used, kind, (section, name))
 
     def _name_clashes(self, document: Document) -> None:
         seen: dict[str, str] = {}
@@ -248,12 +273,27 @@ class _Maker:
             if not self._asked(shape, self.nodes[name].path, node.distribution):
                 self.broken.add(name)
                 continue
+            if self.analyse is not None and node.kind == "operator":
+                self._look(node, inputs, document, self.analyse)
             section: Mapping[str, Any] = (
                 document.sources if node.kind == "source" else document.operators
             )
             written = section.get(name)
             if written is not None and written.watermark is not None:
                 self._watermark(node, written.watermark)
+
+    def _look(
+        self, node: Node, inputs: Inputs[Shape], document: Document, analyse: Analyse
+    ) -> None:
+        """Have the node's SQL looked at by Spark's analyser."""
+
+        def tell(option: str, message: str, hint: str, start: int | None) -> None:
+            path = (*node.path, "with", *option.split(".", 1))
+            self._problem(message, *path, hint=hint, start=start)
+
+        conf = {name: str(value) for name, value in document.spark.conf.items()}
+        look = partial(statements.look, node, inputs, analyse, conf, tell)
+        self._asked(look, node.path, node.distribution)
 
     def _input_shapes(self, node: Node) -> Inputs[Shape] | None:
         shapes: Inputs[Shape] = Inputs()
@@ -269,6 +309,8 @@ class _Maker:
             ]
             if len(found) < len(streams) or not found or port not in accepts:
                 whole = False
+                if not found and port in accepts and accepts[port].columns:
+                    shapes[port] = self._assumed(accepts[port])
                 continue
             first = found[0]
             for stream, shape in zip(streams[1:], found[1:], strict=True):
@@ -293,11 +335,23 @@ class _Maker:
                 self._problem(message, *node.path, "from")
                 whole = False
             shapes[port] = first
-        # A port that is not connected has its own problem already.
-        return shapes if whole and shapes.keys() == accepts.keys() else None
+        # A port that is not connected has its own problem already, as has one that reads a wrong name.
+        # Where what it reads is known all the same, what is wrong below shows too.
+        assert whole or self.written.problems  # noqa: S101
+        return shapes if shapes.keys() == accepts.keys() else None
+
+    def _assumed(self, accepts: Accepts) -> Shape:
+        """Return what a port reads that is connected to nothing: messages, or the columns it needs."""
+        plain = Events(accepts.columns)
+        return messages() if accepts.refusal(messages()) is None else plain
 
     def _output(self, stream: Stream, reader: Node) -> Shape | None:
         node = self.nodes.get(stream.node)
+        if node is not None and stream.output and not isinstance(node.component, Branching | Sink):
+            hint = nearest(stream.output, node.outputs) or "Its named outputs: none."
+            message = f"{stream.node!r} has no output {stream.output!r}"
+            self._problem(message, *reader.path, "from", hint=hint)
+            return None
         if node is None or node.name in self.broken:
             return None
         if not stream.output:
@@ -318,7 +372,9 @@ class _Maker:
             if isinstance(component, Branching):
                 node.outputs = dict(component.outputs(inputs))
         elif isinstance(component, Operator):
-            node.shape = component.shape(inputs)
+            shape = component.shape(inputs)
+            above = next(filter(None, (given.watermarked for given in inputs.values())), "")
+            node.shape = replace(shape, watermarked=above)
             if isinstance(component, Branching):
                 node.outputs = dict(component.outputs(inputs))
             if isinstance(component, Stateful):
@@ -338,10 +394,35 @@ class _Maker:
         if column.type not in (None, "timestamp"):
             self._problem(f"{column.ddl} is no TIMESTAMP", *path, "column")
             return
-        if node.state is not None or node.shape.event_time is not None:
-            reason = "an operator with state" if node.state else "a stream that has one"
-            self._problem(f"a watermark can't be put on {reason}", *path)
-            return
+        if node.state is not None or node.shape.watermarked:
+            message, hint = self._watermarked(node)
+            self._problem(message, *path, hint=hint)  # what is below finds it in its place
         node.watermark = EventTime(column.name, wanted.delay)
         node.idle_after = wanted.idle_after
-        node.shape = replace(node.shape, event_time=node.watermark)
+        node.shape = replace(node.shape, event_time=node.watermark, watermarked=node.name)
+
+    def _watermarked(self, node: Node) -> tuple[str, str]:
+        """Return why a node can't have a watermark, and a way that works."""
+        above = node.shape.watermarked if node.shape else ""
+        between = [
+            name
+            for name in ancestors(node.name, self.nodes)
+            if self.nodes[name].state and above in ancestors(name, self.nodes)
+        ]
+        kept = node.name if node.state else between[0] if between else ""
+        if not kept:
+            return (
+                f"a stream has one watermark, and {above} above has it",
+                f"Take away that of {above}; this one then serves the steps below.",
+            )
+        why = f"{kept} keeps state and gives its rows as the watermark above it moves"
+        if not above:
+            return f"a watermark can't be put on what a step with state gives: {why}", (
+                "Put it on the step's input."
+            )
+        why = f"{why}, so one that waits for those rows would wait for ever"
+        hint = (
+            f"Compute this from the rows of {above} itself, which has the watermark; or let a sink write "
+            f"what {kept} gives, and a document of its own read that."
+        )
+        return f"a watermark can't be put here: {why}", hint

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from mainstem.analysis.requests import Analyse
 from mainstem.contracts.abilities import StateFacts
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.contracts.ddl import Column
@@ -184,6 +185,8 @@ class Plan:
     scripted: bool = False
     #: What the plan was derived for, if its checkpoint must serve nothing else: a replay's terms.
     origin: str = ""
+    #: Makes it once more, with Spark's analyser to look at its SQL; None if it was derived from another.
+    remade: Callable[[Analyse], Plan] | None = field(default=None, compare=False, repr=False)
     #: The checkpoint folder of the plan that this one was derived from.
     derived_from: Path | None = None
 

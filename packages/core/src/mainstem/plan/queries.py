@@ -46,6 +46,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
     )
     for query in queries:
         _check_modes(query, nodes, problem)
+        _check_waiting(query, nodes, problem)
         loading.check(query, nodes, problem)
     _check_repeats(queries, nodes, problem)
     return queries
@@ -135,6 +136,21 @@ def _check_modes(query: Query, nodes: Mapping[str, Node], problem: Callable[...,
                 "operators",
                 name,
                 hint="Use `emit: final`.",
+            )
+
+
+def _check_waiting(query: Query, nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
+    """Report steps that wait for the watermark above one that emits changes with each batch."""
+    for name in query.streaming:
+        state = nodes[name].state
+        if state and state.waits and query.output_mode != "append" and name != query.anchor:
+            problem(
+                f"emits changes with each batch, and {name!r} above gives rows only when the watermark "
+                "has passed them: Spark can't tell then which are late",
+                "operators",
+                query.anchor,
+                hint=f"Let a sink write what {name} gives, and a document of its own read that; or "
+                f"compute this from what {name} reads.",
             )
 
 

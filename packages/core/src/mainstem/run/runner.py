@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
+from mainstem.analysis.java import in_session
+from mainstem.analysis.process import Remembered
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
@@ -61,6 +63,8 @@ def run(
         except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
             return Totals(plan).summary(plan, 0.0)
         check_shared(plan, spark)
+        if plan.remade is not None:
+            plan = plan.remade(Remembered(in_session(spark)))
         # Again: a new SparkContext takes SIGINT for itself.
         with stopping_on_signals(stop), telling_of_a_lost_session():
             return Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).whole()

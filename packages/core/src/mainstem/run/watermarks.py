@@ -83,7 +83,7 @@ class Watermarks:
             F.expr(f"unix_micros(max({column}))").alias("latest"),
         )
         if not self._plan.controlled(node):
-            return frame.withWatermark(wanted.column, delay)
+            return frame.withWatermark(column, delay)
         name = f"{node.name}__control" + (f"{count}" if count > 1 else "")
         control = (
             self._spark.readStream.name(name)
@@ -102,7 +102,7 @@ class Watermarks:
         both = frame.withColumn(_CONTROL, F.lit(False)).unionByName(control)
         # Naming the column keeps the optimizer from pushing the filter below the watermark.
         return (
-            both.withWatermark(wanted.column, delay)
+            both.withWatermark(column, delay)
             .where(f"NOT ({_CONTROL} AND {column} IS NOT NULL)")
             .drop(_CONTROL)
         )

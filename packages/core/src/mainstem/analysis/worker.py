@@ -1,0 +1,35 @@
+"""The process that answers requests without a Spark session: JSON lines in and out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    told = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what Java prints is none of the answers
+
+    from pyspark.java_gateway import launch_gateway
+
+    from mainstem.analysis.java import Analyser
+    from mainstem.analysis.requests import Request
+
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f'--driver-java-options "{options}" pyspark-shell')
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    analyser = Analyser(gateway.jvm)
+    try:
+        for line in sys.stdin:
+            asked = [Request(**{**each, "conf": ()}) for each in json.loads(line)]
+            answers = [analyser.answer(each) for each in asked]
+            told.write(json.dumps([a and json.loads(a.as_json()) for a in answers]) + "\n")
+            told.flush()
+    finally:
+        gateway.shutdown()
+
+
+if __name__ == "__main__":
+    main()
