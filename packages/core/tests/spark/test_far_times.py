@@ -29,6 +29,8 @@ BAD = [
 
 def decode(schema=SCHEMA, **options):
     given = {"format": "json", "schema": schema, **options}
+    if given["format"] == "json":
+        given["times"] = {"unit": "s"}
     return {"use": "decode", "from": "lines", "with": given}
 
 

@@ -19,6 +19,14 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.builtin.attempts import (
+    OnError,
+    as_json,
+    attempt_name,
+    attempts,
+    failure,
+    on_error_option,
+)
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -40,6 +48,7 @@ class ChangelogOptions(Options):
         description="An SQL condition: a row that meets it deletes its key.",
         example="status = 'gone'",
     )
+    on_error: OnError = on_error_option()
 
 
 class ToChangelog(Operator):
@@ -79,21 +88,27 @@ class ToChangelog(Operator):
             f"WHEN {column} IS NULL THEN {literal(f'{name} is null')}"
             for name, column in needed.items()
         )
-        plain = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
+        rejecting = self.options.on_error == "reject" and self.options.delete is not None
         delete = self.options.delete or "false"
+        named = list(frame.columns)
         timestamp = frame.select(sequence).dtypes[0][1] == "timestamp"
+        fails = "CAST(NULL AS STRING)"
+        if rejecting:
+            expressions = {"delete": delete}
+            frame = frame.select("*", *attempts(frame, expressions).values())
+            fails, delete = failure(expressions, [0]), f"{attempt_name(0)}.v"
         return frame.selectExpr(
-            "*",
+            *map(quoted, named),
             f"IF({delete}, 'delete', 'update_postimage') AS {CHANGE_TYPE}",
             f"{sequence} AS {COMMIT_VERSION}",
             f"{sequence if timestamp else 'CAST(NULL AS TIMESTAMP)'} AS {COMMIT_TIMESTAMP}",
-            f"CASE {missing} END AS __reason",
+            f"coalesce({fails}, CASE {missing} END) AS __reason",
         ).selectExpr(
-            *(quoted(name) for name in frame.columns),
+            *map(quoted, named),
             CHANGE_TYPE,
             COMMIT_VERSION,
             COMMIT_TIMESTAMP,
             "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
-            "IF(__reason IS NOT NULL, struct(__reason AS reason, "
-            f"CAST(to_json(struct({plain})) AS BINARY) AS payload), NULL) AS _rejected",
+            f"IF(__reason IS NOT NULL, struct(__reason AS reason, {as_json(named)} AS payload), NULL) "
+            "AS _rejected",
         )

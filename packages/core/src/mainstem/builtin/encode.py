@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
+    REJECTED,
     Column,
     Events,
     Inputs,
@@ -20,6 +21,14 @@ from mainstem import (
     quoted,
 )
 from mainstem.builtin.arrow_call import arrow_call
+from mainstem.builtin.attempts import (
+    OnError,
+    as_json,
+    attempt_name,
+    attempts,
+    failure,
+    on_error_option,
+)
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
@@ -75,6 +84,7 @@ class EncodeOptions(Options):
         "order of the log goes by the source's `origin`, `partition` and `position`.",
         example={"partition": "partition", "position": "position"},
     )
+    on_error: OnError = on_error_option()
 
 
 class Encode(Operator):
@@ -127,6 +137,9 @@ class Encode(Operator):
             **{f"keep.{name}": text for name, text in options.keep.items()},
         }
 
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"rejected": REJECTED} if self.options.on_error == "reject" else {}
+
     def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
         kept = {f"keep.{name}": name for name in self.options.keep}
         return [
@@ -161,8 +174,20 @@ class Encode(Operator):
         if CHANGE_TYPE in reserved:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
             value = f"IF({CHANGE_TYPE} = 'delete', NULL, {value})"
+        expressions = self.expressions() if options.on_error == "reject" else {}
+        numbers = {key: number for number, key in enumerate(expressions)}
+        given = list(frame.columns)
+        if expressions:
+            frame = frame.select("*", *attempts(frame, expressions).values())
+
+        def expression(key: str, text: str | None) -> SparkColumn:
+            return F.expr(f"{attempt_name(numbers[key])}.v" if key in numbers else text or "NULL")
+
         entries = [
-            F.struct(F.lit(name).alias("key"), F.expr(text).cast("binary").alias("value"))
+            F.struct(
+                F.lit(name).alias("key"),
+                expression(f"headers.{name}", text).cast("binary").alias("value"),
+            )
             for name, text in options.headers.items()
         ]
         headers = (
@@ -173,17 +198,25 @@ class Encode(Operator):
             else F.lit(None).cast("map<string,binary>")
         )
         message = {
-            "key": F.expr(options.key or "NULL").cast("binary"),
+            "key": expression("key", options.key).cast("binary"),
             "value": self._compressed(F.expr(value).cast("binary")),
             "headers": headers,
-            "timestamp": F.expr(options.timestamp or "NULL").cast("timestamp"),
+            "timestamp": expression("timestamp", options.timestamp).cast("timestamp"),
         }
         if options.origin:
-            message["origin"] = F.expr(options.origin).cast("string")
-        message |= {name: F.expr(text) for name, text in options.keep.items()}
-        return frame.select(
-            *(name for name in reserved if name not in CHANGELOG_COLUMNS or name == COMMIT_VERSION),
-            *(column.alias(name) for name, column in message.items()),
+            message["origin"] = expression("origin", options.origin).cast("string")
+        message |= {name: expression(f"keep.{name}", text) for name, text in options.keep.items()}
+        kept = [n for n in reserved if n not in CHANGELOG_COLUMNS or n == COMMIT_VERSION]
+        columns_made = [column.alias(name) for name, column in message.items()]
+        if options.on_error == "fail":
+            return frame.select(*kept, *columns_made)
+        why = failure(expressions, numbers.values())
+        told = f"IF(_why IS NOT NULL, struct(_why AS reason, {as_json(given)} AS payload), NULL)"
+        return frame.withColumn("_why", F.expr(why)).select(
+            *kept,
+            *columns_made,
+            F.expr("IF(_why IS NOT NULL, 'rejected', NULL) AS _output"),
+            *([F.expr(f"{told} AS _rejected")] if "rejected" in ctx.wanted else []),
         )
 
     def _compressed(self, value: SparkColumn) -> SparkColumn:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mainstem import (
+    REJECTED,
     Changelog,
     Column,
     Inputs,
@@ -19,6 +20,15 @@ from mainstem import (
     Shape,
     check_names,
     option,
+    quoted,
+)
+from mainstem.builtin.attempts import (
+    OnError,
+    as_json,
+    attempt_name,
+    attempts,
+    failure,
+    on_error_option,
 )
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.shapes import CHANGE_TYPE
@@ -48,6 +58,7 @@ class SelectOptions(Options):
         "pre-images then end here. A condition that only compares columns of the key drops rows as "
         "of events.",
     )
+    on_error: OnError = on_error_option()
 
 
 class Select(Operator):
@@ -107,7 +118,12 @@ class Select(Operator):
             ),
         ]
 
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"rejected": REJECTED} if self.options.on_error == "reject" else {}
+
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        if self.options.on_error == "reject":
+            return self._attempted(inputs.only, told="rejected" in ctx.wanted)
         from pyspark.sql import functions as F  # noqa: N812
 
         frame, options = inputs.only, self.options
@@ -130,6 +146,50 @@ class Select(Operator):
                 value = F.when(F.col(_HOLDS), value)
             columns.append(value.alias(name))
         return frame.select(*reserved, *columns)
+
+    def _attempted(self, frame: DataFrame, *, told: bool) -> DataFrame:
+        """Return the frame with the rows refused for which an expression fails."""
+        options = self.options
+        reserved = [name for name in frame.columns if name.startswith("_")]
+        given = [name for name in frame.columns if name not in reserved]
+        columns = options.columns or {name: quoted(name) for name in given}
+        expressions = self.expressions() if options.columns else {}
+        if not options.columns and options.where:
+            expressions = {"where": options.where}
+        if self._deletes:
+            frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
+        names = {key: number for number, key in enumerate(expressions)}
+        holds = "true"
+        reason = failure(expressions, [n for key, n in names.items() if key != "where"])
+        if options.where:
+            tried = attempt_name(names["where"])
+            holds = f"coalesce({tried}.v, false)"
+            # What `where` keeps out may fail in the other expressions.
+            why = failure(expressions, [names["where"]])
+            reason = f"coalesce({why}, IF({holds}, {reason}, NULL))"
+        frame = frame.select("*", *attempts(frame, expressions).values())
+        frame = frame.selectExpr(
+            *(name for name in reserved if name != CHANGE_TYPE or not self._deletes),
+            *([f"IF({holds}, {CHANGE_TYPE}, 'delete') AS {CHANGE_TYPE}"] if self._deletes else []),
+            *(
+                f"{attempt_name(names[f'columns.{name}'])}.v AS {quoted(name)}"
+                if f"columns.{name}" in names
+                else f"{text} AS {quoted(name)}"
+                for name, text in columns.items()
+            ),
+            f"{as_json(given)} AS __payload",
+            f"{holds} AS {_HOLDS}",
+            f"{reason} AS __reason",
+        )
+        if not self._deletes:
+            frame = frame.where(f"{_HOLDS} OR __reason IS NOT NULL")
+        refused = "IF(__reason IS NOT NULL, struct(__reason AS reason, __payload AS payload), NULL)"
+        return frame.selectExpr(
+            *reserved,
+            *map(quoted, columns),
+            "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
+            *([f"{refused} AS _rejected"] if told else []),
+        )
 
     def _left(self, given: Shape) -> Shape:
         """Return the shape of what `where` leaves."""

@@ -31,6 +31,12 @@ class Watermark(Options):
         "than the watermark are late.",
         example="10 minutes",
     )
+    ahead: Duration | None = option(
+        None,
+        description="Rows whose time is further ahead of the clock than this go to the node's output "
+        "`early`, and do not move the watermark. Without it one wrong time makes all later rows late.",
+        example="1 hour",
+    )
     idle_after: Duration | None = option(
         None,
         description="Once no row has come for so long, by the clock, let the watermark go on with those "

@@ -31,6 +31,11 @@ def warnings(plan: Plan) -> Iterator[str]:
                 f"{node.name}: a watermark delay of 0 makes every event late that is not the newest; "
                 "give the longest disorder you expect."
             )
+        if node.watermark and node.ahead is None:
+            yield (
+                f"{node.name}: event times may be however far ahead, and one wrong one makes all later "
+                "rows late for good; give the watermark `ahead`, such as 1 hour."
+            )
         if isinstance(node, SinkNode):
             yield from _lower_than_possible(plan, node)
         if node.kind != "sink" and not plan.readers(node.name):

@@ -35,7 +35,7 @@ from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
 from mainstem.plan import advice, connecting, delivering, identity, queries, statements
-from mainstem.plan.model import Node, Plan, SinkNode, Stream, ancestors
+from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
 
 T = TypeVar("T")
@@ -279,6 +279,12 @@ class _Maker:
                 document.sources if node.kind == "source" else document.operators
             )
             written = section.get(name)
+            if node.says_rejected and node.kind != "sink" and "rejected" not in node.outputs:
+                can = "on_error" in type(node.component.options).model_fields
+                hint = "With `with: {on_error: reject}` it would." if can else "Leave it out."
+                self._problem(
+                    "does nothing: the node refuses no rows", *node.path, "on_rejected", hint=hint
+                )
             if written is not None and written.watermark is not None:
                 self._watermark(node, written.watermark)
 
@@ -399,6 +405,12 @@ class _Maker:
             self._problem(message, *path, hint=hint)  # what is below finds it in its place
         node.watermark = EventTime(column.name, wanted.delay)
         node.idle_after = wanted.idle_after
+        if wanted.ahead is not None and EARLY in node.outputs:
+            self._problem(f"the node has an output {EARLY!r} of its own", *path, "ahead")
+        elif wanted.ahead is not None:
+            node.ahead = wanted.ahead
+            # Their time is nothing to go by.
+            node.outputs = {**node.outputs, EARLY: node.shape.with_columns(node.shape.columns)}
         node.shape = replace(node.shape, event_time=node.watermark, watermarked=node.name)
 
     def _watermarked(self, node: Node) -> tuple[str, str]:

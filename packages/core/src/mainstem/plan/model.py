@@ -19,6 +19,9 @@ from mainstem.document.scrubber import Scrubber
 from mainstem.errors import PipelineError, nearest
 from mainstem.registry import Registry
 
+#: The output of a node with a watermark for rows whose time is too far ahead.
+EARLY = "early"
+
 
 @dataclass(frozen=True, order=True)
 class Stream:
@@ -46,6 +49,8 @@ class Node:
     watermark: EventTime | None = None
     #: After how long without a row the watermark goes on with those of other nodes; None for never.
     idle_after: timedelta | None = None
+    #: How far ahead of the clock a row's event time may be; None for however far.
+    ahead: timedelta | None = None
     state: StateFacts | None = None
     drops_rejected: bool = False
     #: Whether the document says itself what becomes of refused rows that nobody reads.

@@ -66,6 +66,7 @@ def _node(node: Node) -> dict[str, Any]:
             "column": node.watermark.column,
             "delay": write_duration(node.watermark.delay),
             "idle_after": write_duration(node.idle_after) if node.idle_after else None,
+            "ahead": write_duration(node.ahead) if node.ahead is not None else None,
         }
         if node.watermark
         else None,
@@ -174,7 +175,9 @@ def _node_lines(node: Node) -> Iterator[str]:
         yield f"  key {', '.join(node.shape.key)}; sequence {node.shape.sequence or 'batch id'}"
     if node.watermark:
         idle = f", idle after {write_duration(node.idle_after)}" if node.idle_after else ""
-        yield f"  watermark {node.watermark.column} - {write_duration(node.watermark.delay)}{idle}"
+        ahead = f", at most {write_duration(node.ahead)} ahead" if node.ahead is not None else ""
+        delay = write_duration(node.watermark.delay)
+        yield f"  watermark {node.watermark.column} - {delay}{ahead}{idle}"
     if node.state:
         grows = f"grows: {node.state.grows}" if node.state.grows else "bounded"
         yield f"  keeps state ({grows})"

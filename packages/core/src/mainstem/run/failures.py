@@ -25,10 +25,10 @@ _REJECTED = re.compile(
 def first_line(error: BaseException) -> str:
     """Return an error's message without Java's stack, plans and SQL states."""
     text = str(getattr(error, "desc", None) or error)
-    text = re.split(r"\n\s*(?:at |== |Caused by|JVM stacktrace|=== Streaming|!?')", text)[0]
+    text = re.split(r"\n\s*(?:at |== |Caused by|JVM stacktrace|=== Streaming|[~+!'])", text)[0]
     text = re.sub(r"\s*SQLSTATE: \w+", "", text).strip()
-    lines = [line for line in text.splitlines() if line.strip()]
-    return " ".join(lines[:3]) or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return _for_users(" ".join(lines[:3]).rstrip(";")) or type(error).__name__
 
 
 def blame(error: Any, plan: Plan, among: Iterable[str]) -> tuple[str | None, str]:
@@ -97,9 +97,9 @@ def explain(
     candidates = [*found.streaming, *found.per_batch]
     name, key = blame(error, plan, candidates)
     where = f"{name} ({key})" if name else f"query {query}"
-    cause = _cause(error)
+    cause = _for_users(_cause(error))
     if not show_rows:
-        cause = _VALUE.sub("?", cause)
+        cause = without_values(cause)
     message = f"{where}: {cause}"
     if advice := _advice(text, plan, [*candidates, *found.sinks]):
         message += f"\n  {advice}"
@@ -113,8 +113,35 @@ def _advice(text: str, plan: Plan, among: Iterable[str]) -> str:
     return next(filter(None, (adviser.advice(text) for adviser in advisers)), "")
 
 
-#: What stands for a row's content in the messages of Spark: quoted, in brackets, after `value`.
-_VALUE = re.compile(r"(?<=')[^']*(?=')|(?<=: \[)[^\]]*(?=\]\.?$)|(?<=the value )\S+|(?<=: \[).*$")
+#: What Spark's messages hold in quotes that is no row's content: settings and what they can be.
+_ADVICE = re.compile(r"spark\.[\w.]+|true|false|[A-Z][A-Z_]+|[a-z_]+\(\)", re.ASCII)
+#: A text in single quotes; an apostrophe stands after a letter, and begins none.
+_QUOTED = re.compile(r"(?<![\w'])'((?:[^'\\]|\\.|''|'(?=\w))*)'(?!\w)", re.DOTALL)
+#: What stands for a row's content without quotes: a number after `the value`, what was rounded, records
+#: in brackets at the end.
+_VALUE = re.compile(
+    r"(?i:(?<=\bthe value ))[-+.\d]\S*"
+    r"|(?<=\bThe )[-+\d]\S*(?= rounded)|(?<=rounded half up from )\S+"
+    r"|(?<=: \[)[^\]]*(?=\]\.?$)|(?<=: \[).*$"
+)
+
+
+def without_values(message: str) -> str:
+    """Return a message of Spark's without what it quotes of rows, and with what it advises."""
+    hidden = _QUOTED.sub(lambda m: m[0] if _ADVICE.fullmatch(m[1]) else "'?'", message)
+    return _VALUE.sub("?", hidden)
+
+
+#: Names that are ours within a plan, in Spark's suggestions.
+_OWN_NAMES = re.compile(r"`_\w*`(?:\.`\w+`)?,? ?")
+
+
+def _for_users(message: str) -> str:
+    """Return a message without plans, and without names that are ours."""
+    text = re.split(r";?\s*\n\s*[~+!':]", message)[0]
+    return re.sub(
+        r"\s*Did you mean one of the following\? \[\s*\]\.?", "", _OWN_NAMES.sub("", text)
+    )
 
 
 def _cause(error: BaseException) -> str:

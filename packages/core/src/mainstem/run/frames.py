@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from mainstem.contracts.shapes import (
 )
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.plan.loading import read_name
-from mainstem.plan.model import Node, Plan, Query, SinkNode, Stream
+from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.history import ReadProgress
@@ -272,7 +273,29 @@ class Frames:
             kept = CHANGELOG_COLUMNS if isinstance(node.shape, Changelog) else node.shape.names
             hidden = [n for n in node.identity if n.startswith("_") and n not in kept]
             frame = frame.drop(*hidden)
-        return frame
+        return frame if node.ahead is None else self._early(node, node.ahead, frame)
+
+    def _early(self, node: Node, ahead: timedelta, frame: DataFrame) -> DataFrame:
+        """Send rows whose event time is too far ahead of the batch's clock to their output.
+
+        Their time is null in the main output: so it does not move the watermark, which is put on next.
+        """
+        assert node.watermark is not None  # noqa: S101
+        time = quoted(node.watermark.column)
+        limit = f"current_timestamp() + INTERVAL {int(ahead.total_seconds() * 1000)} MILLISECONDS"
+        told = f"{OUTPUT} IS NULL AND " if OUTPUT in frame.columns else ""
+        early = F.coalesce(F.expr(f"{told}{time} > {limit}"), F.lit(False))
+        output = F.col(OUTPUT) if OUTPUT in frame.columns else F.lit(None).cast("string")
+        kept = [n for n in frame.columns if not n.startswith("_") or n in CHANGELOG_COLUMNS]
+        frame = frame.withColumn("__early", early)
+        if self._plan.wants(node, EARLY):
+            row = F.struct(*(F.col(quoted(name)) for name in kept))
+            frame = frame.withColumn(f"_{EARLY}", F.when(F.col("__early"), row))
+        return (
+            frame.withColumn(OUTPUT, F.when(F.col("__early"), F.lit(EARLY)).otherwise(output))
+            .withColumn(node.watermark.column, F.expr(f"IF(__early, NULL, {time})"))
+            .drop("__early")
+        )
 
     @contextmanager
     def blaming(self, node: Node) -> Iterator[None]:

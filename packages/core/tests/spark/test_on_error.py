@@ -1,0 +1,110 @@
+"""A row for which an expression fails is refused where the document says so; the others go on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mainstem.errors import DocumentError, PipelineError
+from mainstem.plan.making import make_plan
+
+SCHEMA = "k STRING, n STRING, gone STRING"
+ROWS = [
+    {"k": "a", "n": "1", "gone": "false"},
+    {"k": "b", "n": "one", "gone": "false"},
+    {"k": "c", "n": None, "gone": None},
+    {"k": "d", "n": "4", "gone": "perhaps"},
+]
+
+
+def document(**operators):
+    row = {"use": "decode", "from": "log", "with": {"format": "json", "schema": SCHEMA}}
+    nodes = {"row": row, **operators}
+    last = list(operators)[-1]
+    return {
+        "pipeline": "poison",
+        "sources": {"log": {"use": "files", "with": {"path": "./in", "format": "message"}}},
+        "operators": nodes,
+        "sinks": {
+            "out": {"use": "console", "from": last},
+            "bad": {"use": "console", "from": f"{last}.rejected"},
+        },
+    }
+
+
+def step(use, **options):
+    return {"use": use, "from": "row", "with": {**options, "on_error": "reject"}}
+
+
+def run(trial, made):
+    pipeline = trial(made)
+    pipeline.feed("log", [{"value": json.dumps(row)} for row in ROWS])
+    pipeline.batch()
+    good = pipeline.rows("out")
+    bad = {json.loads(row["payload"])["k"]: row["reason"] for row in pipeline.rows("bad")}
+    return good, bad
+
+
+def test_select_refuses_the_rows_that_it_cannot_compute(trial):
+    """Pass: each row is refused with its expression and its content, or is as it would have been."""
+    columns = {"k": "k", "n": "CAST(n AS INT)", "half": "CAST(n AS INT) / 2"}
+    good, bad = run(trial, document(s=step("select", columns=columns)))
+    assert sorted((row["k"], row["n"], row["half"]) for row in good) == [
+        ("a", 1, 0.5), ("c", None, None), ("d", 4, 2.0),
+    ]  # fmt: skip
+    assert bad == {"b": "columns.n fails: CAST(n AS INT)"}
+
+
+def test_what_a_condition_keeps_out_is_not_computed(trial):
+    """Pass: rows that `where` drops are refused by no column; those on which it fails are."""
+    columns = {"k": "k", "n": "CAST(n AS INT)"}
+    good, bad = run(trial, document(s=step("select", where="k != 'b'", columns=columns)))
+    assert [row["k"] for row in good] == ["a", "c", "d"]
+    assert bad == {}
+    good, bad = run(trial, document(s=step("select", where="CAST(n AS INT) > 1")))
+    assert [row["k"] for row in good] == ["d"]
+    assert bad == {"b": "where fails: CAST(n AS INT) > 1"}
+
+
+def test_changelog_and_encode_refuse_theirs(trial):
+    """Pass: a condition of deletion and the parts of a message fail for their row alone."""
+    table = step("changelog", key=["k"], sequence="k", delete="CAST(gone AS BOOLEAN)")
+    good, bad = run(trial, document(t=table))
+    assert [row["k"] for row in good] == ["a", "b", "c"]
+    assert bad == {"d": "delete fails: CAST(gone AS BOOLEAN)"}
+    message = step(
+        "encode", format="json", columns=["k"], headers={"n": "CAST(CAST(n AS INT) AS STRING)"}
+    )
+    good, bad = run(trial, document(m=message))
+    assert [json.loads(row["value"])["k"] for row in good] == ["a", "c", "d"]
+    assert bad == {"b": "headers.n fails: CAST(CAST(n AS INT) AS STRING)"}
+
+
+def test_by_default_the_run_ends_and_says_which_expression(pipeline):
+    """Pass: the error names the node, the option's key and what Spark said, without the row's content."""
+    failing = {
+        "use": "select",
+        "from": "lines",
+        "with": {"columns": {"n": "CAST(value AS STRING)::INT"}},
+    }
+    pipeline.document(operators={"s": failing}, sinks={"out": pipeline.sink("out", "s")})
+    pipeline.feed("1.jsonl", ["secret"])
+    with pytest.raises(PipelineError) as caught:
+        pipeline.run()
+    told = str(caught.value)
+    assert told.startswith(
+        "s (operators.s.with.columns.n): [CAST_INVALID_INPUT] The value '?' of the type"
+    )
+    assert "Use `try_cast` to tolerate malformed input" in told
+    assert "secret" not in told
+
+
+def test_dropping_what_is_never_refused_is_a_mistake():
+    """Pass: `on_rejected: drop` on a node that refuses no rows is a problem, with the way to refuse some."""
+    made = document(
+        s={"use": "select", "from": "row", "on_rejected": "drop", "with": {"where": "n > 1"}}
+    )
+    del made["sinks"]["bad"]
+    with pytest.raises(DocumentError, match="refuses no rows") as caught:
+        make_plan(made)
+    assert "on_error: reject" in str(caught.value)
