@@ -125,11 +125,12 @@ def test_a_row_wise_step_keeps_identity_and_others_have_what_they_declare():
             assert node.identity == identity
 
 
-def test_a_row_wise_step_takes_no_changelog():
-    """Pass: refused, with the way out."""
+@pytest.mark.parametrize("row_wise", [True, False])
+def test_a_step_of_the_users_takes_no_changelog(row_wise):
+    """Pass: refused, with the way out: its former and deleted rows would be events like others."""
     table = {"use": "changelog", "from": "rows", "with": {"key": ["value"], "sequence": "value"}}
-    step = {"use": "sql", "from": "table", "with": {**SQL, "row_wise": True}}
-    with pytest.raises(DocumentError, match="is for events, not a changelog"):
+    step = {"use": "sql", "from": "table", "with": {**SQL, "row_wise": row_wise}}
+    with pytest.raises(DocumentError, match="takes events: .*former and deleted rows"):
         make_plan(
             {
                 "pipeline": "test",

@@ -248,7 +248,7 @@ def test_a_missing_plugin_of_ours_is_told_with_its_install_line():
         registry.component("operator", "aggregate")
     with pytest.raises(PluginError, match="Did you mean 'decode'"):
         registry.component("operator", "decod")
-    with pytest.raises(PluginError, match="'decode' is a operator"):
+    with pytest.raises(PluginError, match="'decode' is an operator"):
         registry.component("source", "decode")
     with pytest.raises(PluginError, match="no installed distribution 'nobody' brings"):
         registry.component("operator", "nobody:decode")

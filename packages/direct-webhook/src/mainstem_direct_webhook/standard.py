@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: The names of the headers, in lower case.
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 
+#: These, and how they were spelled before there was a standard.
+SPELLINGS = ((ID, TIMESTAMP, SIGNATURE), ("svix-id", "svix-timestamp", "svix-signature"))
+
 #: Signatures of a header that are looked at; a sender in the middle of a rotation has two or three.
 MOST_SIGNATURES = 32
 

@@ -93,6 +93,8 @@ def as_batch(
     count = len(messages)
     value, key, headers, timestamp, origin, _, _, _, refused, extra = zip(*messages, strict=True)
     now = time.time_ns() // 1000
+    if any(at is not None and not _FIRST <= at <= _LAST for at in timestamp):
+        timestamp, refused = zip(*map(_near, timestamp, refused), strict=True)
     times = np.array([now if at is None else at for at in timestamp], dtype="<i8")
     arrays = [
         _bytes(key),
@@ -108,6 +110,17 @@ def as_batch(
         _ids(ids or [None] * count),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+#: The years 1 to 9999, in microseconds since 1970.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+
+
+def _near(at: int | None, refused: str | None) -> tuple[int | None, str | None]:
+    """Return a message's time, none if it is one that most programs make an error of, and then why."""
+    if at is None or _FIRST <= at <= _LAST:
+        return at, refused
+    return None, refused or f"its timestamp, {at} microseconds, is beyond the years 1 to 9999"
 
 
 def _batch_of_values(messages: Values, schema: pa.Schema) -> pa.RecordBatch:

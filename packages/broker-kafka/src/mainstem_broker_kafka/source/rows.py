@@ -21,6 +21,13 @@ END
 """
 
 
+#: The header of a message whose timestamp is beyond the years 1 to 9999, with its milliseconds; the
+#: column is then null.
+FAR = "mainstem-timestamp"
+_FIRST, _LAST = "TIMESTAMP '0001-01-01 00:00:00Z'", "TIMESTAMP '9999-12-31 23:59:59.999999Z'"
+_TOO_FAR = f"timestamp NOT BETWEEN {_FIRST} AND {_LAST}"
+
+
 def messages(frame: DataFrame, *, headers: bool) -> DataFrame:
     """Return what Spark's source gives, in the columns of every message source.
 
@@ -28,12 +35,13 @@ def messages(frame: DataFrame, *, headers: bool) -> DataFrame:
         frame: of Spark's format `kafka`.
         headers: whether it has headers; the column is null if not.
     """
-    text = _HEADERS if headers else "NULL"
+    text = f"CAST({_HEADERS if headers else 'NULL'} AS MAP<STRING, BINARY>)"
+    why = f"map('{FAR}', CAST(CAST(unix_millis(timestamp) AS STRING) AS BINARY))"
     return frame.selectExpr(
         "key",
         "value",
-        f"CAST({text} AS MAP<STRING, BINARY>) AS headers",
-        "timestamp",
+        f"IF({_TOO_FAR}, map_concat(coalesce({text}, map()), {why}), {text}) AS headers",
+        f"IF({_TOO_FAR}, NULL, timestamp) AS timestamp",
         "topic AS origin",
         "CAST(partition AS STRING) AS partition",
         f"lpad(CAST(offset AS STRING), {_WIDTH}, '0') AS position",

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-
 from mainstem.analysis.requests import Analyse, Answer, Fault, Request
 from mainstem.errors import nearest
 
@@ -36,14 +34,14 @@ class Analyser:
                 self._parser.parseQuery(request.text)
             else:
                 self._parser.parseExpression(request.text)
-        except Py4JJavaError as error:
-            return Answer(self._fault(error, request, 0))
+        except Exception as error:
+            return Answer(self._fault(_java(error), request, 0))
         try:
             plan = self._parser.parsePlan(request.prefix + request.text + request.suffix)
             done = self._analyser.execute(plan)
             self._analyser.checkAnalysis(done)
-        except Py4JJavaError as error:
-            fault = self._fault(error, request, len(request.prefix))
+        except Exception as error:
+            fault = self._fault(_java(error), request, len(request.prefix))
             return None if fault.condition.startswith("TABLE_OR_VIEW_NOT_FOUND") else Answer(fault)
         fields = list(done.schema().fields())
         steps = tuple(dict.fromkeys(self._steps(done)))
@@ -67,8 +65,7 @@ class Analyser:
             if hasattr(child, "children") and "logical" in child.getClass().getName():
                 yield from self._steps(child)
 
-    def _fault(self, error: Py4JJavaError, request: Request, before: int) -> Fault:
-        java: Any = error.java_exception
+    def _fault(self, java: Any, request: Request, before: int) -> Fault:
         names = {method.getName() for method in java.getClass().getMethods()}
         condition = java.getCondition() if "getCondition" in names else None
         parameters = {}
@@ -103,6 +100,14 @@ class Analyser:
         called = _CALLED.findall(re.sub(r"'[^']*'", "''", text))
         known = self._functions | _NO_FUNCTIONS
         return next((name for name in called if name.lower() not in known), "")
+
+
+def _java(error: Exception) -> Any:
+    """Return the Java exception behind an error of py4j, or behind what a session makes of one."""
+    found = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if found is None:
+        raise error
+    return found
 
 
 def in_session(spark: Any) -> Analyse:

@@ -75,11 +75,13 @@ def flaw(statement: Statement, answer: Answer, tables: Tables) -> tuple[str, str
     return None
 
 
-def _fault(fault: Fault, tables: Tables) -> tuple[str, str]:
+def _fault(fault: Fault, tables: Tables) -> tuple[str, str] | None:
     columns = list(dict.fromkeys(name for table in tables.values() for name, _ in table))
     shown = [name for name in columns if not name.startswith("_")]
     if fault.condition.startswith("UNRESOLVED_COLUMN"):
         name = _plain_name(fault.parameters.get("objectName", ""))
+        if name in columns:
+            return None  # it is there: Spark could not tell for another reason
         hint = nearest(name, shown) or f"Columns: {', '.join(shown)}."
         return f"there is no column {name!r}", hint
     if fault.function:

@@ -63,7 +63,7 @@ def _given(statement: Statement, answer: Answer, tables: Tables, tell: Tell) -> 
             told = ", ".join(f"{n} {t.upper()}" for n, t in given.items() if not n.startswith("_"))
             tell(
                 "schema",
-                f"does not fit what the query gives: {'; '.join(wrong)}",
+                f"does not fit what `query` gives: {'; '.join(wrong)}",
                 f"It gives: {told}.",
                 None,
             )

@@ -37,6 +37,7 @@ def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Ta
     columns = ", ".join(quoted(name, product) for name in names)
     into = f"{path.replace(chr(92) + ':', ':')} ({columns})"
     wanted = rows.select(list(names))
+    _near(wanted)
     driver: Any = connection.connection.driver_connection
     if product == "postgresql" and rows.num_rows > _FEW:
         _copy(driver, f"COPY {into} FROM STDIN (FORMAT csv)", wanted)
@@ -52,6 +53,36 @@ def load(connection: sa.Connection, path: str, names: Sequence[str], rows: pa.Ta
             cursor.execute(insert, values[0])  # psycopg's executemany costs twice as much
         else:
             cursor.executemany(insert, values)
+
+
+#: The years 1 to 9999, in days: what is beyond, no driver brings to a database as it is.
+_DAYS = (-719_162, 2_932_896)
+
+
+def _near(rows: pa.Table) -> None:
+    """Make sure that all times can be written.
+
+    Raises:
+        Unheld: one is beyond the years 1 to 9999.
+    """
+    for name in rows.column_names:
+        column = rows.column(name)
+        if _far(column):
+            raise Unheld(f"column {name} is beyond the years 1 to 9999")
+
+
+def _far(column: Any) -> bool:
+    """Whether a column has a date or a time beyond the years 1 to 9999."""
+    first, last = _DAYS
+    if pa.types.is_date32(column.type):
+        numbers: Any = pc.cast(column, pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        numbers = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+        first, last = first * 86_400_000_000, (last + 1) * 86_400_000_000 - 1
+    else:
+        return False
+    limits: Any = pc.min_max(numbers).as_py()
+    return limits["min"] is not None and (limits["min"] < first or limits["max"] > last)
 
 
 # -- PostgreSQL -------------------------------------------------------------------------------
@@ -112,7 +143,12 @@ def _plain(column: Any, name: str, product: str) -> list[Any]:
 
 def refused(rows: pa.Table, number: int, reason: str) -> dict[str, Any]:
     """Return what is told of a row that the database refuses."""
-    (row,) = rows.slice(number, 1).to_pylist()
+    one = rows.slice(number, 1)
+    for place, name in enumerate(one.column_names):
+        if _far(one.column(name)):  # Python has no such times: their number since 1970 is told
+            kind = pa.int32() if pa.types.is_date32(one.column(name).type) else pa.int64()
+            one = one.set_column(place, name, pc.cast(one.column(name), kind))
+    (row,) = one.to_pylist()
     return {"_id": row.get(ID), "reason": reason, "payload": payload(row)}
 
 

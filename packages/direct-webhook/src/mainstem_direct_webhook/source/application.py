@@ -110,7 +110,11 @@ class Application:
             raise Refused(404, "There is no such path.")
         endpoint, parameters = found
         peer = scope["state"].get("peer", {}) if "state" in scope else {}
-        head = Head(scope["method"], path, parameters, pairs, dict(pairs), peer)
+        query = scope["query_string"]
+        head = Head(scope["method"], path, parameters, pairs, dict(pairs), peer, query)
+        greeting = endpoint.greeting(head)
+        if greeting is not None:
+            return greeting
         endpoint.admit(head, time.time())
         if not self.accepting:
             raise busy(_LATER)
@@ -146,7 +150,8 @@ class Application:
             return self._stored
         if self._closing:
             raise busy(_LATER)
-        size = len(body) if len(found) == 1 else sum(map(_size, found))
+        plain = len(found) == 1 and len(found[0].value or b"") <= len(body)
+        size = len(body) if plain else sum(map(_size, found))
         more = max(0, size - len(body))
         if size > self._limits.pending_bytes:
             raise Refused(413, "Its messages, each with its headers, are too large together.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -11,12 +12,13 @@ from mainstem_ingress import Message
 
 from mainstem_direct_webhook.source import cloudevents_in, json_text
 from mainstem_direct_webhook.source.answers import Answer, Refused
+from mainstem_direct_webhook.source.handshakes import make_handshake
 from mainstem_direct_webhook.source.keeping import Keeper
 from mainstem_direct_webhook.source.options import Limits, PathOptions, Place
 from mainstem_direct_webhook.source.verifiers import Headers, make_verifier
 
 #: Where senders put ids, when neither the options nor the verifier say it.
-_ID_HEADERS = (b"webhook-id", b"idempotency-key")
+_ID_HEADERS = (b"webhook-id", b"svix-id", b"idempotency-key")
 
 
 class Head(NamedTuple):
@@ -32,6 +34,8 @@ class Head(NamedTuple):
     headers: Headers
     #: The client's certificate, as `ssl` tells it; empty if it has shown none.
     peer: Mapping[str, Any]
+    #: What stands behind the `?`.
+    query: bytes = b""
 
 
 class _Value:
@@ -73,7 +77,14 @@ class Endpoint:
         self._kinds = None if options.content_types is None else _kinds(options.content_types)
         self._keeper = Keeper(options.headers, self._verifier.never)
         self._key = _finder(options.key)
-        self._id = options.id or self._verifier.id
+        self._places = (options.id,) if options.id is not None else self._verifier.ids
+        self._handshake = make_handshake(options.handshake)
+
+    def greeting(self, head: Head) -> Answer | None:
+        """Return the answer to a request by which a sender makes sure of the path, if it is one."""
+        if self._handshake is None:
+            return None
+        return self._handshake(head.method, head.query, head.headers)
 
     def admit(self, head: Head, now: float) -> None:
         """Look at a request before its body is read.
@@ -98,6 +109,7 @@ class Endpoint:
         verifier = self._verifier
         if verifier.body:
             verifier.check(head.headers, body, head.peer, now)
+        body = self._unpacked(head, body)
         answer = verifier.answer(body)
         if answer is not None:
             return answer
@@ -105,6 +117,24 @@ class Endpoint:
             return self._read(head, body)
         except (json_text.NotJSON, cloudevents_in.NotEvent) as error:
             raise Refused(400, f"The body can't be read: {error}.") from None
+
+    def _unpacked(self, head: Head, body: bytes) -> bytes:
+        """Return the content of a body that is packed; signatures are over the body as it came."""
+        coding = head.headers.get(b"content-encoding", b"").strip().lower()
+        if coding in (b"", b"identity"):
+            return body
+        if coding != b"gzip":
+            raise Refused(415, "A body is plain or gzip.", [(b"accept-encoding", b"gzip")])
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            found = unpacker.decompress(body, self.most + 1)
+        except zlib.error:
+            raise Refused(400, "The body is not gzip.") from None
+        if len(found) > self.most:
+            raise Refused(413, f"A body has {self.most:,} bytes at most, unpacked.")
+        if not unpacker.eof or unpacker.unused_data:
+            raise Refused(400, "The body is not one gzip member.")
+        return found
 
     def _read(self, head: Head, body: bytes) -> list[Message]:
         options = self.options
@@ -131,7 +161,7 @@ class Endpoint:
     def _part(self, head: Head, kept: list[tuple[str, bytes]], number: int, text: str) -> Message:
         value = _Value(text.encode())
         found = self._key(head, value) if self._key else None
-        number_of = None if self._id is not None and self._id.field else number
+        number_of = None if any(place.field for place in self._places) else number
         identity = self._identity(head, value, number_of)
         return Message(value.bytes, found, kept, None, head.path, identity)
 
@@ -152,8 +182,9 @@ class Endpoint:
         if self._ids == "never":
             return None
         given: bytes | None
-        if self._id is not None:
-            given = _find(self._id, head, value)
+        if self._places:
+            found = (_find(place, head, value) for place in self._places)
+            given = next(filter(None, found), None)
         else:
             given = next((head.headers[n] for n in _ID_HEADERS if head.headers.get(n)), None)
         if not given:

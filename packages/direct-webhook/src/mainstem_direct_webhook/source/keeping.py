@@ -9,10 +9,11 @@ from functools import lru_cache
 #: The headers that are kept when the options say nothing: what a body is, and what vendors say of it.
 KEPT = (
     "content-type",
-    "content-encoding",
     "user-agent",
     "webhook-id",
     "webhook-timestamp",
+    "svix-id",
+    "svix-timestamp",
     "idempotency-key",
     "ce-*",
     "x-github-*",

@@ -20,6 +20,7 @@ from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
 
 from mainstem_direct_webhook.fields import TOKEN
+from mainstem_direct_webhook.source.handshake_options import Handshake
 from mainstem_direct_webhook.source.keeping import KEPT, is_secret
 from mainstem_direct_webhook.source.verify_options import (
     HMACVerify,
@@ -66,6 +67,11 @@ class PathOptions(Options):
 
     verify: Verify = option(
         description="How the sender is told from a forger; `{use: none}` lets everybody in."
+    )
+    handshake: Handshake | None = option(
+        None,
+        description="How a sender makes sure of the path before it sends, by requests that are no "
+        "messages. Slack's is part of `verify: {use: slack}`.",
     )
     methods: list[Literal["POST", "PUT"]] = option(
         lambda: ["POST"], min_length=1, description="The methods that are answered."

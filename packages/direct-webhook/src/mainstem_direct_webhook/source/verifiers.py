@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -45,8 +46,8 @@ class Verifier(ABC):
 
     #: Whether it needs the body; else it is asked before that is read.
     body = True
-    #: Where its senders put the id of a delivery, if they do.
-    id: Place | None = None
+    #: Where its senders put the id of a delivery, if they do: the first of these that is there.
+    ids: tuple[Place, ...] = ()
     #: The names, in lower case, of headers that are never kept.
     never: tuple[str, ...] = ()
 
@@ -87,18 +88,22 @@ def make_verifier(options: Verify) -> Verifier:
 
 
 class Standard(Verifier):
-    """Standard Webhooks."""
+    """Standard Webhooks, whose headers may have their older spelling, `svix-id` and so on."""
 
-    id = Place(header=standard.ID)
+    ids = tuple(Place(header=names[0]) for names in standard.SPELLINGS)
 
     def __init__(self, options: StandardVerify) -> None:
         self._keys = [standard.read_secret(each.get_secret_value()) for each in options.secret]
         self._tolerance = options.tolerance
 
     def check(self, headers: Headers, body: bytes, peer: Mapping[str, Any], now: float) -> None:
+        # Those of one spelling: what is of the other one is not signed.
+        spelled = (
+            names for names in standard.SPELLINGS if any(n.encode() in headers for n in names)
+        )
         message_id, timestamp, signature = (
             headers.get(name.encode(), b"").decode("latin-1")
-            for name in (standard.ID, standard.TIMESTAMP, standard.SIGNATURE)
+            for name in next(spelled, standard.SPELLINGS[0])
         )
         if not standard.verify(self._keys, message_id, timestamp, body, signature):
             raise unverified()
@@ -108,7 +113,7 @@ class Standard(Verifier):
 class GitHub(Verifier):
     """GitHub signs the body alone: neither a time nor the delivery's id."""
 
-    id = Place(header="x-github-delivery")
+    ids = (Place(header="x-github-delivery"),)
 
     def __init__(self, options: GitHubVerify) -> None:
         self._secrets = _raw(options.secret)
@@ -121,7 +126,7 @@ class GitHub(Verifier):
 class Stripe(Verifier):
     """Stripe signs `time.body`, and may give several signatures."""
 
-    id = Place(field="id")
+    ids = (Place(field="id"),)
 
     def __init__(self, options: StripeVerify) -> None:
         self._secrets = _raw(options.secret)
@@ -142,7 +147,7 @@ class Stripe(Verifier):
 class Slack(Verifier):
     """Slack signs `v0:time:body`."""
 
-    id = Place(field="event_id")
+    ids = (Place(field="event_id"),)
 
     def __init__(self, options: SlackVerify) -> None:
         self._secrets = _raw(options.secret)
@@ -182,19 +187,32 @@ class HMAC(Verifier):
         self._time = None if options.timestamp is None else options.timestamp.lower().encode()
         self._tolerance = options.tolerance
         self._before, self._after = options.signed.split("{body}")
+        self._id = None if options.id is None else options.id.lower().encode()
+        # An id with what stands behind it would fit two requests.
+        self._ends = _ENDS.split(options.signed.partition("{id}")[2])[0].encode()
+        self.ids = () if options.id is None else (Place(header=options.id),)
         self.never = (options.header.lower(),)
 
     def check(self, headers: Headers, body: bytes, peer: Mapping[str, Any], now: float) -> None:
         timestamp = b"" if self._time is None else headers.get(self._time, b"")
+        message_id = b"" if self._id is None else headers.get(self._id, b"")
+        known = {b"{timestamp}": timestamp, b"{id}": message_id}
         before, after = (
-            text.encode().replace(b"{timestamp}", timestamp) for text in (self._before, self._after)
+            _NAMES.sub(lambda found: known[found[0]], text.encode())
+            for text in (self._before, self._after)
         )
         given = headers.get(self._header, b"")
         right = given.startswith(self._prefix) and (timestamp or self._time is None)
+        if self._id is not None:
+            right = right and message_id and not (self._ends and self._ends in message_id)
         signatures = [self._read(given.removeprefix(self._prefix))] if right else []
         _signed(self._secrets, self._digest, [before, body, after], signatures)
         if self._time is not None:
             _fresh(timestamp.decode("latin-1"), now, self._tolerance)
+
+
+_NAMES = re.compile(rb"\{timestamp\}|\{id\}")
+_ENDS = re.compile(r"\{timestamp\}|\{body\}")
 
 
 class Bearer(Verifier):

@@ -103,10 +103,17 @@ class HMACVerify(Timed):
         description="The header with the time of signing, in seconds since 1970. None when left out: "
         "an old request is then as good as a new one.",
     )
+    id: str | None = option(
+        None,
+        min_length=1,
+        pattern=f"^{TOKEN.pattern}$",
+        description="The header with the delivery's id, where that is signed too. An id that holds the "
+        "text behind it in `signed` is refused: it could be told in two ways.",
+    )
     signed: str = option(
         "{body}",
-        description="What is signed, of `{body}`, `{timestamp}` and other text.",
-        example="v0:{timestamp}:{body}",
+        description="What is signed, of `{body}`, `{timestamp}`, `{id}` and other text.",
+        example="{id}.{timestamp}.{body}",
     )
 
     @property
@@ -117,6 +124,8 @@ class HMACVerify(Timed):
     def _signed(self) -> HMACVerify:
         if self.signed.count("{body}") != 1 or self.signed.count("{timestamp}") > 1:
             raise ValueError("`signed` holds {body} once, and {timestamp} once at most")
+        if self.signed.count("{id}") > 1 or ("{id}" in self.signed) != (self.id is not None):
+            raise ValueError("`id` names the header of what `signed` holds as {id}, once")
         if ("{timestamp}" in self.signed) != (self.timestamp is not None):
             raise ValueError("a time that is not signed proves nothing: `timestamp` names its "
                              "header, and `signed` holds {timestamp}")  # fmt: skip
