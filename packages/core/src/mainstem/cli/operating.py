@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mainstem.cli.options import File, Form, Format, Set, load
+from mainstem.cli.options import File, Form, Format, Set, Static, load, load_checked
 
 checkpoint_app = typer.Typer(
     no_args_is_help=True,
@@ -73,11 +73,11 @@ def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # n
 
 
 @checkpoint_app.command("verify")
-def verify(file: File, set_: Set = None) -> None:
-    """Check that a run can go on from the checkpoint; exit 1 if not."""
+def verify(file: File, set_: Set = None, static: Static = False) -> None:
+    """Check that a run can go on from the checkpoint, with this document; exit 1 if not."""
     from mainstem.run import checkpoints
 
-    plan = load(file, set_)
+    plan = load_checked(file, set_, static=static)
     problems = checkpoints.verify(plan)
     for problem in problems:
         typer.echo(problem, err=True)

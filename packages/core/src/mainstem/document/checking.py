@@ -86,10 +86,10 @@ def _plain(details: ErrorDetails) -> str:
     message = details["msg"].removeprefix("Value error, ")
     if details["type"] in ("too_short", "string_too_short"):
         least = details.get("ctx", {}).get("min_length", 1)
-        what = "characters" if details["type"] == "string_too_short" else "entries"
-        return (
-            f"expected at least {least} {what}" if least > 1 else "expected something, not nothing"
+        one, more = (
+            ("character", "characters") if "string" in details["type"] else ("entry", "entries")
         )
+        return f"expected at least {least} {one if least == 1 else more}"
     if details["type"] == "string_pattern_mismatch":
         pattern = details.get("ctx", {}).get("pattern", "")
         return f"expected a name that matches {pattern}"

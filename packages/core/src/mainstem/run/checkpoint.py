@@ -28,7 +28,7 @@ from typing import Any
 from mainstem.crashpoints import failpoint
 from mainstem.durable import write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
-from mainstem.plan.model import Plan
+from mainstem.plan.model import Node, Plan
 from mainstem.run import rollback, swapping
 from mainstem.run.history import History
 
@@ -164,7 +164,11 @@ class Checkpoint:
                 )
             self._refuse(before, now)
             for name, query in now["queries"].items():
-                query["sinks"] = self._beginnings(name, before["queries"].get(name, {}))
+                old = before["queries"].get(name, {})
+                query["sinks"] = self._beginnings(name, old)
+                for node, state in query["state"].items() if self._begun(name) else ():
+                    known = old.get("state", {}).get(node, {}).get("types", {})
+                    state["types"] = known | state["types"]  # a plan may know fewer
             now["queries"] = before["queries"] | now["queries"]
         write_whole(file, json.dumps(now, indent=2, sort_keys=True))
 
@@ -196,6 +200,26 @@ class Checkpoint:
 
     def _refuse(self, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Refuse a plan whose state or sources the checkpoint can't serve."""
+        if problems := self.problems(before, now):
+            raise DocumentError(problems)
+
+    def look_again(self, plan: Plan) -> None:
+        """Hold a plan that knows more types against the checkpoint, and write them down.
+
+        Raises:
+            DocumentError: state has values of other types.
+        """
+        self.plan = plan
+        if self._checked:
+            self._check()
+
+    def problems(self, before: dict[str, Any], now: dict[str, Any]) -> list[Problem]:
+        """Return what a plan has that the checkpoint can't serve.
+
+        Args:
+            before: as `pipeline.json` has it.
+            now: the plan's, by `describe`.
+        """
         problems = []
         for name, query in now["queries"].items():
             old = before["queries"].get(name)
@@ -209,8 +233,7 @@ class Checkpoint:
                 message = f"the checkpoint of query {name!r} can't be used: {change}"
                 problems.append(Problem(message, "", self.plan.file, hint=hint))
         problems += self._renamed(before["queries"], now["queries"])
-        if problems:
-            raise DocumentError(problems)
+        return problems
 
     def _empty_unbegun(self, name: str) -> None:
         """Remove what a run left that was killed before it had planned a first batch.
@@ -293,6 +316,7 @@ def describe(plan: Plan) -> dict[str, Any]:
                         "operator": f"{node.distribution}:{node.word}",
                         "version": node.state.version,
                         "shaped_by": json.loads(json.dumps(node.state.shaped_by, default=str)),
+                        "types": _types(node),
                     }
                     for name in query.streaming
                     if (node := plan.nodes[name]).state
@@ -301,6 +325,12 @@ def describe(plan: Plan) -> dict[str, Any]:
             for query in plan.queries
         },
     }
+
+
+def _types(node: Node) -> dict[str, str]:
+    """Return the types of what a node gives, as far as they are known: its state has values of them."""
+    columns = node.shape.columns if node.shape else ()
+    return {column.name: column.type for column in columns if column.type}
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any], read: set[str]) -> list[str]:
@@ -322,6 +352,11 @@ def _changes(before: dict[str, Any], now: dict[str, Any], read: set[str]) -> lis
             old_value, new_value = state["shaped_by"].get(key), new["shaped_by"].get(key)
             if old_value != new_value:
                 found.append(f"{name!r} had {key} {old_value!r}, and now has {new_value!r}")
+        for column, old_type in state.get("types", {}).items():
+            new_type = new["types"].get(column, old_type)
+            if new_type != old_type:
+                types = f"{old_type.upper()}, and is now {new_type.upper()}"
+                found.append(f"{name!r} keeps the column {column}, which was {types}")
     found += [
         f"{name!r} is new and has no state in it" for name in now["state"].keys() - before["state"]
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
-from mainstem.run.checkpoint import Checkpoint, read_description
+from mainstem.run.checkpoint import Checkpoint, describe, read_description
 from mainstem.run.history import History
 from mainstem.run.lagging import query_lags, summed
 from mainstem.run.rollback import COPIED
@@ -59,10 +59,11 @@ def _shown(plan: Plan) -> dict[str, Any]:
 def verify(plan: Plan) -> list[str]:
     """Return what is wrong with the checkpoint; empty if a run can go on from it."""
     try:
-        read_description(plan.checkpoint / "pipeline.json")
+        before = read_description(plan.checkpoint / "pipeline.json")
+        refused = Checkpoint(plan, checked=False).problems(before, describe(plan))
     except PipelineError as error:
         return [str(error)]
-    found = []
+    found = [str(problem) for problem in refused]
     for query in plan.queries:
         folder = plan.query_folder(query.name)
         if not folder.exists():

@@ -58,13 +58,18 @@ def _fragments(error: Any) -> list[str]:
         return []
 
 
-def came_too_late(error: BaseException) -> bool:
-    """Whether Spark gave up on a query for one of its own Python processes, which was slow to start.
+def lost_worker(error: BaseException) -> str:
+    """Return why Spark lost a Python process of its own, if that is why it gave up on a query.
 
-    Spark waits ten seconds for the one that it starts on the driver for each query with state by key
-    or with a source written in Python, and can't be told to wait longer; a busy machine takes that.
+    It waits ten seconds for one to start, and can't be told to wait longer; a busy machine takes that. On
+    one machine it does not try a task again whose process was killed.
     """
-    return "Python worker failed to connect back" in str(error)
+    text = str(error)
+    if "Python worker failed to connect back" in text:
+        return "Spark's Python process took too long to start"
+    if "Python worker exited unexpectedly" in text:
+        return "Spark's Python process was killed, or crashed"
+    return ""
 
 
 def explain(

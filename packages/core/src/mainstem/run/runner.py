@@ -65,6 +65,7 @@ def run(
         check_shared(plan, spark)
         if plan.remade is not None:
             plan = plan.remade(Remembered(in_session(spark)))
+            checkpoint.look_again(plan)
         # Again: a new SparkContext takes SIGINT for itself.
         with stopping_on_signals(stop), telling_of_a_lost_session():
             return Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).whole()

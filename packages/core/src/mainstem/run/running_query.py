@@ -18,7 +18,7 @@ from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import batch_facts, timed
-from mainstem.run.failures import came_too_late, explain
+from mainstem.run.failures import explain, lost_worker
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
@@ -218,11 +218,12 @@ class RunningQuery:
             self._batches.stopping.is_set() and self._batches.error is None
         ):
             return False
-        if not came_too_late(cause) or self._restarts == _RESTARTS:
+        lost = lost_worker(cause)
+        if not lost or self._restarts == _RESTARTS:
             raise self._explained(cause) from failure
         self._restarts += 1
         facts = {"pipeline": self._plan.pipeline, "query": self.name}
-        why = f"Spark's Python process took too long to start ({self._restarts} of {_RESTARTS})"
+        why = f"{lost} ({self._restarts} of {_RESTARTS})"
         self._reporter.restarted({"event": "restarted", **facts, "why": why})
         self.start()
         return True
