@@ -63,6 +63,7 @@ slow: install services
 
 fuzz: install services
 	PYTHONPATH=tests $(BIN)/python -m fuzz
+	MAINSTEM_FUZZ=100 $(BIN)/pytest --timeout=0 packages/core/tests/test_formats.py
 	MAINSTEM_FUZZ=100 POLARS_MAX_THREADS=1 $(BIN)/pytest -n 2 --timeout=0 -m fuzz packages/operators-joins/tests
 
 cluster: install services
@@ -72,6 +73,7 @@ bench: install services
 	$(BIN)/python benchmarks/failpoint.py
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/small_batch.py
 	$(BIN)/python benchmarks/metrics_overhead.py
 	$(BIN)/python benchmarks/looking.py

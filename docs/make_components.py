@@ -12,7 +12,8 @@ HEAD = """\
 # Components
 
 Every word of this repository's packages, as `mainstem plugins show WORD` prints it.
-`.venv/bin/python docs/make_components.py` writes this page.
+`.venv/bin/python docs/make_components.py` writes this page. How each format writes and reads each type
+stands in [formats.md](formats.md).
 
 """
 
