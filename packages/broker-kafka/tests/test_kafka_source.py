@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -11,6 +12,19 @@ from kafka_reading import document, running, values
 from mainstem_broker_kafka.source.offsets import Brokers, Partition
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
+
+
+def test_a_time_that_most_programs_make_an_error_of_is_a_header_and_no_time(pipeline, topics):
+    """Pass: microseconds that were sent for milliseconds give no time, and their number stays."""
+    topic = topics.make(retention_ms=-1)
+    topics.put(topic, ["a"], headers=[("x", b"1")], timestamp=1_711_848_600_000_000)
+    topics.put(topic, ["b"], timestamp=1_711_848_600_000)
+    document(pipeline, topics.source(topic)).run()
+    first, second = sorted(pipeline.rows("out"), key=lambda row: row["position"])
+    assert first.get("timestamp") is None
+    number = base64.b64encode(b"1711848600000000").decode()
+    assert first["headers"] == {"x": "MQ==", "mainstem-timestamp": number}
+    assert second["timestamp"] == "2024-03-31T01:30:00.000000Z"
 
 
 def test_messages_have_all_columns(pipeline, spark, topics):

@@ -401,11 +401,13 @@ def test_a_guarantee_is_the_sum_of_its_path_with_a_reason_for_each_step_down():
 
 
 def test_only_a_node_that_can_refuse_rows_is_said_to_drop_them():
-    """Pass: a source without that output says nothing of it, whatever `on_rejected` says; a step does."""
-    sources = {"lines": {**LINES, "on_rejected": "drop"}}
-    made = plan(sources=sources, operators={"row": row()}, sinks={"out": console("row")})
+    """Pass: a step that refuses rows says so; `on_rejected` on a node without that output is a mistake."""
+    made = plan(operators={"row": row()}, sinks={"out": console("row")})
     said = [text for text in made.sinks()[0].promise.assumptions if "drops the rows" in text]
     assert said == ["row counts and drops the rows it refuses (on_rejected: drop)"]
+    sources = {"lines": {**LINES, "on_rejected": "drop"}}
+    with pytest.raises(DocumentError, match="sources.lines.on_rejected: does nothing"):
+        plan(sources=sources, operators={"row": row()}, sinks={"out": console("row")})
 
 
 def test_a_cluster_on_this_machine_is_a_cluster():

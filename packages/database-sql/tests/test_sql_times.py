@@ -6,7 +6,8 @@ import time
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from sql_writing import changes, slow, strategies
+from mainstem import Events
+from sql_writing import STRATEGIES, changes, slow, strategies
 
 EDGES = [
     datetime(2024, 3, 31, 1, 30, tzinfo=UTC),  # the hour that the clocks of Europe skip
@@ -104,3 +105,20 @@ def test_times_that_a_product_has_not_come_back(place):
     assert found == [(row["id"], row["t"]) for row in rows if row["id"] in {n for n, _ in found}]
     assert len(found) + told == len(rows)
     assert place.product != "postgres" or not told
+
+
+@strategies("transactional", "staged")
+def test_a_time_beyond_the_year_9999_is_a_refused_row(place, spark, how):
+    """Pass: the row is refused with its column, its number is in what is told of it, the others are written;
+    no text that is none of a time is in the table."""
+    far = 1_711_848_600_000  # milliseconds, taken for seconds
+    frame = spark.sql(
+        f"SELECT id, timestamp_seconds(IF(id = 1, {far}L, 1711848600L)) AS t, "
+        "IF(id = 2, date_from_unix_date(20000000), DATE '2024-01-01') AS d FROM range(4)"
+    )
+    shape = Events("id BIGINT, t TIMESTAMP, d DATE")
+    refused = STRATEGIES[how].write(place.sink(), frame, place.batch(shape))
+    told = {row["reason"]: bytes(row["payload"]).decode() for row in refused.collect()}
+    assert told.keys() == {f"column {name} is beyond the years 1 to 9999" for name in ("t", "d")}
+    assert str(far * 1_000_000) in told["column t is beyond the years 1 to 9999"]
+    assert [row[0] for row in place.read("id BIGINT, t TIMESTAMP, d DATE")] == [0, 3]

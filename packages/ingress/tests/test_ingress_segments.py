@@ -308,3 +308,17 @@ def test_only_segments_count(tmp_path: Path) -> None:
     assert numbers(tmp_path, ".ids") == [1]
     remove_torn(tmp_path)
     assert not (tmp_path / "000000000003.arrow.new").exists()
+
+
+def test_a_time_that_most_programs_make_an_error_of_is_a_reason_and_no_time(tmp_path):
+    """Pass: whatever a sender claims, also beyond 64 bits, the message is stored, with why it is refused and the
+    time of storing; the first and the last time that count are kept."""
+    first, last = -62_135_596_800_000_000, 253_402_300_799_999_999
+    times = [first, last, first - 1, last + 1, 2**80, None]
+    rows = through_a_file(tmp_path, [Message(b"x", timestamp=at) for at in times])
+    reasons = column(rows, REASON)
+    assert [reason is None for reason in reasons] == [True, True, False, False, False, True]
+    assert reasons[4] == f"its timestamp, {2**80} microseconds, is beyond the years 1 to 9999"
+    assert [row["timestamp"].year for row in rows[:2]] == [1, 9999]
+    assert all(row["timestamp"].year >= 2026 for row in rows[2:])
+    assert column(rows, "value") == [b"x"] * len(times)

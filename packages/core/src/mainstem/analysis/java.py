@@ -27,8 +27,8 @@ class Analyser:
         self._analyser = getattr(getattr(jvm, f"{_CATALYST}.SimpleAnalyzer$"), "MODULE$")
         self._functions: frozenset[str] | None = None
 
-    def answer(self, request: Request) -> Answer | None:
-        """Return what Spark says; None where it can't tell, as of tables that it does not know."""
+    def answer(self, request: Request) -> Answer:
+        """Return what Spark says."""
         try:
             if request.whole:
                 self._parser.parseQuery(request.text)
@@ -42,7 +42,8 @@ class Analyser:
             self._analyser.checkAnalysis(done)
         except Exception as error:
             fault = self._fault(_java(error), request, len(request.prefix))
-            return None if fault.condition.startswith("TABLE_OR_VIEW_NOT_FOUND") else Answer(fault)
+            unknown = fault.condition.startswith("TABLE_OR_VIEW_NOT_FOUND")
+            return Answer(unknown=True) if unknown else Answer(fault)
         fields = list(done.schema().fields())
         steps = tuple(dict.fromkeys(self._steps(done)))
         return Answer(
@@ -114,7 +115,7 @@ def in_session(spark: Any) -> Analyse:
     """Return what asks the analyser in the Java process of a Spark session."""
     made: list[Analyser] = []
 
-    def analyse(requests: Sequence[Request]) -> list[Answer | None]:
+    def analyse(requests: Sequence[Request]) -> list[Answer]:
         if not made:
             made.append(Analyser(spark._jvm))
         return [made[0].answer(each) for each in requests]

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -37,10 +38,14 @@ class Remembered:
 
     def __call__(self, requests: Sequence[Request]) -> list[Answer | None]:
         """Return the answers to requests, in their order."""
-        found = {each: self._read(each) for each in requests}
-        unknown = [each for each, answer in found.items() if answer is None]
+        found: dict[Request, Answer | None] = {}
+        for each in requests:
+            with suppress(OSError, ValueError, KeyError, TypeError):  # not kept, or damaged
+                found[each] = Answer.from_json(self._file(each).read_text(encoding="utf-8"))
+        unknown = [each for each in dict.fromkeys(requests) if each not in found]
         if unknown:
-            for each, answer in zip(unknown, self._analyse(unknown), strict=True):
+            answers = self._analyse(unknown)
+            for each, answer in zip(unknown, answers, strict=True):
                 found[each] = answer
                 if answer is not None:
                     self._write(each, answer)
@@ -50,12 +55,6 @@ class Remembered:
         asked = json.dumps([_VERSION, self._spark, asdict(request)])
         name = hashlib.sha256(asked.encode()).hexdigest()
         return self._folder / name[:2] / f"{name[2:]}.json"
-
-    def _read(self, request: Request) -> Answer | None:
-        try:
-            return Answer.from_json(self._file(request).read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
 
     def _write(self, request: Request, answer: Answer) -> None:
         file = self._file(request)

@@ -58,12 +58,14 @@ class Answer:
         columns: name and type (SQL) of what it gives.
         steps: the names of Spark's nodes in its plan, above what is none of the user's.
         distinct: whether an aggregate function is over distinct values.
+        unknown: Spark could not tell, for it does not know a table: nothing else is said then.
     """
 
     fault: Fault | None = None
     columns: tuple[tuple[str, str], ...] = ()
     steps: tuple[str, ...] = ()
     distinct: bool = False
+    unknown: bool = False
 
     def as_json(self) -> str:
         """Write the answer as JSON."""
@@ -76,7 +78,7 @@ class Answer:
         fault = found["fault"]
         fault = fault and Fault(**fault)
         columns = tuple((name, kind) for name, kind in found["columns"])
-        return Answer(fault, columns, tuple(found["steps"]), found["distinct"])
+        return Answer(fault, columns, tuple(found["steps"]), found["distinct"], found["unknown"])
 
 
 #: Asks the analyser; as many answers as requests, in their order. None: nobody can tell.

@@ -24,8 +24,7 @@ def main() -> None:
     try:
         for line in sys.stdin:
             asked = [Request(**{**each, "conf": ()}) for each in json.loads(line)]
-            answers = [analyser.answer(each) for each in asked]
-            told.write(json.dumps([a and json.loads(a.as_json()) for a in answers]) + "\n")
+            told.write(f"[{', '.join(analyser.answer(each).as_json() for each in asked)}]\n")
             told.flush()
     finally:
         gateway.shutdown()

@@ -25,6 +25,9 @@ def no_csv(columns: Iterable[Column]) -> Column | None:
 
 def _value(value: str, kind: str, separator: str) -> str:
     text = _text(value, kind)
+    if word_of(kind) == "binary":
+        empty = f"octet_length({value}) = 0"
+        return f"""CASE WHEN {value} IS NULL THEN '' WHEN {empty} THEN '""' ELSE {text} END"""
     if word_of(kind) != "string":
         return f"coalesce({text}, '')"
     # Blanks at an end are kept by all readers only within quotes.
@@ -42,7 +45,12 @@ def _text(value: str, kind: str) -> str:
         return f"date_format({value}, {literal(TIMESTAMP)})"
     if word == "timestamp_ntz":
         return f"date_format({value}, {literal(TIMESTAMP_NTZ)})"
-    return f"base64({value})" if word == "binary" else f"CAST({value} AS STRING)"
+    # Spark breaks base64 into lines.
+    return (
+        f"translate(base64({value}), '\\r\\n', '')"
+        if word == "binary"
+        else f"CAST({value} AS STRING)"
+    )
 
 
 def _in_brackets(separator: str) -> str:

@@ -32,6 +32,7 @@ from mainstem.builtin.attempts import (
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
+from mainstem.contracts.ddl import short_form
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
     CHANGELOG_COLUMNS,
@@ -162,8 +163,8 @@ class Encode(Operator):
         frame = inputs.only
         reserved = [name for name in frame.columns if name.startswith("_")]
         names = options.columns or [name for name in frame.columns if name not in reserved]
-        types = dict(frame.dtypes)
-        columns = [Column(name, types[_spelled(name, frame.columns)]) for name in names]
+        types = {f.name.lower(): short_form(f.dataType.jsonValue()) for f in frame.schema.fields}
+        columns = [Column(name, types[name.lower()]) for name in names]
         self._check_types(columns)
         packed = f"struct({', '.join(map(quoted, names))})"
         value = {
@@ -241,8 +242,3 @@ class _Compressing:
 _TIMES = (
     f"map('timestampFormat', {literal(TIMESTAMP)}, 'timestampNTZFormat', {literal(TIMESTAMP_NTZ)})"
 )
-
-
-def _spelled(name: str, columns: Iterable[str]) -> str:
-    """Return a column's name as the frame has it."""
-    return next(column for column in columns if column.lower() == name.lower())

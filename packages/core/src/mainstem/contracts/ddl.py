@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mainstem.errors import nearest
 
@@ -94,6 +95,24 @@ def parts_of(kind: str) -> tuple[Column, ...]:
         parts.append(Column(name, reader.type()))
         reader._next("',' or '>'")
     return tuple(parts)
+
+
+def short_form(value: Any) -> str:
+    """Return the short form of a type, given as `DataType.jsonValue()` of Spark's tells it.
+
+    Names of fields are quoted where they must be, as Spark itself does not.
+    """
+    if isinstance(value, str):
+        return _ALIASES.get(value, value)
+    word = value["type"]
+    if word == "array":
+        return f"array<{short_form(value['elementType'])}>"
+    if word == "map":
+        return f"map<{short_form(value['keyType'])},{short_form(value['valueType'])}>"
+    if word == "struct":
+        fields = (Column(field["name"], short_form(field["type"])) for field in value["fields"])
+        return f"struct<{','.join(map(_field, fields))}>"
+    return str(word)
 
 
 class _Reader:

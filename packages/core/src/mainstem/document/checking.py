@@ -58,8 +58,9 @@ def _report(
         if kind == "extra_forbidden":
             allowed = _keys_at(model, loc[:-1], values)
             hint = nearest(str(loc[-1]), allowed)
-            if not hint and "with" in allowed:
-                hint = f"An option of the plugin stands below `with`: `with: {{{loc[-1]}: ...}}`."
+            if "with" in allowed:
+                below = f"An option of the plugin stands below `with`: `with: {{{loc[-1]}: ...}}`."
+                hint = f"{hint} {below}".lstrip()
             hint = hint or f"Known keys: {', '.join(sorted(allowed))}."
             message = f"unknown key {loc[-1]!r}"
             written.problems.append(written.problem(message, full, hint=hint, at_key=True))

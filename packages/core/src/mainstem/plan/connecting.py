@@ -15,8 +15,8 @@ def connect(
     document: Document,
     names: Mapping[str, Sequence[str]],
     problem: Callable[..., None],
-) -> None:
-    """Set the inputs of each node, by port.
+) -> dict[str, tuple[Stream, ...]]:
+    """Set the inputs of each node, by port; return what those read whose component could not be made.
 
     Args:
         nodes: those whose component could be made.
@@ -25,6 +25,7 @@ def connect(
         problem: is told what is wrong.
     """
     connections = _Connections(names, problem)
+    others = {}
     for section, written in (("operators", document.operators), ("sinks", document.sinks)):
         for name, used in written.items():
             node = nodes.get(name)
@@ -32,6 +33,9 @@ def connect(
             inputs = connections.inputs(used.from_, ports, (section, name, "from"), known=node)
             if node is not None:
                 node.inputs = inputs
+            else:
+                others[name] = tuple(stream for streams in inputs.values() for stream in streams)
+    return others
 
 
 class _Connections:

@@ -134,10 +134,17 @@ class _Maker:
             else []
             for section in SECTIONS
         }
-        connecting.connect(self.nodes, document, names, self._problem)
+        others = connecting.connect(self.nodes, document, names, self._problem)
         order, cyclic = connecting.order(self.nodes, self._problem)
         self.broken |= cyclic
         self._shapes(order, document)
+        for (
+            name,
+            streams,
+        ) in others.items():  # which of its plugin's options are wrong changes nothing
+            for stream in streams:
+                section = "sinks" if name in document.sinks else "operators"
+                self._output(stream, (section, name))
         if isinstance(store, StateStore):
             self._hold(store, document.state.use)
         self._stop()
@@ -311,7 +318,9 @@ class _Maker:
             accepts = {"input": node.component.accepts}
         for port, streams in node.inputs.items():
             found = [
-                shape for stream in streams if (shape := self._output(stream, node)) is not None
+                shape
+                for stream in streams
+                if (shape := self._output(stream, node.path)) is not None
             ]
             if len(found) < len(streams) or not found or port not in accepts:
                 whole = False
@@ -351,12 +360,12 @@ class _Maker:
         plain = Events(accepts.columns)
         return messages() if accepts.refusal(messages()) is None else plain
 
-    def _output(self, stream: Stream, reader: Node) -> Shape | None:
+    def _output(self, stream: Stream, reader: tuple[str, str]) -> Shape | None:
         node = self.nodes.get(stream.node)
         if node is not None and stream.output and not isinstance(node.component, Branching | Sink):
             hint = nearest(stream.output, node.outputs) or "Its named outputs: none."
             message = f"{stream.node!r} has no output {stream.output!r}"
-            self._problem(message, *reader.path, "from", hint=hint)
+            self._problem(message, *reader, "from", hint=hint)
             return None
         if node is None or node.name in self.broken:
             return None
@@ -366,7 +375,7 @@ class _Maker:
             have = ", ".join(sorted(node.outputs)) or "none"
             hint = nearest(stream.output, node.outputs) or f"Its named outputs: {have}."
             message = f"{stream.node!r} has no output {stream.output!r}"
-            self._problem(message, *reader.path, "from", hint=hint)
+            self._problem(message, *reader, "from", hint=hint)
             return None
         return node.outputs[stream.output]
 

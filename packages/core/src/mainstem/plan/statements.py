@@ -28,7 +28,7 @@ def look(
     answers = analyse([request(each, tables, conf) for each in statements])
     types: dict[str, str] = {}
     for statement, answer in zip(statements, answers, strict=True):
-        if answer is None:
+        if answer is None or answer.unknown:
             continue
         if found := words.flaw(statement, answer, tables):
             message, hint = found

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.abilities import Prepared, Typed
 from mainstem.contracts.contexts import Batch
-from mainstem.contracts.ddl import Column, quoted
+from mainstem.contracts.ddl import Column, quoted, short_form
 from mainstem.contracts.shapes import REJECTED
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
@@ -71,7 +71,7 @@ class Batches:
             for name in self._query.sinks:
                 sink = self._sink(name)
                 frame, shape = self._sink_frame(made, sink), self._plan.shape(sink.streams[0])
-                columns = [Column(c.name, c.dataType.simpleString()) for c in frame.schema]
+                columns = [Column(c.name, short_form(c.dataType.jsonValue())) for c in frame.schema]
                 with self._frames.blaming(sink):
                     if isinstance(sink.sink, Typed):
                         sink.sink.check_types(columns, shape)

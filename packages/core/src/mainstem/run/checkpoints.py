@@ -60,10 +60,9 @@ def verify(plan: Plan) -> list[str]:
     """Return what is wrong with the checkpoint; empty if a run can go on from it."""
     try:
         before = read_description(plan.checkpoint / "pipeline.json")
-        refused = Checkpoint(plan, checked=False).problems(before, describe(plan))
     except PipelineError as error:
         return [str(error)]
-    found = [str(problem) for problem in refused]
+    found = []
     for query in plan.queries:
         folder = plan.query_folder(query.name)
         if not folder.exists():
@@ -75,6 +74,9 @@ def verify(plan: Plan) -> list[str]:
         stateful = any(plan.nodes[name].state for name in query.streaming)
         problems = History(folder).problems(stateful=stateful)
         found += [f"{query.name}: {problem}" for problem in problems]
+    if not found:  # it is whole: can this document go on from it?
+        refused = Checkpoint(plan, checked=False).problems(before, describe(plan))
+        found = [str(problem) for problem in refused]
     return found
 
 

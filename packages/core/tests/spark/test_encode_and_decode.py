@@ -1,0 +1,119 @@
+"""What `encode` writes, `decode` reads as it was, for every type; or one of them refuses it."""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from mainstem import Inputs, OptionError
+from mainstem.builtin.decode import Decode, DecodeOptions
+from mainstem.builtin.encode import Encode, EncodeOptions
+from mainstem.contracts.ddl import read_columns
+from mainstem.contracts.shapes import Events
+
+CONTROLS = "".join(map(chr, range(32))) + "\x7f\u2028\ufdd0\ufffd"
+PLAIN = {
+    "boolean": [True, False],
+    "tinyint": [-128, 127],
+    "smallint": [-(2**15), 2**15 - 1],
+    "int": [-(2**31), 2**31 - 1],
+    "bigint": [-(2**63), 2**63 - 1, 0],
+    "float": [0.1, -0.0, 3.4028234663852886e38, 1.401298464324817e-45, math.nan, math.inf, -math.inf],
+    "double": [0.1, -0.0, 1.7976931348623157e308, 5e-324, 1e16, 123456789.123, math.nan, math.inf],
+    "decimal(38,0)": [Decimal(10**38 - 1), Decimal(-(10**38) + 1)],
+    "decimal(38,38)": [Decimal("0." + "9" * 38), Decimal("0E-38")],
+    "decimal(10,2)": [Decimal("1.50"), Decimal("-12345678.99")],
+    "string": ["", " padded ", "é 🎉", 'say "hi", ok', "a\\", "\r\n", "null", CONTROLS, "1.10"],
+    "binary": [b"", bytes(range(256))],
+    "date": [date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)],
+    # As texts, for Python's own times are none of the year 1 in some zones.
+    "timestamp": ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999", "1969-12-31 23:59:59.000001"],
+    "timestamp_ntz": ["0001-01-01 00:00:00", "2024-03-31 02:30:00.123456"],
+}  # fmt: skip
+NESTED = {
+    "array<timestamp>": [[datetime(2024, 1, 1), None], []],
+    "array<struct<x:decimal(10,2),`a b`:array<binary>>>": [
+        [(Decimal("1.10"), [b"\0", None]), None]
+    ],
+    "map<string,double>": [{"": 0.1, "a.b": None}],
+    "map<int,date>": [{1: date(2024, 1, 1)}],
+    "struct<n:bigint,m:map<string,array<int>>>": [(None, {"k": [1, None]}), (1, None)],
+}
+
+
+class Context:
+    node = "row"
+    wanted = frozenset(["rejected"])
+
+
+def there_and_back(spark, format_, kind, values, **options):
+    """Return what came back: the values, and the reasons of those that were refused."""
+    schema = f"n INT, v {kind}"
+    rows = [(number, value) for number, value in enumerate([*values, None])]
+    as_text = kind.startswith("timestamp")
+    frame = spark.createDataFrame(rows, "n INT, v STRING" if as_text else schema).coalesce(1)
+    frame = frame.selectExpr("n", f"CAST(v AS {kind}) AS v")
+    shape = Events(read_columns(schema))
+    encode = Encode(EncodeOptions.model_validate({"format": format_, **options}))
+    messages = encode.shape(Inputs({"input": shape}))
+    written = encode.apply(Inputs({"input": frame}), Context())
+    decode = Decode(DecodeOptions.model_validate({"format": format_, "schema": schema, **options}))
+    decode.shape(Inputs({"input": messages}))
+    read = decode.apply(Inputs({"input": written}), Context())
+    if as_text:
+        read = read.withColumn("v", read["v"].cast("string"))
+    read = read.collect()
+    return {row["n"]: row["v"] for row in read if row["_output"] is None}, [
+        row["_rejected"]["reason"] for row in read if row["_output"]
+    ]
+
+
+def plain(value):
+    """Return a value as plain Python has it, floats by their digits."""
+    if isinstance(value, float):
+        return repr(value)
+    if hasattr(value, "asDict"):
+        return [plain(each) for each in value]
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_every_plain_value_comes_back_as_it_was(spark, format_):
+    """Pass: extremes, NaN, -0.0, the first and last times, every control character, nulls."""
+    for kind, values in PLAIN.items():
+        found, reasons = there_and_back(spark, format_, kind, values)
+        assert reasons == [], kind
+        wanted = dict(enumerate([*values, None]))
+        if kind == "float":  # Python has the nearest one of twice as many digits
+            wanted = {n: v if v is None else float(np.float32(v)) for n, v in wanted.items()}
+        assert plain(found) == plain(wanted), kind
+
+
+def test_nested_values_come_back_from_json_and_are_refused_by_csv(spark):
+    """Pass: arrays, maps and structs are as they were; csv says that it has none, before Spark starts."""
+    for kind, values in NESTED.items():
+        found, reasons = there_and_back(spark, "json", kind, values)
+        assert reasons == [], kind
+        assert plain(found) == plain(dict(enumerate([*values, None]))), kind
+        with pytest.raises(OptionError, match="csv has no values of type"):
+            there_and_back(spark, "csv", kind, values)
+
+
+def test_keys_that_json_has_no_text_for_are_refused(spark):
+    """Pass: Spark would write days since 1970; `encode` says so instead."""
+    with pytest.raises(OptionError, match="JSON has no keys as those of column v"):
+        there_and_back(spark, "json", "map<date,int>", [{date(2024, 1, 1): 1}])
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "lz4"])
+def test_compressed_messages_come_back(spark, codec):
+    """Pass: what `encode` compresses, `decode` reads."""
+    found, reasons = there_and_back(spark, "json", "string", ["x" * 10_000, ""], compression=codec)
+    assert (found, reasons) == ({0: "x" * 10_000, 1: "", 2: None}, [])
