@@ -270,8 +270,10 @@ def test_the_bytes_on_their_way_are_bounded():
 
 
 def test_a_message_is_the_raw_body_with_chosen_headers():
-    """Pass: bytes as sent; header names in lower case; nothing that is secret, whatever is asked for."""
-    body = gzip.compress(b"anything \x00\xff")
+    """Pass: bytes as sent, unpacked if they were packed; header names in lower case; nothing that is secret,
+    whatever is asked for."""
+    plain = b"anything \x00\xff"
+    body = gzip.compress(plain)
     headers = {
         "Content-Type": "application/octet-stream",
         "Content-Encoding": "gzip",
@@ -304,15 +306,13 @@ def test_a_message_is_the_raw_body_with_chosen_headers():
         assert ask(stand.port, path="/hmac", body=body, headers=headers).status == 200
     for message, origin in zip(stand.messages, ("/in", "/hmac"), strict=True):
         assert (message.value, message.key, message.origin, message.id) == (
-            body,
+            plain,
             None,
             origin,
             None,
         )
         assert dict(message.headers) == {
             "content-type": b"application/octet-stream",
-            "content-encoding": b"gzip",
-            "content-length": b"%d" % len(body),
             "x-github-event": b"push",
             "x-shop-region": b"n\xe9",
         }

@@ -21,6 +21,10 @@ from mainstem_direct_webhook.source.verifiers import Headers, make_verifier
 _ID_HEADERS = (b"webhook-id", b"svix-id", b"idempotency-key")
 
 
+#: What is said of a body as it came.
+_OF_PACKED = (b"content-encoding", b"content-length")
+
+
 class Head(NamedTuple):
     """A request, but for its body."""
 
@@ -109,7 +113,10 @@ class Endpoint:
         verifier = self._verifier
         if verifier.body:
             verifier.check(head.headers, body, head.peer, now)
-        body = self._unpacked(head, body)
+        unpacked = self._unpacked(head, body)
+        if unpacked is not body:  # what these say is true no more
+            pairs = [pair for pair in head.pairs if pair[0] not in _OF_PACKED]
+            head, body = head._replace(pairs=pairs), unpacked
         answer = verifier.answer(body)
         if answer is not None:
             return answer
