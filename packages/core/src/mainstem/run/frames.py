@@ -191,7 +191,9 @@ class Frames:
     def output(self, stream: Stream, frame: DataFrame) -> DataFrame:
         """Return the rows of one output of a node, in that output's columns."""
         node = self._plan.nodes[stream.node]
-        if OUTPUT not in frame.columns:
+        if OUTPUT not in frame.columns or (
+            stream.output and f"_{stream.output}" not in frame.columns
+        ):
             # A source or operator that has nothing to give there; what a sink refused is whole already.
             gives_none = stream.output and node.kind != "sink"
             return self._nothing(node.outputs[stream.output], frame) if gives_none else frame
@@ -200,7 +202,10 @@ class Frames:
             if node.outputs[stream.output] == REJECTED:
                 return self.refused(node, frame, F.col("_rejected"))
             return frame.select(F.col(f"_{stream.output}.*"))
-        if self._plan.wants(node, "rejected") and not self._plan.readers(node.name, "rejected"):
+        unread = self._plan.wants(node, "rejected") and not self._plan.readers(
+            node.name, "rejected"
+        )
+        if unread and "_rejected" in frame.columns:
             frame = frame.where(self._main_or_fail(node, frame))
         else:
             frame = frame.where(F.col(OUTPUT).isNull())
