@@ -286,7 +286,7 @@ class _Maker:
                 document.sources if node.kind == "source" else document.operators
             )
             written = section.get(name)
-            if node.says_rejected and node.kind != "sink" and "rejected" not in node.outputs:
+            if node.drops_rejected and node.kind != "sink" and "rejected" not in node.outputs:
                 can = "on_error" in type(node.component.options).model_fields
                 hint = "With `with: {on_error: reject}` it would." if can else "Leave it out."
                 self._problem(
