@@ -318,7 +318,10 @@ def test_a_time_that_most_programs_make_an_error_of_is_a_reason_and_no_time(tmp_
     rows = through_a_file(tmp_path, [Message(b"x", timestamp=at) for at in times])
     reasons = column(rows, REASON)
     assert [reason is None for reason in reasons] == [True, True, False, False, False, True]
-    assert reasons[4] == f"its timestamp, {2**80} microseconds, is beyond the years 1 to 9999"
+    assert (
+        reasons[4]
+        == f"it can't be stored: its timestamp, {2**80} microseconds, is beyond the years 1 to 9999"
+    )
     assert [row["timestamp"].year for row in rows[:2]] == [1, 9999]
     assert all(row["timestamp"].year >= 2026 for row in rows[2:])
     assert column(rows, "value") == [b"x"] * len(times)

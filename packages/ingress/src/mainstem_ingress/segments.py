@@ -120,7 +120,11 @@ def _near(at: int | None, refused: str | None) -> tuple[int | None, str | None]:
     """Return a message's time, none if it is one that most programs make an error of, and then why."""
     if at is None or _FIRST <= at <= _LAST:
         return at, refused
-    return None, refused or f"its timestamp, {at} microseconds, is beyond the years 1 to 9999"
+    return (
+        None,
+        refused
+        or f"it can't be stored: its timestamp, {at} microseconds, is beyond the years 1 to 9999",
+    )
 
 
 def _batch_of_values(messages: Values, schema: pa.Schema) -> pa.RecordBatch:
