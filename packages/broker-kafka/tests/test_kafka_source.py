@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import KafkaException
 from kafka_reading import document, running, values
+from mainstem.errors import PipelineError
 from mainstem_broker_kafka.source.offsets import Brokers, Partition
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
@@ -25,6 +26,17 @@ def test_a_time_that_most_programs_make_an_error_of_is_a_header_and_no_time(pipe
     number = base64.b64encode(b"1711848600000000").decode()
     assert first["headers"] == {"x": "MQ==", "mainstem-timestamp": number}
     assert second["timestamp"] == "2024-03-31T01:30:00.000000Z"
+
+
+def test_a_time_that_sparks_reader_cannot_hold_is_named_by_its_place(pipeline, topics):
+    """Pass: topic, partition and offset are told, and a way on; Spark itself says `long overflow`."""
+    topic = topics.make(partitions=2, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1)
+    topics.put(topic, ["a", "b"], 1)
+    topics.put(topic, ["poison"], 1, timestamp=1_711_848_600_000_000_000)
+    topics.put(topic, ["c"], 0)
+    with pytest.raises(PipelineError, match=f"{topic} partition 1 offset 2 is beyond") as caught:
+        document(pipeline, topics.source(topic)).run()
+    assert "kafka-delete-records" in str(caught.value)
 
 
 def test_messages_have_all_columns(pipeline, spark, topics):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mainstem_broker_kafka.source.offsets import Brokers
 
 _LOST = re.compile(
     r"KAFKA_DATA_LOSS|OffsetOutOfRange|may have been missed|Some data may have been lost|"
@@ -17,6 +21,34 @@ _SETTINGS = re.compile(
     r"Failed to (create new KafkaAdminClient|construct kafka consumer)", re.IGNORECASE
 )
 _FORBIDDEN = re.compile(r"(Topic|Group|Cluster)AuthorizationException")
+
+
+#: What Spark's reader says of a timestamp that it can't hold in microseconds.
+_OVERFLOW = "long overflow"
+
+
+def overflows(failure: str) -> bool:
+    """Whether a failure may be of a message's timestamp."""
+    return _OVERFLOW in failure
+
+
+def of_overflow(brokers: Brokers) -> str:
+    """Return which messages have timestamps that Spark's reader can't hold, and what to do."""
+    try:
+        found = brokers.unreadable(brokers.partitions())
+    except Exception:  # there is a failure already, which is told
+        return ""
+    if not found:
+        return ""
+    places = ", ".join(
+        f"{p.topic} partition {p.number} offset {o}" for p, o in sorted(found.items())
+    )
+    return (
+        f"The timestamp of {places} is beyond what Spark's reader of Kafka can hold (nanoseconds for "
+        "milliseconds?), so it reads nothing from there on. Remove what is up to it "
+        "(kafka-delete-records) and go on with `on_loss: report`; the topic's "
+        "`message.timestamp.after.max.ms` keeps such ones out."
+    )
 
 
 def advice(failure: str) -> str:

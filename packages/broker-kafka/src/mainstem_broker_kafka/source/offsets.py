@@ -42,6 +42,10 @@ def by_topic(found: Mapping[Partition, int]) -> dict[str, dict[int, int]]:
     return made
 
 
+#: The first time, in milliseconds, that has no number of microseconds in 64 bits.
+_TOO_LATE = (2**63 - 1) // 1000 + 1
+
+
 class Brokers:
     """Asks the brokers about what a source reads; each question has a client of its own.
 
@@ -153,6 +157,11 @@ class Brokers:
         found = self._listed(known, lambda spec: spec.for_timestamp(since))
         missing = [p for p, offset in found.items() if offset < 0]
         return found | (self.ends(missing) if missing else {})
+
+    def unreadable(self, among: Iterable[Partition]) -> Places:
+        """Return by partition the first message whose timestamp Spark's reader can't hold; none if none is."""
+        found = self._listed(among, lambda spec: spec.for_timestamp(_TOO_LATE))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def _listed(self, among: Iterable[Partition], spec: Callable[[Any], Any]) -> Places:
         kafka = client.library()

@@ -172,4 +172,6 @@ class KafkaSource(Source):
 
     def advice(self, failure: str) -> str:
         """Return what to do about a failure of reading."""
+        if advice.overflows(failure) and self.options.known_to_both:
+            return advice.of_overflow(Brokers(self.options))
         return advice.advice(failure)
