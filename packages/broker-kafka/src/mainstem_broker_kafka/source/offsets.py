@@ -159,7 +159,7 @@ class Brokers:
         return found | (self.ends(missing) if missing else {})
 
     def unreadable(self, among: Iterable[Partition]) -> Places:
-        """Return by partition the first message whose timestamp Spark's reader can't hold; none if none is."""
+        """Return the first message, by partition, whose timestamp Spark's reader can't hold."""
         found = self._listed(among, lambda spec: spec.for_timestamp(_TOO_LATE))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
