@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
 from amqp_queues import make_queue, messages, publish
 from mainstem_testkit import ReceiverSuite
 
@@ -40,7 +39,6 @@ class TestClassic(AMQPSuite):
     pass
 
 
-@pytest.mark.slow
 class TestClassicWithoutIds(AMQPSuite):
     ids = "when_given"
 
@@ -48,7 +46,6 @@ class TestClassicWithoutIds(AMQPSuite):
         publish(self.server, self.queue, numbers)
 
 
-@pytest.mark.slow
 class TestQuorum(AMQPSuite):
     type = "quorum"
 

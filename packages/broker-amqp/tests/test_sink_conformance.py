@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 
 import pika
-import pytest
 from mainstem_broker_amqp.properties import to_headers
 from mainstem_testkit import SinkSuite
 
@@ -60,20 +59,8 @@ class AMQPSuite(SinkSuite):
 
 
 class TestClassic(AMQPSuite):
-    # What Spark and the core make of any sink's writes is shown of `files` and `sql` in every run.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_a_far_side_that_stands_still_for_a_while_is_waited_for",
-            "test_an_empty_batch_changes_nothing",
-            "test_batches_stand_beside_each_other",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-        }
-    )
+    """A classic queue."""
 
 
-@pytest.mark.slow
 class TestQuorum(AMQPSuite):
     kind_of_queue = "quorum"

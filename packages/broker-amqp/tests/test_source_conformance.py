@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
 from amqp_queues import make_queue, publish
 from mainstem_testkit.conformance.source import SourceSuite
 
@@ -40,26 +39,17 @@ class AMQPSuite(SourceSuite):
 
 
 class TestClassic(AMQPSuite):
-    # Without Spark, in seconds: test_receiver_conformance.py.
-    slow_tests = frozenset(
-        {
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_the_server_may_go_and_come_back",
-        }
-    )
+    """A classic queue, whose messages have ids."""
 
 
-@pytest.mark.slow
 class TestClassicWithoutIds(AMQPSuite):
     ids = "when_given"
 
 
-@pytest.mark.slow
 class TestQuorum(AMQPSuite):
     type = "quorum"
 
 
-@pytest.mark.slow
 class TestStream(AMQPSuite):
     type = "stream"
     ids = "never"

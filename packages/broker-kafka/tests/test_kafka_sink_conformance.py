@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import ClassVar
 
-import pytest
 from kafka_topics import JARS
 from ksink_reading import make_topic, read_topic
 from mainstem_testkit import SinkSuite
@@ -33,18 +32,6 @@ class KafkaSuite(SinkSuite):
     }
     partitions: ClassVar[int] = 3
     more: ClassVar[dict] = {}
-
-    # What Spark and the core make of any sink's writes is shown of `files` and `sql` in every run.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_an_empty_batch_changes_nothing",
-            "test_batches_stand_beside_each_other",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-        }
-    )
 
     @property
     def name(self):
@@ -75,28 +62,8 @@ class TestTransactional(KafkaSuite):
 
 class TestMicrobatch(KafkaSuite):
     deliver = "microbatch"
-    # It may double at a kill. And what does not depend on the strategy is shown by `TestTransactional`.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_a_far_side_that_is_down_fails_the_batch_until_it_is_back",
-            "test_a_far_side_that_stands_still_for_a_while_is_waited_for",
-            "test_a_kill_at_each_crash_point_does_no_harm",
-            "test_a_run_that_was_replaced_leaves_the_staged_rows_of_the_next",
-            "test_a_run_that_was_replaced_writes_nothing_more",
-            "test_an_empty_batch_changes_nothing",
-            "test_an_old_copy_of_a_checkpoint_is_refused",
-            "test_batches_stand_beside_each_other",
-            "test_the_ledger_says_what_is_in",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-            "test_what_a_batch_refused_is_told_again",
-        }
-    )
 
 
-@pytest.mark.slow
 class TestTransactionalByFive(KafkaSuite):
     """More writers than partitions."""
 
@@ -104,7 +71,6 @@ class TestTransactionalByFive(KafkaSuite):
     more = {"writers": 5, "compression": "zstd"}
 
 
-@pytest.mark.slow
 class TestTransactionalByOne(KafkaSuite):
     deliver = "transactional"
     more = {"writers": 1, "compression": "lz4"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
 from kafka_topics import JARS, Topics
 from mainstem_testkit import SourceSuite
 
@@ -52,16 +51,7 @@ class TopicSuite(SourceSuite):
 class TestTopic(TopicSuite):
     """A topic of one partition."""
 
-    slow_tests = frozenset(
-        {
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-            "test_the_server_may_go_and_come_back",
-        }
-    )
 
-
-@pytest.mark.slow
 class TestPartitions(TopicSuite):
     """A topic of three partitions, with a group, and headers left out."""
 
@@ -75,7 +65,6 @@ class TestPartitions(TopicSuite):
             self.topics.put(self.topic, [n for n in numbers if n % 3 == partition], partition)
 
 
-@pytest.mark.slow
 class TestTransactions(TopicSuite):
     """What is written in transactions, with aborted ones between."""
 
@@ -89,7 +78,6 @@ class TestTransactions(TopicSuite):
         self.topics.transaction(self.topic, numbers)
 
 
-@pytest.mark.slow
 class TestCompacted(TopicSuite):
     """A compacted topic whose cleaner is at work: each key comes once, so nothing is to be lost."""
 
@@ -107,7 +95,6 @@ class TestCompacted(TopicSuite):
         self.topics.put(self.topic, numbers, key=str)
 
 
-@pytest.mark.slow
 class TestPattern(TopicSuite):
     """Two topics by a pattern."""
 
@@ -124,7 +111,6 @@ class TestPattern(TopicSuite):
         self.topics.put(f"{self.topic}-b", [n for n in numbers if not n % 2])
 
 
-@pytest.mark.slow
 class TestUncommitted(TopicSuite):
     """One partition, assigned, read uncommitted, and cut among tasks."""
 
@@ -138,7 +124,6 @@ class TestUncommitted(TopicSuite):
         }
 
 
-@pytest.mark.slow
 class TestGoesOn(TopicSuite):
     """Going on over what is lost, which is watched by a stream of its own."""
 

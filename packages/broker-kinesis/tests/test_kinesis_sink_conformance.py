@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
 from ksisink_reading import KEYS, found
 from mainstem_testkit import SinkSuite
 
@@ -52,25 +51,12 @@ class KinesisSinkSuite(SinkSuite):
 
 class TestPackedOnKinesalite(KinesisSinkSuite):
     server_fixture = "kinesalite_afar"
-    # What Spark and the core make of any sink's writes is shown of `files` and `sql` in every run.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_an_empty_batch_changes_nothing",
-            "test_batches_stand_beside_each_other",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-        }
-    )
 
 
-@pytest.mark.slow
 class TestPackedOnKinesisLocal(KinesisSinkSuite):
     server_fixture = "kinesis_local_afar"
 
 
-@pytest.mark.slow
 class TestRawOnKinesalite(KinesisSinkSuite):
     server_fixture = "kinesalite_afar"
     columns = "key BINARY, value BINARY"

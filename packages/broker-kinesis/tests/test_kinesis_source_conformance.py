@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
 from mainstem_testkit.conformance.source import SourceSuite
 
 
@@ -47,27 +46,12 @@ class KinesisSuite(SourceSuite):
 
 class TestKinesalite(KinesisSuite):
     server_fixture = "kinesalite_afar"
-    # The first without Spark, in seconds: test_kinesis_source_crashes.py.
-    slow_tests = frozenset(
-        {
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_nothing_is_lost_or_doubled_over_stops",
-            "test_one_event_and_a_kill_while_idle",
-            "test_positions_only_grow",
-            "test_reading_can_begin_elsewhere",
-            "test_the_server_may_go_and_come_back",
-        }
-    )
 
 
-@pytest.mark.slow
 class TestKinesisLocal(KinesisSuite):
     server_fixture = "kinesis_local_afar"
 
 
-@pytest.mark.slow
 class TestTwoShardsAndReceivers(KinesisSuite):
     server_fixture = "kinesis_local_afar"
     shards = 2

@@ -23,21 +23,6 @@ class TestCore(SinkSuite):
         "servers": {"servers": "http://host"},
     }
 
-    #: A batch or a task that comes again is sent again, as one that is cut in the middle.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_a_far_side_that_stands_still_for_a_while_is_waited_for",
-            "test_a_kill_at_each_crash_point_does_no_harm",
-            "test_a_task_run_twice_does_no_harm",
-            "test_an_empty_batch_changes_nothing",
-            "test_batches_stand_beside_each_other",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-        }
-    )
-
     @pytest.fixture(autouse=True)
     def _listeners_end(self):
         yield

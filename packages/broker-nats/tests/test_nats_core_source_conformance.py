@@ -48,7 +48,6 @@ class TestReceiver(CoreMixin, ReceiverSuite):
         return {"servers": self.server.url, "subjects": [f"{self.subject}.>"]}
 
 
-@pytest.mark.slow
 class TestSource(CoreMixin, SourceSuite):
     wrong_options = {
         "subjects": {"subjects": ["a.>", "a.b"]},

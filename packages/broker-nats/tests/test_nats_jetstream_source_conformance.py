@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_testkit import SourceSuite
@@ -57,19 +56,9 @@ class LogSuite(SourceSuite):
 
 
 class TestLog(LogSuite):
-    slow_tests = frozenset(
-        {
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_nothing_is_lost_or_doubled_over_stops",
-            "test_positions_only_grow",
-            "test_the_server_may_go_and_come_back",
-        }
-    )
+    """All subjects of a stream."""
 
 
-@pytest.mark.slow
 class TestFiltered(LogSuite):
     """Some subjects of several, with others between."""
 
@@ -92,7 +81,6 @@ class TestFiltered(LogSuite):
         assert len(self.tasks()) == 3
 
 
-@pytest.mark.slow
 class TestInMemory(LogSuite):
     """Of a stream in memory, messages with headers, read in several tasks."""
 

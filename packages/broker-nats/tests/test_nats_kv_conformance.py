@@ -11,19 +11,6 @@ class TestBucket(SourceSuite):
     use = "nats_bucket"
     server_fixture = "nats"
     wrong_options = {"bucket": {"bucket": "a.b"}, "keys": {"keys": ["a b"]}}
-    # How a stream is read is the same as for `jetstream`.
-    slow_tests = frozenset(
-        {
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_nothing_is_lost_or_doubled_over_stops",
-            "test_nothing_is_lost_or_doubled_when_stopped_in_the_middle",
-            "test_one_event_and_a_kill_while_idle",
-            "test_a_batch_keeps_to_its_limit",
-            "test_the_server_may_go_and_come_back",
-        }
-    )
 
     def prepare(self):
         self.bucket = unique("b")

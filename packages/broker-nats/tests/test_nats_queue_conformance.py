@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from mainstem_testkit import ReceiverSuite, SourceSuite
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats_streams import at, info, make_stream, publish, unique
@@ -48,14 +47,12 @@ class TestReceiver(QueueMixin, ReceiverSuite):
         }
 
 
-@pytest.mark.slow
 class TestReceiverOfALog(QueueMixin, ReceiverSuite):
     """Of a stream that keeps what was acknowledged."""
 
     retention = "limits"
 
 
-@pytest.mark.slow
 class TestQueue(QueueMixin, SourceSuite):
     wrong_options = {
         "consumer": {"consumer": "a.b"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
 from mainstem_testkit import SourceSuite
 from sql_databases import ask
 
@@ -78,16 +77,6 @@ class PollSuite(TableSuite):
         "every": {"every": "often"},
         "mode": {"mode": "watch"},
     }
-    # The points are passed without Spark, in seconds: test_sql_source_crashes.py.
-    slow_tests = frozenset(
-        {
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_one_event_and_a_kill_while_idle",
-            "test_the_server_may_go_and_come_back",
-        }
-    )
 
     def options(self):
         polled = {"mode": "poll", "column": "at", "settle": "500 ms", "every": "50 ms"}
@@ -98,17 +87,14 @@ class TestPollPostgres(PollSuite):
     server_fixture = "postgres"
 
 
-@pytest.mark.slow
 class TestPollMariaDB(PollSuite):
     server_fixture = "mariadb"
 
 
-@pytest.mark.slow
 class TestPollSqlite(PollSuite):
     pass
 
 
-@pytest.mark.slow
 class TestPollNumbers(PollSuite):
     """By a number instead of a time."""
 
@@ -142,12 +128,10 @@ class TestSnapshotSqlite(SnapshotSuite):
     pass
 
 
-@pytest.mark.slow
 class TestSnapshotPostgres(SnapshotSuite):
     server_fixture = "postgres"
 
 
-@pytest.mark.slow
 class TestSnapshotMariaDB(SnapshotSuite):
     server_fixture = "mariadb"
 
@@ -155,7 +139,6 @@ class TestSnapshotMariaDB(SnapshotSuite):
 _ONCE = "a snapshot is the table as the checkpoint began: what is put later never comes"
 
 
-@pytest.mark.slow
 class TestFedSnapshot(TableSuite):
     """Shows what can be shown of a snapshot when rows are put: limits, kills, an idle run's."""
 

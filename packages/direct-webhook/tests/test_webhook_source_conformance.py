@@ -60,7 +60,6 @@ class TestReceiver(WebhookReceiverSuite):
     pass
 
 
-@pytest.mark.slow
 class TestReceiverWithoutIds(WebhookReceiverSuite):
     ids = "when_given"
 
@@ -80,21 +79,8 @@ class WebhookSourceSuite(WebhookWorld, SourceSuite):
 
 
 class TestSource(WebhookSourceSuite):
-    # What is the receiver's, `TestReceiver` shows in seconds. How a log is read is the same for all sources
-    # on it, and is shown of `amqp` in every run.
-    slow_tests = frozenset(
-        {
-            "test_a_range_reads_the_same_three_times",
-            "test_positions_only_grow",
-            "test_reading_can_begin_elsewhere",
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_nothing_is_lost_or_doubled_over_stops",
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-        }
-    )
+    """Requests with ids."""
 
 
-@pytest.mark.slow
 class TestSourceWithoutIds(WebhookSourceSuite):
     ids = "when_given"

@@ -25,18 +25,6 @@ class ZeroMQSuite(SinkSuite):
         "bind": {"connect": [], "bind": "tcp://host"},
         "give_up": {"give_up": "0 s"},
     }
-    #: It claims nothing of a batch that is cut.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_a_kill_at_each_crash_point_does_no_harm",
-            "test_an_empty_batch_changes_nothing",
-            "test_batches_stand_beside_each_other",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-        }
-    )
     kind = "sink"
     socket = "push"
     peer = zmq.PULL
@@ -73,7 +61,6 @@ class TestPush(ZeroMQSuite):
     pass
 
 
-@pytest.mark.slow
 class TestPub(ZeroMQSuite):
     socket = "pub"
     peer = zmq.SUB

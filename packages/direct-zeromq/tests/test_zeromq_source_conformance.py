@@ -15,20 +15,6 @@ class ZeroMQSuite(SourceSuite):
         "receivers": {"receivers": 2},
         "bind": {"bind": "udp://host:1"},
     }
-    # Kills are shown without Spark, in seconds, by test_zeromq_crashes.py. How a log is read is the same
-    # for all sources on it, and is shown of `amqp` in every run.
-    slow_tests = frozenset(
-        {
-            "test_a_range_reads_the_same_three_times",
-            "test_memory_stays_flat_over_many_batches",
-            "test_nothing_is_left_behind",
-            "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point",
-            "test_nothing_is_lost_or_doubled_over_stops",
-            "test_one_event_and_a_kill_while_idle",
-            "test_positions_only_grow",
-            "test_reading_can_begin_elsewhere",
-        }
-    )
 
     @pytest.fixture(autouse=True)
     def _peers(self):
@@ -54,7 +40,6 @@ class TestPull(ZeroMQSuite):
             self.peer.send(b"%d" % number)
 
 
-@pytest.mark.slow
 class TestSub(ZeroMQSuite):
     """The peer holds back what it has to say until somebody subscribes: else PUB would drop it."""
 

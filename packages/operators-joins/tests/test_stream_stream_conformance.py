@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 
@@ -26,29 +25,19 @@ class StreamStream(OperatorSuite):
 
 class TestLeft(StreamStream):
     join = "left"
-    # Of the two that follow random courses, one in every run.
-    slow_tests = frozenset(
-        {
-            "test_each_row_has_an_id_of_its_own_that_stays",
-        }
-    )
 
 
-@pytest.mark.slow
 class TestInner(StreamStream):
     unmatched = True
 
 
-@pytest.mark.slow
 class TestRight(StreamStream):
     join = "right"
 
 
-@pytest.mark.slow
 class TestFull(StreamStream):
     join = "full"
 
 
-@pytest.mark.slow
 class TestLeftSemi(StreamStream):
     join = "left_semi"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import strategies as st
 from mainstem_testkit.conformance.operator import OperatorSuite
 
@@ -48,13 +47,6 @@ class TestComplete(JoinSuite):
     inputs = {"stream": STREAM, "table": TABLE}
     event_time = {"stream": "at", "table": "since"}
 
-    # Of the two that follow random courses, one in every run.
-    slow_tests = frozenset(
-        {
-            "test_each_row_has_an_id_of_its_own_that_stays",
-        }
-    )
-
     def options(self):
         return {
             "on": ["k"],
@@ -63,7 +55,6 @@ class TestComplete(JoinSuite):
         }
 
 
-@pytest.mark.slow
 class TestLeft(JoinSuite):
     __test__ = True
     use = "stream_table_join"
@@ -74,7 +65,6 @@ class TestLeft(JoinSuite):
         return {"on": ["k"], "join": "left", "take": {"cost": "price", "deleted": "gone"}}
 
 
-@pytest.mark.slow
 class TestNow(JoinSuite):
     __test__ = True
     use = "stream_table_join"
@@ -85,7 +75,6 @@ class TestNow(JoinSuite):
         return {"on": ["k"], "when": "now", "wait": "1 minute", "take": ["price"]}
 
 
-@pytest.mark.slow
 class TestLatest(JoinSuite):
     __test__ = True
     use = "stream_table_join"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 
@@ -24,25 +23,15 @@ class TestForeignKey(OperatorSuite):
         },
     }
 
-    # What follows random courses is shown by `table` in every run, and courses of joins by their own tests.
-    slow_tests = frozenset(
-        {
-            "test_batches_partitions_and_restarts_do_not_show",
-            "test_each_row_has_an_id_of_its_own_that_stays",
-        }
-    )
-
     def options(self):
         return {"foreign_key": "ref", "join": "left"}
 
 
-@pytest.mark.slow
 class TestForeignKeyInner(TestForeignKey):
     def options(self):
         return {"foreign_key": "ref"}
 
 
-@pytest.mark.slow
 class TestEqualKeys(OperatorSuite):
     use = "table_table_join"
     join = "inner"
@@ -64,11 +53,9 @@ class TestEqualKeys(OperatorSuite):
         return {"on": ["k"], "join": self.join}
 
 
-@pytest.mark.slow
 class TestEqualKeysLeft(TestEqualKeys):
     join = "left"
 
 
-@pytest.mark.slow
 class TestEqualKeysFull(TestEqualKeys):
     join = "full"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 
@@ -17,7 +16,6 @@ class TestTumbling(OperatorSuite):
         return {"by": ["k"], "window": self.window, "columns": columns}
 
 
-@pytest.mark.slow
 class TestSession(OperatorSuite):
     use = "aggregate"
     inputs = TestTumbling.inputs
@@ -28,7 +26,6 @@ class TestSession(OperatorSuite):
         return {"by": ["k"], "window": window, "columns": {"n": "sum(v)"}}
 
 
-@pytest.mark.slow
 class TestChanges(OperatorSuite):
     use = "aggregate"
     inputs = TestTumbling.inputs
@@ -43,7 +40,6 @@ class TestChanges(OperatorSuite):
         }
 
 
-@pytest.mark.slow
 class TestTotalsForEver(OperatorSuite):
     use = "aggregate"
     inputs = {"input": "k STRING, v INT"}

@@ -11,6 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mainstem.attempts import Attempts as Attempts
+    from mainstem.attempts import OnError as OnError
+    from mainstem.attempts import on_error_option as on_error_option
+    from mainstem.attempts import refusal as refusal
+    from mainstem.attempts import row_as_json as row_as_json
     from mainstem.contracts.abilities import Advising as Advising
     from mainstem.contracts.abilities import AfterBatch as AfterBatch
     from mainstem.contracts.abilities import Branching as Branching
@@ -121,6 +126,7 @@ if TYPE_CHECKING:
     from mainstem.tasks import write_by_tasks as write_by_tasks
 
 _HOMES = {
+    "mainstem.attempts": "Attempts OnError on_error_option refusal row_as_json",
     "mainstem.contracts.abilities": (
         "Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
         "Checked KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 from mainstem_testkit.conformance.operator import OperatorSuite
 
@@ -21,7 +20,6 @@ class TestSelect(OperatorSuite):
         return {"columns": {"name": "upper(k)", "twice": "v * 2"}}
 
 
-@pytest.mark.slow
 class TestSelectWhere(OperatorSuite):
     use = "select"
     inputs = {"input": PLAIN}
@@ -30,7 +28,6 @@ class TestSelectWhere(OperatorSuite):
         return {"where": "v > 0"}
 
 
-@pytest.mark.slow
 class TestSelectOfAChangelog(OperatorSuite):
     use = "select"
     inputs = {"input": TABLE}
@@ -48,7 +45,6 @@ class TestSql(OperatorSuite):
         return {"query": query, "schema": "name STRING", "row_wise": True}
 
 
-@pytest.mark.slow
 class TestSqlOverTwoTables(OperatorSuite):
     use = "sql"
     inputs = {"one": "k STRING, n BIGINT", "two": "k STRING, n BIGINT"}
@@ -101,7 +97,6 @@ class TestDecode(OperatorSuite):
         return {"format": "json", "schema": "k STRING NOT NULL, v INT", "keep": {"at": "timestamp"}}
 
 
-@pytest.mark.slow
 class TestDecodeCsv(OperatorSuite):
     use = "decode"
     inputs = {"input": "messages"}
@@ -113,7 +108,6 @@ class TestDecodeCsv(OperatorSuite):
         return {"format": "csv", "schema": "k STRING, v INT"}
 
 
-@pytest.mark.slow
 class TestDecodeWithoutASchema(OperatorSuite):
     use = "decode"
     inputs = {"input": "messages"}
@@ -125,7 +119,6 @@ class TestDecodeWithoutASchema(OperatorSuite):
         return {"format": "json"}
 
 
-@pytest.mark.slow
 class TestDecodeOfChanges(OperatorSuite):
     use = "decode"
     inputs = {"input": "messages"}
@@ -157,7 +150,6 @@ class TestEncode(OperatorSuite):
         return {"format": "json", "key": "k", "headers": headers, "origin": origin, "keep": kept}
 
 
-@pytest.mark.slow
 class TestEncodeOfAChangelog(OperatorSuite):
     use = "encode"
     inputs = {"input": TABLE}

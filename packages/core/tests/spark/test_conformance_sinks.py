@@ -29,18 +29,15 @@ class TestParquet(FilesSuite):
     pass
 
 
-@pytest.mark.slow
 class TestJsonLines(FilesSuite):
     form, spark_format = "jsonlines", "json"
 
 
-@pytest.mark.slow
 class TestCsv(FilesSuite):
     form, spark_format = "csv", "csv"
     reading = {"header": True, "escape": '"', "multiLine": True, "nullValue": "\\0"}
 
 
-@pytest.mark.slow
 class TestSparkFormat(SinkSuite):
     use = "spark"
 
@@ -63,18 +60,6 @@ def test_values_of_every_type_in_each_format(tmp_path, spark, suite):
 
 class TestConsole(SinkSuite):
     use = "console"
-
-    # `files` shows these in every run.
-    slow_tests = frozenset(
-        {
-            "test_a_batch_written_again_is_evaluated_again",
-            "test_a_batch_written_again_is_there_as_after_once",
-            "test_an_empty_batch_changes_nothing",
-            "test_batches_stand_beside_each_other",
-            "test_the_rows_of_many_tasks_are_there_once",
-            "test_two_sinks_of_one_query_stand_beside_each_other",
-        }
-    )
 
     def rows(self, schema):
         return None

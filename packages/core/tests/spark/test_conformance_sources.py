@@ -6,7 +6,6 @@ import json
 import os
 import time
 
-import pytest
 from mainstem_testkit.conformance.source import SourceSuite
 
 
@@ -41,7 +40,6 @@ class TestFilesOfMessages(FilesSuite):
     pass
 
 
-@pytest.mark.slow
 class TestFilesOfJSON(FilesSuite):
     format = "jsonlines"
     wrong_options = {**FilesSuite.wrong_options, "schema": {"schema": "n NOTYPE"}}
@@ -64,7 +62,6 @@ class TestRate(SourceSuite):
         return row["value"]
 
 
-@pytest.mark.slow
 class TestSparksOwnSource(FilesSuite):
     """`spark` with a format of Spark's that is no built-in of ours."""
 

@@ -108,3 +108,57 @@ def test_dropping_what_is_never_refused_is_a_mistake():
     with pytest.raises(DocumentError, match="refuses no rows") as caught:
         make_plan(made)
     assert "on_error: reject" in str(caught.value)
+
+
+def test_sql_refuses_the_rows_that_it_cannot_compute(trial):
+    """Pass: of a query with a part of its own, each expression and condition refuses its rows alone."""
+    query = (
+        "SELECT k, n + 0 AS n, upper(k) AS big FROM "
+        "(SELECT k, CAST(n AS INT) AS n, gone FROM input WHERE k != 'x') "
+        "WHERE CAST(gone AS BOOLEAN) IS NOT TRUE"
+    )
+    step_ = step("sql", query=query, schema="k STRING, n INT, big STRING")
+    good, bad = run(trial, document(s=step_))
+    assert sorted((row["k"], row["n"], row["big"]) for row in good) == [
+        ("a", 1, "A"), ("c", None, "C"),
+    ]  # fmt: skip
+    assert sorted(bad) == ["b", "d"]
+    assert bad["b"].startswith("column n fails: CAST(")
+    assert bad["d"].startswith("the condition fails: ")
+
+
+@pytest.mark.parametrize("call", ["by_row", "by_expression", "by_arrow"])
+def test_python_refuses_the_rows_that_its_functions_raise_for(trial, tmp_path, call):
+    """Pass: what the function raised is told; the other rows go on."""
+    (tmp_path / "steps_that_raise.py").write_text(
+        "from pyspark.sql import functions as F\n"
+        "number = F.udf(lambda n: None if n is None else int(n) + 1, 'int', useArrow=False)\n"
+        "arrow = F.udf(lambda n: None if n is None else int(n) + 1, 'int', useArrow=True)\n"
+        "def by_row(frame):\n"
+        "    return frame.select('k', (number(F.lower('n')) * 2).alias('n'))\n"
+        "def by_arrow(frame):\n"
+        "    return frame.select('k', (arrow('n') * 2).alias('n')).where('n > 0 OR n IS NULL')\n"
+        "def by_expression(frame):\n"
+        "    return frame.select('k', ((F.col('n').cast('int') + 1) * 2).alias('n'))\n"
+    )
+    options = {"schema": "k STRING, n INT", "folder": str(tmp_path)}
+    good, bad = run(trial, document(s=step("python", call=f"steps_that_raise:{call}", **options)))
+    assert sorted((row["k"], row["n"]) for row in good) == [("a", 4), ("c", None), ("d", 10)]
+    assert list(bad) == ["b"]
+    told = (
+        "column n fails: ((CAST(" if call == "by_expression" else "raised ValueError: invalid lit"
+    )
+    assert told in bad["b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "schema"),
+    [
+        ("SELECT explode(array(k, n)) AS k FROM input", "k STRING"),
+        ("SELECT k FROM input UNION ALL SELECT n FROM input", "k STRING"),
+    ],
+)
+def test_a_step_that_makes_other_rows_refuses_none(trial, query, schema):
+    """Pass: what can't be served is told before the run, with what to write instead."""
+    with pytest.raises(DocumentError, match="computes columns and drops rows"):
+        run(trial, document(s=step("sql", query=query, schema=schema)))

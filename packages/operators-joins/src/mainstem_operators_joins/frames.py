@@ -73,13 +73,13 @@ def refusals(stream: pl.Schema) -> pl.Schema:
 
 
 def refused(
-    rows: pl.DataFrame, needs: Sequence[str], wrong: str = ""
+    rows: pl.DataFrame, needs: Sequence[str], wrong: pl.Expr | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of a port that can be used, and the others as rows of `rejected`.
 
     Args:
         needs: the columns that must not be null; the first that is one is the reason.
-        wrong: the reason where none is one.
+        wrong: the reason where none is one, as text.
     """
     told = refusals(rows.schema)
     if not needs or rows[PAYLOAD].null_count() == rows.height:
@@ -87,7 +87,7 @@ def refused(
     nulls = [
         pl.when(pl.col(name).is_null()).then(pl.lit(f"{_shown(name)} is null")) for name in needs
     ]
-    reason = pl.coalesce(*nulls, pl.lit(wrong))
+    reason = pl.coalesce(*nulls, pl.lit("") if wrong is None else wrong)
     others = rows.filter(pl.col(PAYLOAD).is_not_null()).with_columns(
         reason.alias("reason"), pl.col(PAYLOAD).alias("payload")
     )

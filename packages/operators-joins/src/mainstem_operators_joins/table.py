@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from mainstem import (
     EVENTS,
     REJECTED,
+    Attempts,
     Changelog,
     Column,
     Events,
     Inputs,
     Needs,
+    OnError,
     Operator,
     OperatorCapabilities,
     OperatorContext,
@@ -24,6 +26,7 @@ from mainstem import (
     StateFacts,
     Statement,
     find_column,
+    on_error_option,
     option,
     quoted,
     watermark_hint,
@@ -87,6 +90,7 @@ class TableOptions(Options):
         description="Keep former rows of each key in the state, where `mainstem state` shows them, and "
         "where they tell a late row from one that came twice.",
     )
+    on_error: OnError = on_error_option()
 
 
 class ToTable(Operator):
@@ -160,10 +164,16 @@ class ToTable(Operator):
         assert self._shapes is not None, "a plan asks for the shape first"  # noqa: S101
         given = self._shapes.only
         names = [column.name for column in given.columns]
-        gone = f"coalesce({self.options.delete or 'false'}, false) AS {GONE}"
-        # The condition may speak of any column, so it comes before columns are left out.
-        rows = inputs.only.selectExpr("*", gone)
         settings = self._settings(given)
+        # The condition may speak of any column, so it comes before columns are left out.
+        gone = f"coalesce({self.options.delete or 'false'}, false) AS {GONE}"
+        rows = inputs.only
+        if settings.condition:
+            tried = Attempts({"delete": settings.condition})
+            rows = tried.onto(rows)
+            holds = f"coalesce({tried.value('delete')}, false)"
+            gone = f"IF({tried.failure()} IS NULL, {holds}, NULL) AS {GONE}"
+        rows = rows.selectExpr("*", gone)
         logic = TableLogic(settings, polars_schema(inputs.only.select(*map(quoted, names))))
         rows = rows.selectExpr(*map(quoted, names), GONE, payload(logic.needs, names, logic.wrong))
         key = [quoted(name) for name in settings.key]
@@ -187,6 +197,7 @@ class ToTable(Operator):
             history=options.history is not None,
             history_versions=history.versions,
             history_within=_micros(history.within),
+            condition=(options.delete or "") if options.on_error == "reject" else "",
         )
 
 

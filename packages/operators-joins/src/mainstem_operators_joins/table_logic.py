@@ -48,6 +48,8 @@ class TableSettings:
         history_versions: how many of a key's former rows are kept; None for any number.
         history_within: how long a former row is kept after its time, in microseconds; None for ever.
         history: whether former rows are kept at all.
+        condition: the condition of deletions, if rows that it fails for are refused; of those it is
+            not known whether they delete.
     """
 
     key: tuple[str, ...]
@@ -57,6 +59,7 @@ class TableSettings:
     history: bool = False
     history_versions: int | None = None
     history_within: int | None = None
+    condition: str = ""
 
 
 class TableLogic(Logic):
@@ -95,10 +98,19 @@ class TableLogic(Logic):
         #: The columns that can't be null in a row that is used.
         self.needs = [*settings.key, settings.sequence]
         #: SQL for what else a row can't be used for, and why.
-        self.wrong = self._why = ""
+        self.wrong = ""
+        self._why: pl.Expr = pl.lit("")
         if settings.deletes_within is not None and settings.time is not None:
             self.wrong = f"{GONE} AND {quoted(settings.time)} IS NULL"
-            self._why = f"{settings.time} of a deletion is null, so it could not be forgotten"
+            self._why = pl.lit(
+                f"{settings.time} of a deletion is null, so it could not be forgotten"
+            )
+        if settings.condition:
+            self.wrong = " OR ".join(filter(None, [f"{GONE} IS NULL", self.wrong]))
+            failed = pl.when(pl.col(GONE).is_null())
+            self._why = failed.then(pl.lit(f"delete fails: {settings.condition}")).otherwise(
+                self._why
+            )
 
     def step(self, step: Step) -> Done:
         """Take in the rows that are newer than what is known; tell what they change."""

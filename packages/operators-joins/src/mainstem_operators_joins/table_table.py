@@ -14,6 +14,7 @@ from mainstem import (
     Events,
     Inputs,
     Needs,
+    OnError,
     Operator,
     OperatorCapabilities,
     OperatorContext,
@@ -21,6 +22,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    on_error_option,
     option,
 )
 from pydantic import model_validator
@@ -64,6 +66,7 @@ class TableTableJoinOptions(Options):
         "but those the tables are joined on.",
         example={"customer_name": "name"},
     )
+    on_error: OnError = on_error_option()
 
     @model_validator(mode="after")
     def _one_way(self) -> TableTableJoinOptions:

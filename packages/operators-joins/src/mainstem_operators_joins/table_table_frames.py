@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Column, Inputs, OperatorContext, quoted
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    Attempts,
+    Changelog,
+    Column,
+    Inputs,
+    OperatorContext,
+    literal,
+    quoted,
+)
 
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
@@ -71,13 +81,20 @@ class Joining:
 
     # -- into the logic ---------------------------------------------------------------------
 
-    def _side(self, side: str, **more: str) -> DataFrame:
-        """Return a side's changes in the logic's columns; what was before, state knows."""
+    def _side(self, side: str, fails: str = "false", **more: str) -> DataFrame:
+        """Return a side's changes in the logic's columns; what was before, state knows.
+
+        Args:
+            fails: SQL for whether an expression fails for a change: it then has no sequence, so that it
+                is refused, and does not say whether it deletes.
+            more: SQL for more columns.
+        """
         kept = self._inputs[side].where(f"NOT {CHANGE_TYPE} <=> 'update_preimage'")
+        sequence = known(COMMIT_VERSION, self._kinds[side][COMMIT_VERSION])
         return kept.selectExpr(
             *(f"{quoted(name)} AS {_named(side, name)}" for name in self._columns[side]),
-            f"{known(COMMIT_VERSION, self._kinds[side][COMMIT_VERSION])} AS {SEQUENCE}",
-            f"{CHANGE_TYPE} <=> 'delete' AS {DELETED}",
+            f"IF({fails}, NULL, {sequence}) AS {SEQUENCE}",
+            f"IF({fails}, NULL, {CHANGE_TYPE} <=> 'delete') AS {DELETED}",
             *(f"{text} AS {quoted(name)}" for name, text in more.items()),
         )
 
@@ -109,9 +126,16 @@ class Joining:
 
         join: Literal["inner", "left"]
         join = "left" if self._operator.options.join == "left" else "inner"
-        changed, right = self._inputs[LEFT], self._side(RIGHT)
+        right, fails = self._side(RIGHT), "false"
+        references = self._operator.references
+        if self._operator.options.on_error == "reject":
+            tried = Attempts(self._operator.expressions())
+            self._inputs = Inputs({**self._inputs, LEFT: tried.onto(self._inputs[LEFT])})
+            references = [tried.value(key) for key in self._operator.expressions()]
+            fails = f"NOT {CHANGE_TYPE} <=> 'delete' AND {tried.failure()} IS NOT NULL"
+        changed = self._inputs[LEFT]
         key = [_named(RIGHT, name) for name in self._right.key]
-        meant = key_expressions({LEFT: (changed, self._operator.references), RIGHT: (right, key)})
+        meant = key_expressions({LEFT: (changed, references), RIGHT: (right, key)})
         reference = f"concat(X'01', {meant[LEFT]})"
         if join == "left":
             # A row that refers to nothing is a row of the result too, at a place of its own.
@@ -120,6 +144,7 @@ class Joining:
             reference = f"coalesce({reference}, concat(X'00', {itself}))"
         left = self._side(
             LEFT,
+            fails,
             **{REFERENCE: f"IF({CHANGE_TYPE} <=> 'delete', CAST(NULL AS BINARY), {reference})"},
         )
         (columns, sequence), (others, other_sequence) = _schemas(left), _schemas(right)
@@ -184,9 +209,11 @@ class Joining:
         sides = []
         for side in (LEFT, RIGHT):
             row = f"_{side}_rejected"
+            failed = literal(f"foreign_key fails: {', '.join(self._operator.references)}")
             reason = (
-                f"IF({row}.{SEQUENCE} IS NULL, 'the sequence of the {side} change is null or empty', "
-                f"'a key column of the {side} change is null')"
+                f"CASE WHEN {row}.{DELETED} IS NULL THEN {failed} WHEN {row}.{SEQUENCE} IS NULL "
+                f"THEN 'the sequence of the {side} change is null or empty' "
+                f"ELSE 'a key column of the {side} change is null' END"
             )
             sides.append(
                 f"WHEN _output = '{side}_rejected' THEN struct({reason} AS reason, "

@@ -14,6 +14,7 @@ import pytest
 
 from mainstem_testkit.conformance.report import PROPERTY, UNSHOWN, Report, Unshown
 from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing
+from mainstem_testkit.turns import TURN, Turn, turn_of
 
 if TYPE_CHECKING:
     from mainstem.testing.trial import Trial
@@ -27,6 +28,9 @@ REQUIRE = "MAINSTEM_REQUIRE_SERVICES"
 #: Begins the reason of a test that was skipped for want of a server.
 _MISSING = "server missing: "
 _COLLECTOR = pytest.StashKey["_Collector"]()
+_TURN = pytest.StashKey[Turn]()
+#: The property of the report of a test that was drawn.
+_DRAWN = "mainstem-in-turn"
 
 
 def required(name: str) -> bool:
@@ -222,6 +226,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="args",
         default=[],
     )
+    parser.addini(
+        "mainstem_turns",
+        "in how many runs the tests marked `in_turn` all come round; 1: each runs all",
+        default="1",
+    )
     group = parser.getgroup("mainstem")
     group.addoption(
         "--conformance-report", type=Path, metavar="FILE", help="write the suites' report as JSON"
@@ -236,6 +245,13 @@ def pytest_configure(config: pytest.Config) -> None:
     folders = [config.rootpath / folder for folder in config.getini("mainstem_jars")]
     if jars := [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]:
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--jars {','.join(jars)} pyspark-shell")
+    config.addinivalue_line(
+        "markers", "in_turn: dear; each commit draws a share of these tests, see `mainstem_turns`"
+    )
+    try:
+        config.stash[_TURN] = turn_of(config.rootpath, int(config.getini("mainstem_turns")))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
     config.stash[_COLLECTOR] = _Collector()
     config.pluginmanager.register(config.stash[_COLLECTOR], "mainstem-collector")
 
@@ -246,9 +262,12 @@ class _Collector:
     def __init__(self) -> None:
         self.shown = Report()
         self.missing: dict[str, str] = {}
+        self.drawn: dict[str, None] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.shown.add(report)
+        if dict(report.user_properties).get(_DRAWN):
+            self.drawn[report.nodeid] = None
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = report.longrepr[2].removeprefix("Skipped: ")
             if reason.startswith(_MISSING):
@@ -257,15 +276,33 @@ class _Collector:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the failures that suites list, and mark the tests that they call slow."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Expect the failures that suites list, and leave out what is run in turn, and not now."""
     for item in items:
         suite, name = _standard(item)
-        if suite is not None and name in suite.slow_tests:
-            item.add_marker(pytest.mark.slow)
+        if suite is not None and suite.in_turn(name):
+            item.add_marker(pytest.mark.in_turn)
         if suite is not None and name in suite.expected_failures:
             reason = suite.expected_failures[name]
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    turn = config.stash[_TURN]
+    left_out = []
+    for item in items:
+        if item.get_closest_marker("in_turn") is None:
+            continue
+        if turn.takes(item.nodeid) or _asked_for(item):
+            item.user_properties.append((_DRAWN, True))
+        else:
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in {*left_out}]
+
+
+def _asked_for(item: pytest.Item) -> bool:
+    """Whether a test was chosen by its name, and not along with others."""
+    option = item.config.option
+    return bool(option.keyword) or any("::" in argument for argument in item.config.args)
 
 
 def _standard(item: pytest.Item) -> tuple[type[Suite] | None, str]:
@@ -280,7 +317,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Add to a report who was tested by which suite, and the logs of a failed test's servers."""
     suite, name = _standard(item)
     if suite is not None and call.when == "setup":
-        told = {"facts": suite.facts(), "tests": suite.standard_tests(), "test": name}
+        tests = suite.standard_tests()
+        drawn = item.config.stash[_TURN].number is not None and not _asked_for(item)
+        turned = [each for each in tests if drawn and suite.in_turn(each)]
+        told = {"facts": suite.facts(), "tests": tests, "in_turn": turned, "test": name}
         item.user_properties.append((PROPERTY, told))
     if call.excinfo is not None and isinstance(unshown := call.excinfo.value, Unshown):
         item.user_properties.append((UNSHOWN, (unshown.outcome, unshown.what)))
@@ -314,6 +354,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
                 terminalreporter.write_line(line)
     if file := config.getoption("--conformance-report"):
         found.shown.write(file)
+    turn = config.stash[_TURN]
+    if turn.number is not None:
+        terminalreporter.section(f"in turn: {turn}; {TURN}=all runs all")
+        for name in found.drawn:
+            terminalreporter.write_line(name)
     if found.missing:
         terminalreporter.section("NOT TESTED: servers are missing (make services)", red=True)
         for name, why in found.missing.items():

@@ -19,14 +19,7 @@ from mainstem import (
     option,
     quoted,
 )
-from mainstem.builtin.attempts import (
-    OnError,
-    as_json,
-    attempt_name,
-    attempts,
-    failure,
-    on_error_option,
-)
+from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -94,9 +87,9 @@ class ToChangelog(Operator):
         timestamp = frame.select(sequence).dtypes[0][1] == "timestamp"
         fails = "CAST(NULL AS STRING)"
         if rejecting:
-            expressions = {"delete": delete}
-            frame = frame.select("*", *attempts(frame, expressions).values())
-            fails, delete = failure(expressions, [0]), f"{attempt_name(0)}.v"
+            tried = Attempts({"delete": delete})
+            frame = tried.onto(frame)
+            fails, delete = tried.failure(), tried.value("delete")
         return frame.selectExpr(
             *map(quoted, named),
             f"IF({delete}, 'delete', 'update_postimage') AS {CHANGE_TYPE}",
@@ -108,7 +101,5 @@ class ToChangelog(Operator):
             CHANGE_TYPE,
             COMMIT_VERSION,
             COMMIT_TIMESTAMP,
-            "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
-            f"IF(__reason IS NOT NULL, struct(__reason AS reason, {as_json(named)} AS payload), NULL) "
-            "AS _rejected",
+            *refusal("__reason", row_as_json(named)),
         )

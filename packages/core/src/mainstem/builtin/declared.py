@@ -11,6 +11,7 @@ from pydantic import StringConstraints
 
 from mainstem import (
     ANYTHING,
+    REJECTED,
     Accepts,
     Changelog,
     Column,
@@ -27,6 +28,8 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.attempts import OnError, on_error_option, refusal
+from mainstem.builtin.attempted_steps import PAYLOAD, REASON, attempted
 from mainstem.builtin.stateless import refuse_state, stand_ins
 from mainstem.contracts.columns import find_column
 
@@ -63,6 +66,7 @@ class DeclaredOptions(Options):
         description="The columns that tell an output row from every other, the same after a replay; "
         "for sinks that need it. Not with `row_wise`.",
     )
+    on_error: OnError = on_error_option()
 
 
 class Declared(Operator):
@@ -83,6 +87,8 @@ class Declared(Operator):
             )
         if options.row_wise and len(options.tables) > 1:
             raise OptionError("is for one table", option="row_wise")
+        if options.on_error == "reject" and len(options.tables) > 1:
+            raise OptionError("`reject` is for one table", option="on_error")
         for name in options.identity:
             find_column(options.table_schema, name, "identity")
 
@@ -111,6 +117,9 @@ class Declared(Operator):
                 event_time = replace(given.event_time, column=kept.name)
         return Events(columns, self.options.identity, event_time)
 
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"rejected": REJECTED} if self.options.on_error == "reject" else {}
+
     @abstractmethod
     def compute(self, tables: Inputs[DataFrame]) -> DataFrame:
         """Return the user's result for the tables.
@@ -128,11 +137,21 @@ class Declared(Operator):
             self.check(trial)
             refuse_state(trial, self.at, row_wise=self.options.row_wise)
             self._sound = True
-        frame = self.compute(self._tables(inputs))
+        rejecting = self.options.on_error == "reject"
+        given = self._tables(inputs)
+        tables = stand_ins(given) if rejecting else given
+        frame = self.compute(tables)
         self._check_columns(frame)
-        self._check_event_time(inputs, frame)
+        if not rejecting:
+            self._check_event_time(given, frame)
         kept = self._reserved(inputs, frame)
-        return frame.select(*map(quoted, [*kept, *(c.name for c in self.options.table_schema)]))
+        names = [*map(quoted, [*kept, *(c.name for c in self.options.table_schema)])]
+        if not rejecting:
+            return frame.select(*names)
+        tried = attempted(frame, tables.only, given.only, self.at)
+        self._check_event_time(given, tried)
+        told = refusal(REASON, PAYLOAD)[: 2 if "rejected" in ctx.wanted else 1]
+        return tried.selectExpr(*names, *told)
 
     def _tables(self, inputs: Inputs[DataFrame]) -> Inputs[DataFrame]:
         """Return the inputs, with `_id` even where nobody uses it if the user has to pass it on."""

@@ -20,15 +20,8 @@ from mainstem import (
     option,
     quoted,
 )
+from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
 from mainstem.builtin.arrow_call import arrow_call
-from mainstem.builtin.attempts import (
-    OnError,
-    as_json,
-    attempt_name,
-    attempts,
-    failure,
-    on_error_option,
-)
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
@@ -175,14 +168,15 @@ class Encode(Operator):
         if CHANGE_TYPE in reserved:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
             value = f"IF({CHANGE_TYPE} = 'delete', NULL, {value})"
-        expressions = self.expressions() if options.on_error == "reject" else {}
-        numbers = {key: number for number, key in enumerate(expressions)}
+        expressions = dict(self.expressions()) if options.on_error == "reject" else {}
+        if "timestamp" in expressions:  # text is cast, which may fail too
+            expressions |= {"timestamp": f"CAST({options.timestamp} AS TIMESTAMP)"}
+        tried = Attempts(expressions)
         given = list(frame.columns)
-        if expressions:
-            frame = frame.select("*", *attempts(frame, expressions).values())
+        frame = tried.onto(frame)
 
         def expression(key: str, text: str | None) -> SparkColumn:
-            return F.expr(f"{attempt_name(numbers[key])}.v" if key in numbers else text or "NULL")
+            return F.expr(tried.value(key) if key in tried else text or "NULL")
 
         entries = [
             F.struct(
@@ -211,13 +205,9 @@ class Encode(Operator):
         columns_made = [column.alias(name) for name, column in message.items()]
         if options.on_error == "fail":
             return frame.select(*kept, *columns_made)
-        why = failure(expressions, numbers.values())
-        told = f"IF(_why IS NOT NULL, struct(_why AS reason, {as_json(given)} AS payload), NULL)"
-        return frame.withColumn("_why", F.expr(why)).select(
-            *kept,
-            *columns_made,
-            F.expr("IF(_why IS NOT NULL, 'rejected', NULL) AS _output"),
-            *([F.expr(f"{told} AS _rejected")] if "rejected" in ctx.wanted else []),
+        told = refusal("_why", row_as_json(given))[: 2 if "rejected" in ctx.wanted else 1]
+        return frame.withColumn("_why", F.expr(tried.failure())).select(
+            *kept, *columns_made, *map(F.expr, told)
         )
 
     def _compressed(self, value: SparkColumn) -> SparkColumn:

@@ -22,14 +22,7 @@ from mainstem import (
     option,
     quoted,
 )
-from mainstem.builtin.attempts import (
-    OnError,
-    as_json,
-    attempt_name,
-    attempts,
-    failure,
-    on_error_option,
-)
+from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.shapes import CHANGE_TYPE
 
@@ -158,37 +151,32 @@ class Select(Operator):
             expressions = {"where": options.where}
         if self._deletes:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
-        names = {key: number for number, key in enumerate(expressions)}
+        tried = Attempts(expressions)
         holds = "true"
-        reason = failure(expressions, [n for key, n in names.items() if key != "where"])
+        reason = tried.failure(key for key in expressions if key != "where")
         if options.where:
-            tried = attempt_name(names["where"])
-            holds = f"coalesce({tried}.v, false)"
+            holds = f"coalesce({tried.value('where')}, false)"
             # What `where` keeps out may fail in the other expressions.
-            why = failure(expressions, [names["where"]])
-            reason = f"coalesce({why}, IF({holds}, {reason}, NULL))"
-        frame = frame.select("*", *attempts(frame, expressions).values())
-        frame = frame.selectExpr(
+            reason = f"coalesce({tried.failure(['where'])}, IF({holds}, {reason}, NULL))"
+        frame = tried.onto(frame).selectExpr(
             *(name for name in reserved if name != CHANGE_TYPE or not self._deletes),
             *([f"IF({holds}, {CHANGE_TYPE}, 'delete') AS {CHANGE_TYPE}"] if self._deletes else []),
             *(
-                f"{attempt_name(names[f'columns.{name}'])}.v AS {quoted(name)}"
-                if f"columns.{name}" in names
+                f"{tried.value(f'columns.{name}')} AS {quoted(name)}"
+                if f"columns.{name}" in tried
                 else f"{text} AS {quoted(name)}"
                 for name, text in columns.items()
             ),
-            f"{as_json(given)} AS __payload",
+            f"{row_as_json(given)} AS __payload",
             f"{holds} AS {_HOLDS}",
             f"{reason} AS __reason",
         )
         if not self._deletes:
             frame = frame.where(f"{_HOLDS} OR __reason IS NOT NULL")
-        refused = "IF(__reason IS NOT NULL, struct(__reason AS reason, __payload AS payload), NULL)"
         return frame.selectExpr(
             *reserved,
             *map(quoted, columns),
-            "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
-            *([f"{refused} AS _rejected"] if told else []),
+            *refusal("__reason", "__payload")[: 2 if told else 1],
         )
 
     def _left(self, given: Shape) -> Shape:

@@ -114,7 +114,7 @@ class OperatorSuite(TryingSuite):
         self._each_course(self.tries, check)
         assert came["out"], f"of all examples no row came out: write `examples`; there were: {came}"
 
-    @proves("identity")
+    @proves("identity", dear=True)
     def test_each_row_has_an_id_of_its_own_that_stays(self) -> None:
         """Where rows have an identity no two have one `_id`, and no other batches change it."""
         plan = self.plan()

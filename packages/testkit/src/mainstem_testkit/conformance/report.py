@@ -14,7 +14,7 @@ import pytest
 #: The properties of a test's report: who is tested by which test, and why it shows nothing.
 PROPERTY, UNSHOWN = "mainstem-conformance", "mainstem-unshown"
 
-PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED, MISSING = (
+PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED, MISSING, TURNED = (
     "passed",
     "not claimed",
     "not given",
@@ -22,6 +22,7 @@ PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED, MISSING = (
     "expected failure",
     "failed",
     "not run",
+    "in another turn",
 )
 #: Of several outcomes of one test the last in this order counts.
 _WORSE = (PASSED, UNCLAIMED, NOTGIVEN, SKIPPED, EXPECTED, FAILED)
@@ -51,21 +52,26 @@ class NotGiven(Unshown):
 
 @dataclass
 class Subject:
-    """One component as one suite tested it: the outcome and its reason by the name of each test."""
+    """One component as one suite tested it: the outcome and its reason by the name of each test.
+
+    Attributes:
+        in_turn: the tests that are run in turn, and need not be run now.
+    """
 
     facts: Mapping[str, Any]
     tests: Mapping[str, str]
+    in_turn: frozenset[str] = frozenset()
     outcomes: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def outcome(self, test: str) -> tuple[str, str]:
         """Return how a standard test ended, and why."""
-        return self.outcomes.get(test, (MISSING, ""))
+        return self.outcomes.get(test, (TURNED if test in self.in_turn else MISSING, ""))
 
     @property
     def conforms(self) -> bool:
         """Whether no standard test failed or was left out, and some passed."""
         words = {self.outcome(test)[0] for test in self.tests}
-        return PASSED in words and words <= {PASSED, UNCLAIMED, NOTGIVEN}
+        return PASSED in words and words <= {PASSED, UNCLAIMED, NOTGIVEN, TURNED}
 
     @property
     def not_given(self) -> list[str]:
@@ -96,6 +102,8 @@ class Subject:
         verdict = "conforms" if self.conforms else "does NOT conform"
         if self.not_given:
             verdict += f" (not shown, for there was not given: {'; '.join(self.not_given)})"
+        if turned := sum(self.outcome(test)[0] == TURNED for test in self.tests):
+            verdict += f" ({turned} tests have other turns)"
         who = f"{facts['kind']} {facts['word']} ({facts['distribution']} {facts['version']})"
         yield f"{who}: {verdict}"
         claims: dict[str, Counter[str]] = {}
@@ -121,7 +129,8 @@ class Report:
         if told is None or (report.when == "teardown" and report.passed):
             return
         name = report.nodeid.rpartition("::")[0]
-        subject = self.subjects.setdefault(name, Subject(told["facts"], told["tests"]))
+        new = Subject(told["facts"], told["tests"], frozenset(told["in_turn"]))
+        subject = self.subjects.setdefault(name, new)
         if report.when == "setup" and report.passed:
             return
         test, outcome = told["test"], _outcome(report)

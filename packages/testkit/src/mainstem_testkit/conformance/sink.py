@@ -156,7 +156,7 @@ class SinkSuite(AbilitiesSuite):
 
     # -- batches ----------------------------------------------------------------------------
 
-    @proves("batches")
+    @proves("batches", dear=True)
     def test_batches_stand_beside_each_other(self, spark: SparkSession) -> None:
         """A later batch, and one of the same id of another checkpoint, leave a batch's rows alone."""
         self._write(self._some(spark, range(3)), 0)
@@ -164,7 +164,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(6, 9)), 0, OTHER)
         self._check(range(9), doubled=False)
 
-    @proves("batches")
+    @proves("batches", dear=True)
     def test_two_sinks_of_one_query_stand_beside_each_other(self, spark: SparkSession) -> None:
         """A document names the far side twice: batches of one id, but of another sink, are others."""
         for _ in range(2):
@@ -172,7 +172,7 @@ class SinkSuite(AbilitiesSuite):
             self._write(self._some(spark, range(3, 6)), 0, sink="subject_too")
         self._check(range(6))
 
-    @proves("batches")
+    @proves("batches", dear=True)
     def test_an_empty_batch_changes_nothing(self, spark: SparkSession) -> None:
         """Neither the first batch nor a later one needs rows."""
         self._write(self._some(spark, []), 0)
@@ -181,7 +181,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, []), 2)
         self._check(range(3), doubled=False)
 
-    @proves("batches")
+    @proves("batches", dear=True)
     def test_the_rows_of_many_tasks_are_there_once(self, spark: SparkSession) -> None:
         """Eight tasks write at the same time; each row is there, and its task has run once alone."""
         self._write_by_many(spark, "the write")
@@ -189,7 +189,7 @@ class SinkSuite(AbilitiesSuite):
 
     # -- retries ----------------------------------------------------------------------------
 
-    @proves("retries")
+    @proves("retries", dear=True)
     def test_a_batch_written_again_is_there_as_after_once(self, spark: SparkSession) -> None:
         """The same rows come again, otherwise partitioned, before and after a later batch."""
         self._write(self._some(spark, range(6), parts=3), 0)
@@ -199,7 +199,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(6, 8), parts=1), 1)
         self._check(range(8))
 
-    @proves("retries")
+    @proves("retries", dear=True)
     def test_a_batch_written_again_is_evaluated_again(self, spark: SparkSession) -> None:
         """Also one that is in: Spark fails a query whose batch leaves its state unwritten."""
         for number in (1, 2):
@@ -230,7 +230,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(3, 11), parts=3), 1)
         self._check(range(11))
 
-    @proves("retries")
+    @proves("retries", dear=True)
     def test_a_task_run_twice_does_no_harm(
         self, spark: SparkSession, request: pytest.FixtureRequest
     ) -> None:
@@ -253,7 +253,7 @@ class SinkSuite(AbilitiesSuite):
         self._check(range(8))
 
     @pytest.mark.timeout(1800)
-    @proves("crashes")
+    @proves("crashes", dear=True)
     def test_a_kill_at_each_crash_point_does_no_harm(self, spark: SparkSession) -> None:
         """A run is killed where the sink can be cut, and run again: nothing lost, nothing doubled."""
         self._check([])
@@ -271,7 +271,7 @@ class SinkSuite(AbilitiesSuite):
 
     # -- the far side -----------------------------------------------------------------------
 
-    @proves("far side")
+    @proves("far side", dear=True)
     def test_a_far_side_that_stands_still_for_a_while_is_waited_for(
         self, spark: SparkSession
     ) -> None:
@@ -287,7 +287,7 @@ class SinkSuite(AbilitiesSuite):
             later.join()
         self._check(range(9))
 
-    @proves("far side")
+    @proves("far side", dear=True)
     def test_a_far_side_that_is_down_fails_the_batch_until_it_is_back(
         self, spark: SparkSession
     ) -> None:

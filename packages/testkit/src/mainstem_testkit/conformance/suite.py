@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -30,11 +31,19 @@ TestT = TypeVar("TestT", bound=Callable[..., None])
 _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
 
-def proves(claim: str) -> Callable[[TestT], TestT]:
-    """Say which claim a standard test proves; the report lists tests by claim."""
+def proves(claim: str, *, dear: bool = False, shown_by: str = "") -> Callable[[TestT], TestT]:
+    """Say which claim a standard test proves; the report lists tests by claim.
+
+    Args:
+        dear: it takes many runs or processes, so it is run in turn.
+        shown_by: the mechanism of which its own tests show the same: for a component on that
+            mechanism it is run in turn.
+    """
 
     def mark(test: TestT) -> TestT:
         test.proves = claim  # type: ignore[attr-defined]
+        test.dear = dear  # type: ignore[attr-defined]
+        test.shown_by = shown_by  # type: ignore[attr-defined]
         return test
 
     return mark
@@ -65,8 +74,6 @@ class Suite:
     server_fixture: ClassVar[str] = ""
     #: Standard tests that are known to fail: the reasons by the tests' names.
     expected_failures: ClassVar[Mapping[str, str]] = {}
-    #: Standard tests that take minutes for this component: marked `slow`.
-    slow_tests: ClassVar[frozenset[str]] = frozenset()
     #: Options that are wrong beside the ones that `options` gives: the changed options, by the name
     #: of the option that the error must name. The suite itself tries unknown, missing and odd ones.
     wrong_options: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -100,7 +107,7 @@ class Suite:
                 raise TypeError(
                     f"{cls.__name__}.{name} is standard; if it must fail, say why: {_RULE}"
                 )
-        for name in (*cls.expected_failures, *cls.slow_tests):
+        for name in cls.expected_failures:
             if name not in standard:
                 raise TypeError(f"{cls.__name__}: there is no standard test {name!r}")
         for name, reason in cls.expected_failures.items():
@@ -116,6 +123,35 @@ class Suite:
                 if claim := getattr(test, "proves", None):
                     found[name] = claim
         return found
+
+    @classmethod
+    def in_turn(cls, name: str) -> bool:
+        """Whether a standard test is run in turn, and not every time.
+
+        That is one that is dear, one of a mechanism that the component is built on, and each one of a
+        variant: the first class of a module that tests a word stands for the word.
+        """
+        test = getattr(cls, name, None)
+        if not getattr(test, "proves", None):
+            return False
+        shown_by: str = test.shown_by  # type: ignore[union-attr]
+        return bool(
+            cls._is_variant() or test.dear or (shown_by and shown_by in cls.mechanisms())  # type: ignore[union-attr]
+        )
+
+    @classmethod
+    def mechanisms(cls) -> frozenset[str]:
+        """Return the mechanisms that the component is built on and that have tests of their own."""
+        return frozenset()
+
+    @classmethod
+    def _is_variant(cls) -> bool:
+        """Whether an earlier class of the module tests the same word by the same suite."""
+        for other in vars(sys.modules[cls.__module__]).values():
+            tested = isinstance(other, type) and issubclass(other, Suite) and other.use == cls.use
+            if tested and other.kind == cls.kind and other.__name__.startswith("Test"):
+                return other is not cls and other.standard_tests() == cls.standard_tests()
+        return False
 
     @classmethod
     @cache

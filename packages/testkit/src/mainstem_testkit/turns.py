@@ -1,0 +1,78 @@
+"""Tests that are run in turn: each commit draws a share of the dear ones.
+
+A test marked `in_turn` has one of `mainstem_turns` numbers, by its name; a commit has one too, by its id.
+Those whose numbers are equal are run: the same ones whenever the same commit is tested, others with the
+next commit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The variable that chooses a turn by hand: its number, or `all`.
+TURN = "MAINSTEM_TURN"
+_ALL = "all"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which of the tests that are run in turn are run now.
+
+    Attributes:
+        number: the turn, from 0; None where all are run.
+        of: how many turns there are.
+        why: what chose it.
+    """
+
+    number: int | None
+    of: int
+    why: str
+
+    def takes(self, name: str) -> bool:
+        """Whether the test of a name is run now."""
+        return self.number is None or _hashed(name) % self.of == self.number
+
+    def __str__(self) -> str:
+        return "all" if self.number is None else f"{self.number + 1} of {self.of} ({self.why})"
+
+
+def turn_of(folder: Path, turns: int) -> Turn:
+    """Return the turn of the commit that is checked out in a folder, or the one chosen by hand.
+
+    Raises:
+        ValueError: the one chosen by hand is none.
+    """
+    chosen = os.environ.get(TURN, "")
+    if chosen == _ALL or turns <= 1:
+        return Turn(None, turns, chosen or "there is one turn")
+    if chosen:
+        if not chosen.isdecimal() or not 1 <= int(chosen) <= turns:
+            raise ValueError(f"{TURN} is {chosen!r}: give a number from 1 to {turns}, or {_ALL}")
+        return Turn(int(chosen) - 1, turns, TURN)
+    commit = _commit(folder)
+    if not commit:
+        return Turn(None, turns, "no commit is checked out")
+    return Turn(_hashed(commit) % turns, turns, f"drawn by commit {commit[:10]}")
+
+
+def _hashed(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _commit(folder: Path) -> str:
+    """Return the id of the commit in a folder; empty where there is none, or no git."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "--verify", "--quiet", "HEAD"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,123 @@
+"""Dear tests are run in turn: each commit draws its share, and all come round."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from mainstem_testkit import SourceSuite
+from mainstem_testkit.turns import Turn, turn_of
+
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("n", range(40))
+@pytest.mark.in_turn
+def test_dear(n):
+    pass
+
+def test_cheap():
+    pass
+"""
+INI = "[pytest]\nmainstem_turns = 10\n"
+
+
+def git(folder, *arguments):
+    """Run git in a folder as somebody."""
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_all_come_round_in_as_many_turns_as_there_are():
+    """Pass: each test has one turn, and every turn has some."""
+    names = [f"test_{n}" for n in range(1000)]
+    took = [sum(Turn(n, 10, "").takes(name) for name in names) for n in range(10)]
+    assert sum(took) == len(names)
+    assert min(took) > 50
+
+
+def test_a_commit_always_draws_the_same_and_others_draw_anew(tmp_path):
+    """Pass: the turn is the commit's own; 40 commits draw at least 7 of 10 turns."""
+    git(tmp_path, "init")
+    drawn = []
+    for n in range(40):
+        git(tmp_path, "commit", "--allow-empty", "-m", f"{n}")
+        drawn.append(turn_of(tmp_path, 10))
+        assert turn_of(tmp_path, 10) == drawn[-1]
+    assert len({turn.number for turn in drawn}) >= 7
+
+
+def test_without_a_commit_all_are_run(tmp_path):
+    """Pass: who tests what was downloaded leaves nothing out."""
+    assert turn_of(tmp_path, 10).number is None
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_the_report_names_what_was_drawn(pytester, monkeypatch, workers):
+    """Pass: the turn, and each test that it took; all others were left out, cheap ones never."""
+    monkeypatch.setenv("MAINSTEM_TURN", "3")
+    pytester.makeini(INI)
+    pytester.makepyfile(test_it=TESTS)
+    drawn = [n for n in range(40) if Turn(2, 10, "").takes(f"test_it.py::test_dear[{n}]")]
+    result = pytester.runpytest_inprocess(*workers)
+    assert 0 < len(drawn) < 20
+    result.assert_outcomes(passed=len(drawn) + 1)
+    result.stdout.fnmatch_lines(
+        ["*in turn: 3 of 10*", *(f"test_it.py::test_dear?{n}?" for n in drawn)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("turn", "arguments", "passed"),
+    [
+        ("all", (), 41),
+        ("1", ("test_it.py::test_dear",), 40),
+        ("1", ("-k", "dear"), 40),
+    ],
+)
+def test_all_are_run_when_told_and_those_that_are_asked_for(
+    pytester, monkeypatch, turn, arguments, passed
+):
+    """Pass: nobody who names a test is told that it has another turn."""
+    monkeypatch.setenv("MAINSTEM_TURN", turn)
+    pytester.makeini(INI)
+    pytester.makepyfile(test_it=TESTS)
+    pytester.runpytest_inprocess(*arguments).assert_outcomes(passed=passed)
+
+
+@pytest.mark.parametrize("turn", ["0", "11", "none"])
+def test_a_turn_that_is_none_is_refused(pytester, monkeypatch, turn):
+    """Pass: the run ends with the ones that there are."""
+    monkeypatch.setenv("MAINSTEM_TURN", turn)
+    pytester.makeini(INI)
+    result = pytester.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*give a number from 1 to 10, or all*"])
+
+
+def test_the_first_class_of_a_word_stands_for_it():
+    """Pass: of it, what is dear is run in turn; of a variant, all is."""
+
+    class TestFirst(SourceSuite):
+        use = "rate"
+
+    class TestVariant(SourceSuite):
+        use = "rate"
+
+    class TestOther(SourceSuite):
+        use = "files"
+
+    globals().update({"TestOne": TestFirst, "TestTwo": TestVariant, "TestThree": TestOther})
+    try:
+        TestVariant.__name__, TestFirst.__name__ = "TestTwo", "TestOne"
+        turns = {
+            suite: {name for name in suite.standard_tests() if suite.in_turn(name)}
+            for suite in (TestFirst, TestVariant, TestOther)
+        }
+    finally:
+        for name in ("TestOne", "TestTwo", "TestThree"):
+            globals().pop(name)
+    assert turns[TestFirst] == turns[TestOther]
+    assert "test_one_event_and_a_kill_while_idle" in turns[TestFirst]
+    assert "test_rows_are_as_announced" not in turns[TestFirst]
+    assert turns[TestVariant] == {*TestVariant.standard_tests()}
