@@ -239,6 +239,52 @@ def test_older_state_is_migrated_when_it_is_touched() -> None:
     assert {table for table, _ in bucket.store.entries} == {"", "totals"}
 
 
+class Wide(Logic):
+    """Keeps each key's newest row and gives the one before; some columns, or one more."""
+
+    outputs = {MAIN: pl.Schema({"k": pl.Int64, "more": pl.String})}
+
+    def __init__(self, *, queued: bool, wide: bool) -> None:
+        more = {"more": pl.String} if wide else {}
+        columns = pl.Schema({**more, "k": pl.Int64, "due": pl.Datetime("us", "UTC")})
+        self.ports = {"rows": columns}
+        self.tables = {"rows": Table(columns, due="due", queued=queued)}
+
+    def step(self, step: Step) -> Done:
+        came = step.state["rows"]
+        rows = step.rows["rows"].select(came.columns)
+        if not self.tables["rows"].queued:
+            others = came.join(rows, on=KEY, how="anti", maintain_order="left")
+            came = came.join(rows, on=KEY, how="semi", maintain_order="left")
+            rows = pl.concat([others, rows])
+        if "more" not in came.columns:
+            came = came.with_columns(more=pl.lit(None, pl.String))
+        return Done({MAIN: came.select("k", "more")}, {"rows": rows})
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_rows_of_before_a_column_was_added_have_a_null_in_it(queued: bool) -> None:
+    """Pass: of one version, wherever the column stands; rows of after have what they had."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    bucket = OneBucket(Wide(queued=queued, wide=False), page_bytes=500)
+    bucket.batch({"rows": [{KEY: key(n), "k": n, "due": at} for n in range(100)]})
+    bucket.logic = Wide(queued=queued, wide=True)
+    new = [{KEY: key(n), "k": n, "due": at, "more": "x"} for n in range(50)]
+    micros = int(at.timestamp() * 1e6)
+    found = bucket.batch({"rows": new}, micros - 1) if queued else bucket.batch({"rows": new})
+    if queued:
+        assert not found
+        found = bucket.batch({"rows": []}, micros)
+        assert {(r["k"], r["more"]) for r in found[MAIN]} == {
+            *((n, None) for n in range(100)),
+            *((n, "x") for n in range(50)),
+        }
+    else:
+        assert {(r["k"], r["more"]) for r in found[MAIN]} == {(n, None) for n in range(50)}
+        found = bucket.batch({"rows": new})
+        assert {(r["k"], r["more"]) for r in found[MAIN]} == {(n, "x") for n in range(50)}
+
+
 class Signs(Logic):
     """Keeps rows below 0 and others in two tables."""
 

@@ -68,6 +68,16 @@ class Entries:
         """Return the version of the logic that wrote an entry."""
         return self.directory.layouts[entry[0]].version
 
+    def widened(self, rows: pl.DataFrame, table: str) -> pl.DataFrame:
+        """Return rows of before columns were added to a table, in which those are null."""
+        wanted = self._declared.all[table].schema
+        if rows.schema == wanted or not rows.schema.items() <= wanted.items():
+            return rows
+        return rows.select(
+            name if name in rows.columns else pl.lit(None, kind).alias(name)
+            for name, kind in wanted.items()
+        )
+
     def decode(self, entries: Sequence[Entry]) -> pl.DataFrame:
         """Return the rows of entries of one layout, in one go: their bytes are Arrow's messages."""
         schema = self.directory.layouts[entries[0][0]].schema
@@ -75,6 +85,8 @@ class Entries:
 
     def migrated(self, state: Mapping[str, pl.DataFrame], version: int) -> dict[str, pl.DataFrame]:
         """Return what an older version kept as the present one keeps it."""
+        if version == self._declared.version:
+            return dict(state)
         empty = {
             layout.table: decode(layout.schema, [])
             for layout in self.directory.layouts

@@ -41,8 +41,8 @@ def layout_of(ctx: OperatorContext, name: str, keys: KeyKind, logic: Logic) -> L
     """Return the layout of one of a node's states, with the buckets of when its checkpoint was begun.
 
     Raises:
-        OptionError: the keys are now of types whose bytes are others, or the rows of the state have
-            other columns although the logic's version is the same.
+        OptionError: the keys are now of types whose bytes are others, or the rows of the state lack
+            columns that they had, or have others for them, although the logic's version is the same.
         PluginError: the checkpoint is of a later version of this library.
     """
     tables = {table: _columns(kind.columns) for table, kind in logic.tables.items()}
@@ -74,7 +74,7 @@ def _columns(schema: pl.Schema) -> dict[str, str]:
 
 def _check(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> None:
     for table in before.keys() & now.keys():
-        if list(before[table].items()) != list(now[table].items()):
+        if not before[table].items() <= now[table].items():  # what is new is null in rows of before
             were, are = (
                 ", ".join(f"{name} {kind}" for name, kind in columns[table].items())
                 for columns in (before, now)

@@ -140,7 +140,7 @@ class Pages:
             if versions and versions != {self._declared.version}:
                 state = self._entries.migrated(state, min(versions))
             for table, empty in self._empty.items():
-                rows = state.pop(table, empty)
+                rows = self._entries.widened(state.pop(table, empty), table)
                 if rows.schema != empty.schema:
                     raise ValueError(
                         f"state of version {sorted(versions)}, table {table!r}: has the columns "

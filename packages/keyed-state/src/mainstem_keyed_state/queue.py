@@ -113,7 +113,8 @@ class Queue:
                 new.append(entry)
                 continue
             given = {self._table: self._entries.decode([entry])}
-            parts.append(self._entries.migrated(given, self._entries.version(entry))[self._table])
+            given = self._entries.migrated(given, self._entries.version(entry))
+            parts.append(self._entries.widened(given[self._table], self._table))
         if new:
             parts.append(self._entries.decode(new))
         rows = pl.concat([self._empty, *parts])

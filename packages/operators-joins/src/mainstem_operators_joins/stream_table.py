@@ -171,6 +171,7 @@ class StreamTableJoin(Operator):
                 "columns": [c.name for c in self._takes(inputs).values()],
                 "stream": list(inputs[STREAM].names),
             },
+            gains=frozenset({"columns", "stream"}),
             grows="the table itself is kept: the newest version of every key"
             + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),
             holds=max(wait or timedelta(0), timedelta(0)),

@@ -145,6 +145,7 @@ class ToTable(Operator):
                 "columns": list(inputs.only.names),
                 "history": options.history is not None,
             },
+            gains=frozenset({"columns"}),
             grows="the table itself is kept: the newest row of every key"
             + (", and its former ones" if options.history else "")
             + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),

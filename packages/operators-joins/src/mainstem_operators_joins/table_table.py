@@ -204,6 +204,7 @@ class TableTableJoin(Operator):
                 "join": self.options.join,
                 "take": {name: column.name for name, column in self.taken(left, right).items()},
             },
+            gains=frozenset({"take"}),
             grows="each key of both tables is kept; of a deleted one the sequence.",
         )
 

@@ -30,11 +30,14 @@ class StateFacts:
     `version` is that of its layout and `shaped_by` the options that decide the layout: when either
     differs from the checkpoint's, the state can't be used as it is. `grows` says why the state
     grows without bound, or is empty when it does not. `holds` is how far the watermark must pass a
-    row's event time until everything the row takes part in has come out.
+    row's event time until everything the row takes part in has come out. `gains` are the keys of
+    `shaped_by` whose lists or mappings may have more entries than the checkpoint's: the state then has
+    nulls for them.
     """
 
     version: int
     shaped_by: Mapping[str, object] = field(default_factory=dict)
+    gains: frozenset[str] = frozenset()
     grows: str = ""
     holds: timedelta = timedelta(0)
     #: Spark's output mode for a query that ends in this operator: `append` or `update`.

@@ -316,6 +316,7 @@ def describe(plan: Plan) -> dict[str, Any]:
                         "operator": f"{node.distribution}:{node.word}",
                         "version": node.state.version,
                         "shaped_by": json.loads(json.dumps(node.state.shaped_by, default=str)),
+                        "gains": sorted(node.state.gains),
                         "types": _types(node),
                     }
                     for name in query.streaming
@@ -331,6 +332,14 @@ def _types(node: Node) -> dict[str, str]:
     """Return the types of what a node gives, as far as they are known: its state has values of them."""
     columns = node.shape.columns if node.shape else ()
     return {column.name: column.type for column in columns if column.type}
+
+
+def _has_all(now: Any, before: Any) -> bool:
+    """Whether a list or a mapping has all that another one has."""
+    if isinstance(now, list) and isinstance(before, list):
+        return all(each in now for each in before)
+    both = isinstance(now, dict) and isinstance(before, dict)
+    return both and before.items() <= now.items()
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any], read: set[str]) -> list[str]:
@@ -350,7 +359,9 @@ def _changes(before: dict[str, Any], now: dict[str, Any], read: set[str]) -> lis
                 found.append(f"{name!r} had {key} {state[key]}, and now has {new[key]}")
         for key in sorted(state["shaped_by"].keys() | new["shaped_by"].keys()):
             old_value, new_value = state["shaped_by"].get(key), new["shaped_by"].get(key)
-            if old_value != new_value:
+            if old_value != new_value and not (
+                key in new["gains"] and _has_all(new_value, old_value)
+            ):
                 found.append(f"{name!r} had {key} {old_value!r}, and now has {new_value!r}")
         for column, old_type in state.get("types", {}).items():
             new_type = new["types"].get(column, old_type)
