@@ -30,6 +30,7 @@ from mainstem import (
     StateFacts,
     option,
     quoted,
+    watermark_hint,
 )
 
 from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns, time_column
@@ -244,7 +245,9 @@ class StreamTableJoin(Operator):
         if table.sequence is None:
             raise OptionError(
                 "the table's changes have no sequence: they come batch by batch",
-                hint="Take them as events, and make a table of them by `changelog` or `table`.",
+                hint="Write them to a table or topic, and read that with a sequence of its own. Totals "
+                "of windows, which are final, are made a table by `changelog` with the window's start as "
+                "`sequence`, and joined with `as_of: latest`.",
             )
         if options.as_of == "latest" and options.when == "complete":
             raise OptionError(
@@ -346,9 +349,10 @@ def _check_time(side: str, shape: Shape, option: str) -> None:
         return
     time = shape.event_time
     if time is None:
-        hint = f"Give the node at port {side} `watermark: {{column: ..., delay: ...}}`"
-        also = ", or write `as_of: latest`." if option == "as_of" else "."
-        raise OptionError(f"the {side} has no event time", option=option, hint=hint + also)
+        hint = watermark_hint(shape, where=f"the node at port {side}")
+        if option == "as_of":
+            hint += " Or write `as_of: latest`."
+        raise OptionError(f"the {side} has no event time", option=option, hint=hint)
     column = shape.column(time.column)
     if column is not None and column.type not in (None, "timestamp"):
         raise OptionError(f"the {side}'s event time is no TIMESTAMP: {column.ddl}", option=option)

@@ -349,6 +349,8 @@ class _Maker:
                 message = f"{where}{refusal} (from {', '.join(map(str, streams))})"
                 self._problem(message, *node.path, "from")
                 whole = False
+                if not isinstance(first, accepts[port].shapes):
+                    continue  # nothing of the kind that the component goes on with
             shapes[port] = first
         # A port that is not connected has its own problem already, as has one that reads a wrong name.
         # Where what it reads is known all the same, what is wrong below shows too.
