@@ -267,3 +267,88 @@ def test_options_that_do_not_fit_are_refused(options, words):
     wrong["operators"]["things"]["with"] = given
     with pytest.raises(DocumentError, match=words):
         make_plan(wrong)
+
+
+MYSQL_SCHEMA = (
+    "id BIGINT NOT NULL, name STRING NOT NULL, price DECIMAL(10,2), born DATE, at3 TIMESTAMP, "
+    "at6 TIMESTAMP, stamp TIMESTAMP, good SMALLINT, ratio DOUBLE, raw BINARY, kind STRING, extra VARIANT"
+)
+MYSQL_NULLS = dict.fromkeys(
+    ("price", "born", "at3", "at6", "stamp", "good", "ratio", "kind", "extra")
+)  # fmt: skip
+MYSQL_FIRST = {
+    "id": 1, "name": "there before", "price": 1.10, "born": "2024-02-29",
+    "at3": "2024-02-29T01:02:03.456000Z", "at6": "2024-02-29T01:02:03.456789Z",
+    "stamp": "2024-02-29T01:02:03.456789Z", "good": 1, "ratio": 0.5, "kind": "a", "extra": {"a": [1, None]},
+}  # fmt: skip
+MYSQL_SECOND = {
+    "id": 2, "name": "grüße 🎉", "price": -12.34, "born": "1969-12-31",
+    "at3": "1969-12-31T23:59:59.500000Z", "at6": "1969-12-31T23:59:59.500000Z",
+    "stamp": "1970-01-02T00:00:00.000000Z", "good": 0, "ratio": 1e300, "kind": "b", "extra": "text",
+}  # fmt: skip
+MYSQL_CHANGED = {**MYSQL_SECOND, "name": "changed", "price": 99999999.99, "at6": None}
+MYSQL_THIRD, MYSQL_FOURTH = ({**MYSQL_NULLS, "id": n, "name": "nulls"} for n in (3, 4))
+MYSQL_AGAIN = {**MYSQL_NULLS, "id": 1, "name": "again"}
+MYSQL_HAPPENED = [
+    ("insert", MYSQL_FIRST), ("insert", MYSQL_SECOND), ("insert", MYSQL_THIRD),
+    ("update_preimage", MYSQL_SECOND), ("update_postimage", MYSQL_CHANGED),
+    ("delete", MYSQL_THIRD), ("insert", MYSQL_FOURTH), ("delete", MYSQL_FIRST), ("insert", MYSQL_AGAIN), ("delete", MYSQL_FOURTH),
+]  # fmt: skip
+#: What a converter without schemas can't tell: all times are milliseconds, decimals are text.
+MYSQL_TOLD = {"timestamp_unit": "millis", "plain_decimals": True}
+
+
+def rows_of(trial, name, **options):
+    """Return the changes that came out, in the order of their versions, and the refused messages."""
+    made = trial(document(**{"schema": MYSQL_SCHEMA, **options}))
+    made.feed("log", recorded(name))
+    made.batch()
+    return ordered(made.rows("out")), made.rows("bad")
+
+
+@pytest.mark.parametrize("server", ["mysql", "mariadb"])
+def test_units_and_decimals_come_from_the_messages_own_schema(trial, server):
+    """Pass: DATETIME(3) beside DATETIME(6), bytes of decimals, and the row before each change."""
+    rows, bad = rows_of(trial, f"{server}-precise")
+    assert bad == []
+    assert changed(rows) == MYSQL_HAPPENED
+    assert rows[0]["raw"] == "AP8="
+
+
+@pytest.mark.parametrize("server", ["mysql", "mariadb"])
+def test_without_a_schema_the_options_say_it(trial, server):
+    """Pass: what the connector has cut to milliseconds is milliseconds; nothing else is lost."""
+    rows, bad = rows_of(trial, f"{server}-plain", **MYSQL_TOLD)
+    assert bad == []
+    cut = {"at6": "2024-02-29T01:02:03.456000Z"}
+    expected = [
+        (kind, {**row, **(cut if row == MYSQL_FIRST else {})}) for kind, row in MYSQL_HAPPENED
+    ]
+    assert changed(rows) == expected
+
+
+@pytest.mark.parametrize("server", ["mysql", "mariadb"])
+def test_without_a_schema_each_column_has_a_unit_of_its_own(trial, server):
+    """Pass: schemas taken from the engine's envelopes, DATETIME(3) counts millis and DATETIME(6) micros."""
+    bare = [
+        {
+            **message,
+            "value": message["value"] and json.dumps(json.loads(message["value"])["payload"]),
+        }
+        for message in recorded(f"{server}-precise")
+    ]
+    schema = MYSQL_SCHEMA.replace("price DECIMAL(10,2), ", "")  # bytes without a scale
+    made = trial(document(schema=schema, timestamp_unit={"at3": "millis"}))
+    made.feed("log", [{**message, "key": None} for message in bare])
+    made.batch()
+    expected = [
+        (kind, {n: v for n, v in row.items() if n != "price"}) for kind, row in MYSQL_HAPPENED
+    ]
+    assert changed(ordered(made.rows("out"))) == expected
+
+
+def test_a_unit_of_a_column_that_is_not_there_is_refused():
+    """Pass: named, with the nearest one."""
+    with pytest.raises(DocumentError, match="timestamp_unit") as refusal:
+        make_plan(document(timestamp_unit={"att": "millis"}))
+    assert "at" in str(refusal.value)

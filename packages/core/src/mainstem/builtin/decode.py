@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _POSITION = "position"
+TimeUnit = Literal["micros", "millis"]
+_UNITS: Mapping[TimeUnit, str] = {"micros": "us", "millis": "ms"}
 
 
 class DecodeOptions(Options):
@@ -127,10 +129,12 @@ class DecodeOptions(Options):
         "PostgreSQL must have REPLICA IDENTITY FULL for that: else updates are refused, and of a deleted "
         "row only the key is true. Without pre-images a deletion tells the key alone.",
     )
-    timestamp_unit: Literal["micros", "millis"] = option(
+    timestamp_unit: TimeUnit | dict[str, TimeUnit] = option(
         "micros",
-        description="debezium-json: what a number counts where the schema has a TIMESTAMP. "
-        "Times that are written as text need no unit, and a message with a schema says its own.",
+        description="debezium-json: what a number counts where the schema has a TIMESTAMP: everywhere, "
+        "or by column, where the others count micros (MySQL's DATETIME(3) millis, its DATETIME(6) "
+        "micros). Times that are written as text need no unit, and a message with a schema says its own.",
+        example={"created": "millis"},
     )
     plain_decimals: bool = option(
         False,
@@ -181,6 +185,7 @@ class Decode(Operator):
             raise OptionError("debezium-json needs a `key`", option="key")
         for name in options.key:
             find_column(options.table_schema or (), name, "key")
+        self._units(options.table_schema or ())
         if options.sequence not in options.keep:
             if options.sequence != _POSITION:
                 hint = f"Kept are: {', '.join([*options.keep, _POSITION])}."
@@ -244,6 +249,16 @@ class Decode(Operator):
             *([f"{rejected} AS _rejected"] if told else []),
         )
 
+    def _units(self, columns: Sequence[Column]) -> tuple[str, ...]:
+        """Return what a number counts in each column of an envelope's rows."""
+        given = self.options.timestamp_unit
+        if isinstance(given, str):
+            return tuple(_UNITS[given] for _ in columns)
+        by_column = {
+            find_column(columns, name, "timestamp_unit").name: unit for name, unit in given.items()
+        }
+        return tuple(_UNITS[by_column.get(column.name, "micros")] for column in columns)
+
     def _decoding(self) -> Decoding:
         options = self.options
         schema = options.table_schema
@@ -255,7 +270,7 @@ class Decode(Operator):
             given = {
                 "key": tuple(options.key or ()),
                 "preimages": options.preimages,
-                "unit": {"micros": "us", "millis": "ms"}[options.timestamp_unit],
+                "units": self._units(columns),
                 "plain_decimals": options.plain_decimals,
             }
         elif options.format == "csv":

@@ -93,7 +93,8 @@ class Envelopes:
         columns: those of the table.
         key: the columns of the table's key.
         preimages: whether rows as they were before come out too.
-        unit: what a number counts where a TIMESTAMP is wanted and the message does not say.
+        units: what a number counts where a TIMESTAMP is wanted and the message does not say, for each
+            column.
         plain_decimals: whether a text is a number in digits where the message has no schema; else one
             that could be bytes is refused.
     """
@@ -104,14 +105,17 @@ class Envelopes:
         key: Iterable[str],
         *,
         preimages: bool,
-        unit: str,
+        units: Sequence[str],
         plain_decimals: bool = False,
     ) -> None:
         keys = {name.lower() for name in key}
         self._columns = columns
         self._keys = [n for n, column in enumerate(columns) if column.name.lower() in keys]
         self._preimages = preimages
-        self._values = [_Value(column, unit, plain_decimals) for column in columns]
+        self._values = [
+            _Value(column, unit, plain_decimals)
+            for column, unit in zip(columns, units, strict=True)
+        ]
         self._schemas: dict[bytes, dict[str, dict[str, _Written]]] = {}
 
     def read(self, values: Array, keys: Array) -> Changes:
