@@ -33,6 +33,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("case", SERVED)
+@pytest.mark.in_turn
 def test_what_is_served_gives_what_a_run_from_scratch_gives(pipeline, tmp_path_factory, case):
     """Pass: state of the first run goes on in the second; totals are those of one run over all."""
     write(pipeline, BASE)
@@ -70,6 +71,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.in_turn
 def test_what_is_refused_names_the_change_and_the_ways_on(pipeline, case):
     """Pass: the run ends before any query starts, and `fresh` then reads all from the start, and has
     nothing of what was noted down beside the state.
@@ -95,6 +97,7 @@ def test_what_is_refused_names_the_change_and_the_ways_on(pipeline, case):
         assert len(list((pipeline.folder / "checkpoints/test/set-aside").glob("totals-*"))) == 1
 
 
+@pytest.mark.in_turn
 def test_a_renamed_step_is_refused_and_begins_anew_when_told(pipeline):
     """Pass: both ways on are named; under `fresh` the new name has read everything."""
     write(pipeline, BASE)
@@ -120,6 +123,7 @@ def test_only_a_query_that_there_is_can_begin_anew(pipeline):
 
 
 @pytest.mark.parametrize("point", ["rollback.after-forget", "rollback.after-logs"])
+@pytest.mark.in_turn
 def test_a_rollback_that_was_killed_is_finished_by_the_next_run(pipeline, point):
     """Pass: killed between its steps, nothing is lost and nothing doubled in the end."""
     write(pipeline, BASE)
@@ -138,6 +142,7 @@ def test_a_rollback_that_was_killed_is_finished_by_the_next_run(pipeline, point)
     assert totals(pipeline) == before
 
 
+@pytest.mark.in_turn
 def test_a_query_taken_back_reads_again_and_ends_where_it_was(pipeline):
     """Pass: after a rollback the sink has no rows of later batches, and then all of them once."""
     from mainstem.plan.making import make_plan

@@ -44,6 +44,7 @@ def fed(pipeline, master: str, **parts) -> None:
     pipeline.feed("2.jsonl", minute(3, 4))
 
 
+@pytest.mark.in_turn
 def test_a_document_runs_on_executors_of_their_own(pipeline):
     """Pass: two executors in processes of their own; totals as on a local master."""
     fed(pipeline, "local-cluster[2,1,1024]")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 PAGE = (Path(__file__).parent.parent / "docs" / "escape-hatches.md").read_text()
 SALES = [
@@ -22,6 +23,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.in_turn
 def test_the_documents_of_the_page_run(tmp_path):
     """Pass: query and function give the prices, and the archive has all sales."""
     (tmp_path / "in").mkdir()

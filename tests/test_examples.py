@@ -112,6 +112,7 @@ def test_the_demo_ends_by_itself_and_equals_pandas(
     assert "batches in 4 runs" in " ".join(shown.split())
 
 
+@pytest.mark.in_turn
 def test_the_tests_of_the_demos_document_pass():
     """Pass: every case in flights.test.yaml."""
     from mainstem.testing.running import run_tests
@@ -124,6 +125,7 @@ def test_the_tests_of_the_demos_document_pass():
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.in_turn
 def test_orders_from_rabbitmq_are_counted_once_each(tmp_path, quick_java, rabbitmq):
     """Pass: killed in the middle and run again, the totals are those of the orders, each once; the
     large ones are in their queue, the broken ones among the refused."""

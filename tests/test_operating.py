@@ -89,6 +89,7 @@ def test_the_lag_of_files_follows_sparks_own_log(tmp_path):
     assert source.gone(Reached({"logOffset": 1}, log, tmp_path)) == ""
 
 
+@pytest.mark.in_turn
 def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
     """Pass: the copy goes on by itself and leaves the original alone; damage is named."""
     write(pipeline, BASE)
@@ -149,6 +150,7 @@ def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
         pipeline.run()
 
 
+@pytest.mark.in_turn
 def test_a_rollback_that_a_sink_cannot_bear_is_refused(pipeline):
     """Pass: the reason names the sink; so does one for a batch that is not on record."""
     write(pipeline, changed(sinks__more={"use": "console", "from": "totals"}))
@@ -163,6 +165,7 @@ def test_a_rollback_that_a_sink_cannot_bear_is_refused(pipeline):
     assert "batch 99 is not among those on record" in str(result.exception)
 
 
+@pytest.mark.in_turn
 def test_a_replay_fills_a_shadow_sink_beside_the_running_job(pipeline):
     """Pass: the shadow has what a run from scratch gives; the job and its offsets go on untouched."""
     write(pipeline, changed(sinks__again=SHADOW))
@@ -189,6 +192,7 @@ def test_a_replay_fills_a_shadow_sink_beside_the_running_job(pipeline):
     assert pipeline.file.read_text() == document
 
 
+@pytest.mark.in_turn
 def test_a_replay_from_a_time_reads_the_files_changed_since(pipeline):
     """Pass: only the rows of the newer file; an interrupted or repeated replay goes on."""
     import os
@@ -238,6 +242,7 @@ def test_a_replay_that_does_not_fit_is_refused_in_words(pipeline):
         replay_plan(make_plan(rate), "ticks", "earliest", {"out": "again"})
 
 
+@pytest.mark.in_turn
 def test_a_preview_writes_no_checkpoint_and_moves_no_offsets(pipeline):
     """Pass: rows of a step, of an output and of a window; the run after it reads everything."""
     write(pipeline, BASE)
@@ -256,6 +261,7 @@ def test_a_preview_writes_no_checkpoint_and_moves_no_offsets(pipeline):
     assert [n for *_, n in totals(pipeline)] == [3]
 
 
+@pytest.mark.in_turn
 def test_a_program_has_the_power_of_the_command_line(pipeline):
     """Pass: path, text and values; runs in the foreground and in the background; shown in a notebook."""
     write(pipeline, BASE, flush=True)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mainstem.testing.running import run_tests
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -18,6 +19,7 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.in_turn
 def test_the_tests_of_the_page_pass(tmp_path):
     """Pass: document and tests of docs/testing.md, and they fail once a row is changed."""
     document, tests = blocks("testing.md", "yaml")
@@ -30,6 +32,7 @@ def test_the_tests_of_the_page_pass(tmp_path):
     assert [found.output for found in result.differences] == ["board"]
 
 
+@pytest.mark.in_turn
 def test_the_program_of_the_page_runs(tmp_path):
     """Pass: docs/from-python.md, in a folder with three numbers."""
     (code,) = blocks("from-python.md", "python")
@@ -43,6 +46,7 @@ def test_the_program_of_the_page_runs(tmp_path):
     assert result.stdout.splitlines()[-1] == "3 [{'n': 2}, {'n': 4}, {'n': 6}] [3]"
 
 
+@pytest.mark.in_turn
 def test_the_kill_of_the_page_does_no_harm(pipeline):
     """Pass: the test printed in docs/testing-a-plugin.md."""
     (code,) = (b for b in blocks("testing-a-plugin.md", "python") if "test_each_row_once" in b)

@@ -85,6 +85,7 @@ POINTS = ["rebuild.before-swap", "rebuild.after-swap", "rebuild.forgetting:2"]
 @pytest.mark.parametrize(
     "point", [POINTS[0], *(pytest.param(p, marks=pytest.mark.slow) for p in (POINTS[1], ""))]
 )
+@pytest.mark.in_turn
 def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline, quick_java, point):
     """Pass: readers see the old table or the new one; the next command makes it good; so does the next
     run, which deletes and older changes do not confuse."""
@@ -103,6 +104,7 @@ def test_a_damaged_table_is_whole_again_whenever_the_command_is_killed(pipeline,
 
 
 @pytest.mark.parametrize("point", [POINTS[0], pytest.param(POINTS[2], marks=pytest.mark.slow)])
+@pytest.mark.in_turn
 def test_a_run_after_a_kill_finishes_the_swap_first(pipeline, quick_java, point):
     """Pass: what the run writes is there afterwards, also when the command is given again."""
     filled(pipeline)
@@ -114,6 +116,7 @@ def test_a_run_after_a_kill_finishes_the_swap_first(pipeline, quick_java, point)
     assert board(pipeline) == {"a": 2, "c": 1, "d": 4}
 
 
+@pytest.mark.in_turn
 def test_a_sink_that_was_renamed_in_the_middle_is_asked_for(pipeline, quick_java):
     """Pass: nothing runs until the sink has its name again; the error says what to do."""
     filled(pipeline)

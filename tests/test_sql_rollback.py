@@ -53,6 +53,7 @@ def test_a_ledger_of_batches_does_not_bear_a_rollback(pipeline):
         take_back(plan, plan.queries[0], 1)
 
 
+@pytest.mark.in_turn
 def test_marking_rows_with_ids_does_not_make_a_ledger_of_batches_bear_it(pipeline):
     """Pass: refused by `transactional` also where the sink hands ids on; by `microbatch` that is enough."""
     for deliver in ("transactional", "microbatch"):

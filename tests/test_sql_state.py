@@ -39,6 +39,7 @@ def totals(pipeline):
         pytest.param("staged", "sql.after-commit:3", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.in_turn
 def test_windows_are_complete_after_a_kill_once_their_batch_was_committed(
     pipeline, quick_java, deliver, point
 ):

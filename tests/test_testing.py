@@ -36,6 +36,7 @@ def rows(*given: Any) -> dict[str, Any]:
     return {"rows": {"lines": list(given)}}
 
 
+@pytest.mark.in_turn
 def test_rows_time_and_crashes_give_what_is_expected(pipeline, monkeypatch):
     """Pass: late rows, refused ones and a repeated batch come out right; no real system was asked."""
     monkeypatch.delenv("PLACE", raising=False)
@@ -64,6 +65,7 @@ def test_rows_time_and_crashes_give_what_is_expected(pipeline, monkeypatch):
     assert not (pipeline.folder / "checkpoints").exists()
 
 
+@pytest.mark.in_turn
 def test_differences_are_printed_as_a_table_and_end_with_exit_1(pipeline):
     """Pass: what is missing, what nobody expected, and the count of each."""
     write(pipeline, BASE)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from mainstem.run.reading import register
 
 PAGE = Path(__file__).parents[1] / "docs" / "writing-a-plugin.md"
 
 
+@pytest.mark.in_turn
 def test_the_reading_of_the_page_reads_what_is_added(spark, tmp_path):
     """Two runs over a file that grows between them. Pass: each line once, in batches of a thousand."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

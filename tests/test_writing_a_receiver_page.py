@@ -84,6 +84,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
+@pytest.mark.in_turn
 def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
     """Pass: messages are taken while no job runs, also after kill -9; a run reads each once."""
     (text,) = blocks("yaml")

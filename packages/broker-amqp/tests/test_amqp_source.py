@@ -133,6 +133,7 @@ def texts(*ranges):
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.in_turn
 def test_a_message_whose_acknowledgement_was_lost_is_stored_once(broker, place, kind):
     """Pass: killed between storing and acknowledging, the same messages come again and are dropped,
     not rejected: one copy is in the log, the queue is empty, nothing went to a dead-letter queue."""
@@ -154,6 +155,7 @@ def test_a_message_whose_acknowledgement_was_lost_is_stored_once(broker, place, 
     assert broker.count(dead) == 0
 
 
+@pytest.mark.in_turn
 def test_two_receivers_share_a_queue_and_store_each_message_once(broker, place):
     """Pass: one of two is killed before it acknowledges; its messages go to the other, which knows
     them: each is in the log once, in one receiver's folder or the other's."""
@@ -244,6 +246,7 @@ def test_a_channel_that_the_broker_closes_is_opened_anew(broker, place):
     wait_for(lambda: broker.count(queue) == 0)
 
 
+@pytest.mark.in_turn
 def test_a_broker_short_of_memory_still_gives_what_it_has(broker, place):
     """Pass: while publishers are blocked, and after, messages come and none is lost."""
     queue = broker.queue()
@@ -261,6 +264,7 @@ def test_a_broker_short_of_memory_still_gives_what_it_has(broker, place):
     assert place.stored() == texts(range(10))
 
 
+@pytest.mark.in_turn
 def test_a_broker_that_is_killed_is_waited_for(broker, place):
     """Pass: after `kill -9` of the broker the state is `waiting`, with the reason and without the
     password; when it is back, what was published before and after is there once."""
@@ -319,6 +323,7 @@ def test_the_second_broker_is_tried_when_the_first_does_not_answer(broker, place
 # -- faults that no retry mends ---------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_faults_that_no_retry_mends_end_it_with_their_cause(broker, place):
     """Pass: each is `failed` and exit 1, in words without the password."""
     queue = broker.queue()
@@ -365,6 +370,7 @@ def test_a_stream_begins_where_the_options_say_and_goes_on_where_it_was(
     assert place.stored() == texts(sorted({*expected, *range(10, 15)}))
 
 
+@pytest.mark.in_turn
 def test_a_stream_that_is_made_anew_ends_it(broker, place):
     """Pass: of a stream of the same name that is shorter than what was read, nothing is passed over: the
     run ends and says why, also when it is still empty."""
@@ -462,6 +468,7 @@ def test_what_is_not_as_amqp_says_does_not_hold_up_the_queue(broker, place):
     assert dict(rows[1]["headers"])["at"] == b"[1800000000000,1]"
 
 
+@pytest.mark.in_turn
 def test_a_queue_is_declared_with_all_that_the_options_say(broker, place):
     """Pass: type, arguments, bindings, priority and connection name are as the broker lists them."""
     with broker.channel() as channel:

@@ -10,6 +10,7 @@ from mainstem_testkit import PipelineFolder
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.in_turn
 def test_copies_that_the_sink_makes_are_dropped_by_the_source(broker, tmp_path, quick_java):
     """Pass: the writer fails after the broker has confirmed all, and is run again: the queue has copies, and what the
     reader gets out of it has each row once."""
@@ -48,6 +49,7 @@ def test_copies_that_the_sink_makes_are_dropped_by_the_source(broker, tmp_path, 
     assert shown == ["exactly-once", "exactly-once"]
 
 
+@pytest.mark.in_turn
 def test_messages_that_are_too_large_come_out_of_rejected(broker, pipeline):
     """Pass: with their beginning and the reason; the others go their way, and the queue is empty."""
     queue = broker.queue()
@@ -69,6 +71,7 @@ def test_messages_that_are_too_large_come_out_of_rejected(broker, pipeline):
     assert broker.count(queue) == 0
 
 
+@pytest.mark.in_turn
 def test_a_run_ends_when_the_password_is_wrong(broker, pipeline):
     """Pass: exit 1 with the cause, and neither the command's output nor its errors have the password."""
     url = f"amqp://guest:hunter2@127.0.0.1:{broker.server.port}/"

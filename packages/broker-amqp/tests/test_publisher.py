@@ -47,6 +47,7 @@ def make(broker):
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+@pytest.mark.in_turn
 def test_what_is_flushed_is_in_the_queue_in_order(broker, make, kind):
     """Pass: a queue of each kind has all messages, in order, when `flush` returns."""
     queue, publisher = broker.queue(kind), make(window=100)
@@ -192,6 +193,7 @@ def nothing_lost(bodies, count=20_000):
 
 
 @pytest.mark.parametrize("how", ["kill", pytest.param("restart", marks=pytest.mark.slow)])
+@pytest.mark.in_turn
 def test_a_broker_that_starts_anew_gets_what_it_did_not_confirm(broker, make, rabbitmq, how):
     """Pass: after a restart or kill -9 in the middle, no message is missing; each key's last is last."""
     queue, publisher = broker.queue(), make()
@@ -283,6 +285,7 @@ def test_the_next_broker_is_tried(broker, make, rabbitmq):
 # -- the broker can't take more -----------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_blocked_publisher_waits_and_goes_on(broker, make, rabbitmq):
     """Pass: with a memory alarm on, nothing is confirmed; when it is off, all is there."""
     queue, publisher = broker.queue(), make()
@@ -301,6 +304,7 @@ def test_a_blocked_publisher_waits_and_goes_on(broker, make, rabbitmq):
     assert broker.bodies(queue) == [b"%d" % number for number in range(3000)]
 
 
+@pytest.mark.in_turn
 def test_a_publisher_that_stays_blocked_gives_up_and_says_why(broker, make, rabbitmq):
     """Pass: the error has the broker's reason; some may get through until the broker has seen it."""
     queue, publisher = broker.queue(), make(give_up=1.5)

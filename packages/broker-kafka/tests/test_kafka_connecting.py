@@ -276,6 +276,7 @@ def ways(secured):
         "Kafka's own words",
     ],
 )
+@pytest.mark.in_turn
 def test_passwords_and_certificates_open_the_door(pipeline, spark, secured, way):
     """Pass: both clients are let in: messages come, progress is published to a group, the lag is told."""
     listener, given = ways(secured)[way]
@@ -322,6 +323,7 @@ def test_tokens_open_the_door(pipeline, spark, secured):
     ],
     ids=["password", "scram", "other ca", "no certificate", "other name", "no login"],
 )  # fmt: skip
+@pytest.mark.in_turn
 def test_who_is_not_let_in_is_told_why(pipeline, spark, secured, listener, change, expected):
     """Pass: the run fails soon with what was tried, where, and the next step, and without a secret."""
     if "tls" in change:

@@ -69,6 +69,7 @@ def behind_place(behind, spark):
     "request_key",
     [END_TXN, *(pytest.param(k, marks=pytest.mark.slow) for k in (TXN_OFFSET_COMMIT, ADD_OFFSETS))],
 )
+@pytest.mark.in_turn
 def test_the_answer_to_a_step_of_the_commit_is_lost(behind, spark, request_key):
     """Pass: the broker has done what was asked, and the connection is cut instead of its answer: the
     step is asked for again; the batch is in, each row once, and a retry adds nothing."""

@@ -23,6 +23,7 @@ def group(topics, topic, name):
     return Group(KafkaSourceOptions.model_validate(given))
 
 
+@pytest.mark.in_turn
 def test_kafkas_own_tool_reads_the_progress(pipeline, spark, topics, kafka):
     """Pass: after a run the tool shows offset, end and lag by partition; after more messages the lag is
     theirs, and the next run takes it away."""
@@ -50,6 +51,7 @@ def test_progress_is_published_while_it_runs(pipeline, spark, topics):
         wait_for(lambda: topics.committed(name, topic) == 3)
 
 
+@pytest.mark.in_turn
 def test_the_group_is_never_ahead_of_what_is_written(pipeline, topics, quick_java):
     """Pass: killed after a batch was written and before its commit, the group is where it was; killed before
     publishing, the next run publishes, also with nothing new to read."""

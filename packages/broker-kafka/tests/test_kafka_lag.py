@@ -74,6 +74,7 @@ def test_open_transactions_are_no_lag(topics, nowhere):
     assert aborted.seconds is None
 
 
+@pytest.mark.in_turn
 def test_what_is_gone_is_told(topics, nowhere, tmp_path):
     """Pass: a trimmed partition is told with its offsets; starting before what is there is refused with where
     it begins, by time and by offset; from what is there it is not."""
@@ -100,6 +101,7 @@ def test_what_is_gone_is_told(topics, nowhere, tmp_path):
         assert isinstance(whole.starting_at(point), KafkaSource)
 
 
+@pytest.mark.in_turn
 def test_a_replay_reads_from_offsets_beside_the_job(pipeline, spark, topics):
     """Pass: a replay from offsets of the checkpoint gives what comes after them to a shadow sink, moves
     neither the job's group nor what the job reads next."""

@@ -56,6 +56,7 @@ def test_messages_come_as_they_were(place, write):
     assert (age > 80_000) == write.timed
 
 
+@pytest.mark.in_turn
 def test_keys_go_where_java_sends_them(place, write, kafka):
     """Pass: 60 keys, also such as are not ASCII, are in the partitions that Kafka's console producer
     chooses."""
@@ -71,6 +72,7 @@ def test_keys_go_where_java_sends_them(place, write, kafka):
     assert {message.key: message.partition for message in place.read()} == java
 
 
+@pytest.mark.in_turn
 def test_rows_name_topics_and_partitions(place, write, kafka, spark):
     """Pass: rows go to the topic of their column, else to the one that is given; one that is not listed,
     and a partition that is not there, are refused with the reason."""
@@ -86,6 +88,7 @@ def test_rows_name_topics_and_partitions(place, write, kafka, spark):
     assert place.values() == [b"1"]
 
 
+@pytest.mark.in_turn
 def test_rows_name_partitions(place, spark):
     """Pass: by both strategies a row goes into the partition of its column; one that the topic does not
     have is refused, null goes by the key."""
@@ -118,6 +121,7 @@ def test_what_the_broker_would_refuse_is_refused_before(kafka, spark, write):
     assert 9_800 < max(written) < 10_000
 
 
+@pytest.mark.in_turn
 def test_a_message_larger_than_the_clients_memory_is_written(kafka, spark):
     """Pass: a message of 34 MiB, which the topic takes and Java's client has no room for unless told, is there by
     `microbatch`; with a `buffer.memory` of the user's own, that is what counts."""
@@ -130,6 +134,7 @@ def test_a_message_larger_than_the_clients_memory_is_written(kafka, spark):
         place.sink(kafka={"buffer.memory": 33554432}).write(frame, place.batch())
 
 
+@pytest.mark.in_turn
 def test_timestamps_that_the_broker_refuses_are_refused_before(kafka, spark):
     """Pass: a day ahead is more than an hour, which Kafka allows; before 1970 can't be written; the rest
     of the batch is there."""

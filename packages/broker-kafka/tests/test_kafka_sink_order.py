@@ -10,6 +10,7 @@ from ksink_reading import make_topic, read_topic
 
 
 @pytest.mark.parametrize("deliver", ["microbatch", "transactional"])
+@pytest.mark.in_turn
 def test_a_changelogs_changes_are_written_in_the_order_of_their_versions(pipeline, kafka, deliver):
     """Pass: 5 keys with 40 versions each are in one batch, in any order and over 4 files: in the topic
     each key's versions rise, and the last message of each is the newest, a delete."""

@@ -28,6 +28,7 @@ def test_a_time_that_most_programs_make_an_error_of_is_a_header_and_no_time(pipe
     assert second["timestamp"] == "2024-03-31T01:30:00.000000Z"
 
 
+@pytest.mark.in_turn
 def test_a_time_that_sparks_reader_cannot_hold_is_named_by_its_place(pipeline, topics):
     """Pass: topic, partition and offset are told, and a way on; Spark itself says `long overflow`."""
     topic = topics.make(partitions=2, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1)
@@ -83,6 +84,7 @@ def test_a_start_is_found_out_once(pipeline, topics, quick_java):
     assert sorted(values(pipeline)) == ["first", "second", "third"]
 
 
+@pytest.mark.in_turn
 def test_reading_starts_at_a_time_or_at_offsets(pipeline, spark, topics, tmp_path):
     """Pass: a time gives what was written since, in each partition, and offsets give what is at them; a
     partition left out begins at its beginning."""
@@ -106,6 +108,7 @@ def _millis(text):
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
+@pytest.mark.in_turn
 def test_aborted_messages_are_not_read(pipeline, spark, topics, tmp_path):
     """Pass: of transactions only what was committed comes; with `read_uncommitted` all of it."""
     topic = topics.make()
@@ -121,6 +124,7 @@ def test_aborted_messages_are_not_read(pipeline, spark, topics, tmp_path):
         assert sorted(values(made)) == expected
 
 
+@pytest.mark.in_turn
 def test_partitions_and_topics_that_are_added_are_read_from_their_beginning(
     pipeline, spark, topics
 ):
@@ -150,6 +154,7 @@ def test_a_pattern_has_none_of_kafkas_own_topics(topics):
         assert "__consumer_offsets" not in {partition.topic for partition in found}
 
 
+@pytest.mark.in_turn
 def test_a_bounded_run_reads_what_is_less_than_min_rows(pipeline, spark, topics):
     """Pass: 7 messages in batches of 2 to 3 all come in one bounded run."""
     topic = topics.make()

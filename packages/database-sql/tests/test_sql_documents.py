@@ -92,6 +92,7 @@ def failing_after(monkeypatch, point):
 
 
 @pytest.mark.parametrize("deliver", ["transactional", "idempotent", "staged", "microbatch"])
+@pytest.mark.in_turn
 def test_a_failure_after_the_commit_doubles_only_what_says_so(
     place_in, pipeline, monkeypatch, deliver
 ):

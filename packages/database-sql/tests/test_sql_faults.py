@@ -27,6 +27,7 @@ def restart(place):
 
 
 @strategies(*EXACT, products=SERVERS, quick=[("postgres", "idempotent"), ("mariadb", "staged")])
+@pytest.mark.in_turn
 def test_a_lost_answer_to_any_commit_loses_and_doubles_nothing(place, how, tripwire):
     """Pass: whichever commit of a write it is, those of the executors too, the write ends well, each
     row is there once, the refused one comes back once, and nothing is left of the staging."""

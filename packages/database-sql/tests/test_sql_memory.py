@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import pytest
 from mainstem import Reached
 from mainstem_database_sql.source.source import SQLSource
 from sql_writing import changes
@@ -25,6 +26,7 @@ def left(work, count=_BEFORE):
     return (held[1] - held[0]) / count
 
 
+@pytest.mark.in_turn
 def test_batches_leave_nothing_in_memory(place_in):
     """Pass: statements that name the tables of one batch are not kept; nor is anything else."""
     place = place_in("postgres")

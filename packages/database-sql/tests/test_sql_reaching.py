@@ -270,6 +270,7 @@ def test_a_file_in_no_folder_fails_at_once(place_in):
 
 
 @pytest.mark.parametrize("secured", ["postgres", slow("mariadb")], indirect=True)
+@pytest.mark.in_turn
 def test_the_command_shows_no_password(secured, pipeline):
     """Pass: exit code 1 with the database's words, and the password in neither output, also with
     `--debug`."""

@@ -113,6 +113,7 @@ def test_a_try_that_failed_takes_no_other_copys_batch_for_its_own(product, place
 
 
 @pytest.mark.parametrize("how", ["transactional", "staged"])
+@pytest.mark.in_turn
 def test_a_checkpoint_that_was_restored_from_a_backup_loses_nothing_in_silence(
     how, place_in, pipeline
 ):

@@ -170,6 +170,7 @@ def test_a_table_that_does_not_fit_is_a_problem_of_the_document(pipeline):
         ).exists()
 
 
+@pytest.mark.in_turn
 def test_what_goes_wrong_in_a_run_is_told_in_full(pipeline):
     """Spark shows the first line of a Python traceback; ours is not lost behind it."""
     url = table(pipeline)
@@ -180,6 +181,7 @@ def test_what_goes_wrong_in_a_run_is_told_in_full(pipeline):
         pipeline.run()
 
 
+@pytest.mark.in_turn
 def test_two_queries_read_one_snapshot_and_one_begun_anew_the_present(pipeline):
     url = table(pipeline)
     reads(pipeline, url, sinks=("out", "more"))
@@ -192,6 +194,7 @@ def test_two_queries_read_one_snapshot_and_one_begun_anew_the_present(pipeline):
     assert numbers(pipeline, "more") == sorted([*range(5), *range(6)])
 
 
+@pytest.mark.in_turn
 def test_no_credential_is_shown(pipeline, postgres, capfd, monkeypatch):
     """Neither in plans, nor in a checkpoint, nor in errors, nor in all that Spark logs."""
     with Place("postgres", postgres.url) as place:
@@ -223,6 +226,7 @@ def test_no_credential_is_shown(pipeline, postgres, capfd, monkeypatch):
         assert "sesame" not in text
 
 
+@pytest.mark.in_turn
 def test_tasks_read_a_snapshot_in_parts(pipeline):
     """Several tasks share the rows of one batch, and each row comes once."""
     url = f"sqlite:///{pipeline.folder}/t.db"

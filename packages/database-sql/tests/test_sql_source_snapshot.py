@@ -371,6 +371,7 @@ def test_rows_are_held_part_by_part(place, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("place", mostly("postgres"), indirect=True)
+@pytest.mark.in_turn
 def test_memory_is_flat_over_200_000_rows(place, tmp_path):
     """Some 40 MB of text pass through a process that needs about what it needs for a tenth of it. Pass: less
     than 20 MiB more; how much the allocator keeps is chance."""

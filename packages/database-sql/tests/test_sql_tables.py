@@ -481,6 +481,7 @@ def test_a_table_that_does_not_fit_is_a_problem_of_the_document(place, pipeline)
     assert (problem.key, error.value.exit_code) == ("sinks.out.with.table", 2)
 
 
+@pytest.mark.in_turn
 def test_the_command_tells_of_a_table_that_does_not_fit(place_in, pipeline):
     """Pass: exit code 2, the key, the line of the document, and what to do."""
     place = place_in("sqlite")

@@ -136,6 +136,7 @@ def out(far, **options):
     return {"use": "webhook", "from": "lines", "with": given}
 
 
+@pytest.mark.in_turn
 def test_a_document_with_the_sink(far, pipeline):
     """Pass: at least once is promised, with what must hold; the lines come, each with an id; the run
     passes the sink's crash points."""
@@ -149,6 +150,7 @@ def test_a_document_with_the_sink(far, pipeline):
     assert len({came["headers"]["webhook-id"] for came in far.came()}) == 2
 
 
+@pytest.mark.in_turn
 def test_a_refused_row_that_nobody_reads_fails_the_run(far, pipeline):
     """Pass: an error with the status; the good lines have come."""
     far.tell(refuse="bad", body="no bad ones")

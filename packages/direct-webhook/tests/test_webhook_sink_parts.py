@@ -252,6 +252,7 @@ def test_lanes_that_do_not_end_are_waited_for_together(monkeypatch):
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
 ), st.sampled_from([None, 1, "\r\n"]))  # fmt: skip
+@pytest.mark.in_turn
 def test_any_json_goes_on_one_line_unchanged(value, indent):
     """Pass: the line has no break and is the same value."""
     line = one_line(json.dumps(value, indent=indent).encode())

@@ -340,6 +340,7 @@ def test_bodies_that_are_held_are_bounded_by_bytes(far, monkeypatch):
     assert len(far.came()) == 51
 
 
+@pytest.mark.in_turn
 def test_memory_does_not_grow_with_what_is_sent(far):
     """Pass: while 300 MB go in 3,000 requests, the process is never 60 MB larger than it was after the
     first 50 MB."""

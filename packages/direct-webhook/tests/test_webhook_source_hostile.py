@@ -304,6 +304,7 @@ def test_who_sends_on_after_the_answer_does_not_stay():
         assert ask(stand.port).status == 200
 
 
+@pytest.mark.in_turn
 def test_who_does_not_read_its_answers_does_not_stay():
     """Pass: a client that sends whole requests, whose answers no buffer holds, and reads nothing, is cut
     off; others are served then."""
@@ -477,6 +478,7 @@ def resident(pid):
 @pytest.mark.parametrize(
     "count", [3_200, pytest.param(112_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
+@pytest.mark.in_turn
 def test_broken_and_forged_requests_are_refused(count, tmp_path):
     """Pass: none is answered with 2xx or 5xx, nothing is stored, the process lives, its memory grows by
     less than 16 MiB after the first tenth; and then a signed request is stored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import zmq
 from mainstem.plan.rendering import as_text
 from mainstem_direct_zeromq.link import Link
@@ -23,6 +24,7 @@ def document(pipeline, where, **more):
     )
 
 
+@pytest.mark.in_turn
 def test_rows_gaps_and_refused_messages_go_their_ways(peers, pipeline):
     """Pass: messages come with topic and number, what is missing between them out of `lost` with range, count, topic
     and time, what does not fit out of `rejected`; a second run goes on counting where the first ended."""
@@ -53,6 +55,7 @@ def test_rows_gaps_and_refused_messages_go_their_ways(peers, pipeline):
     assert sorted(row["count"] for row in pipeline.rows("lost")) == [2, 2]
 
 
+@pytest.mark.in_turn
 def test_gaps_that_nobody_reads_are_no_rows(peers, pipeline):
     """Pass: without a reader of `lost` nothing of it is among the messages."""
     where = address()
@@ -81,6 +84,7 @@ def test_the_plan_says_what_can_be_lost_and_why(pipeline):
         assert "10,000" in told
 
 
+@pytest.mark.in_turn
 def test_a_run_ends_when_the_far_side_does_not_let_us_in(pipeline):
     """Pass: exit 1 with the cause, and neither the command's output nor its errors have the password."""
     where = address()

@@ -184,6 +184,7 @@ def test_messages_are_taken_without_spark_until_a_signal(place, number):
     assert helpers == {"orders-0": "running", "orders-1": "running"}
 
 
+@pytest.mark.in_turn
 def test_a_kill_leaves_no_process_behind_and_loses_nothing(place):
     """Pass: after kill -9 the receivers store what they have and end; the next run goes on."""
     place.put(0, "a")
@@ -198,6 +199,7 @@ def test_a_kill_leaves_no_process_behind_and_loses_nothing(place):
     assert place.stored(0) == ["a", "b"]
 
 
+@pytest.mark.in_turn
 def test_who_comes_second_waits_and_takes_over(place):
     """Pass: it says `elsewhere` and takes nothing; when the first has ended it takes messages."""
     with place.running() as first:
@@ -211,6 +213,7 @@ def test_who_comes_second_waits_and_takes_over(place):
             wait_for(lambda: second.told().count('"state": "running"') == 2)
 
 
+@pytest.mark.in_turn
 def test_a_killed_receiver_is_started_again(place):
     """Pass: the news says which signal it was, and messages are taken again."""
     with place.running("--node", "orders") as process:
@@ -222,6 +225,7 @@ def test_a_killed_receiver_is_started_again(place):
         wait_for(lambda: place.stored(1) == ["a"])
 
 
+@pytest.mark.in_turn
 def test_a_refusal_for_good_ends_the_run(place):
     """Pass: exit 1, with the receiver's words after the node's name; the other receiver ends too."""
     with place.running("--set", "sources.orders.with.secret=wrong") as process:
@@ -269,6 +273,7 @@ def test_a_node_that_is_not_there_is_named(place):
     assert "'oders' on the ingress log. There are: orders." in answer.stderr
 
 
+@pytest.mark.in_turn
 def test_show_tells_segments_rows_and_bytes_and_who_takes(place):
     """Pass: sums are those of the files; `held` follows the process; nothing before the first run."""
     before = place.shown()
@@ -296,6 +301,7 @@ def test_show_tells_segments_rows_and_bytes_and_who_takes(place):
     assert "no process takes messages" in text
 
 
+@pytest.mark.in_turn
 def test_show_tells_how_far_consumers_are_and_forget_lets_a_stale_one_go(place):
     """Pass: rows behind by consumer; one that is not in the document is named, and can be forgotten."""
     place.put(0, "a", "b", "c")
@@ -322,6 +328,7 @@ def test_show_tells_how_far_consumers_are_and_forget_lets_a_stale_one_go(place):
     assert place.call("forget", "orders", "spooled.orders.orders", "--force").returncode == 0
 
 
+@pytest.mark.in_turn
 def test_what_a_forgotten_consumer_held_is_removed(place):
     """Pass: the receiver removes what the other consumer has read, and no more."""
     place.put(0, "a", "b", "c")

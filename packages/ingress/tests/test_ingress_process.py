@@ -189,6 +189,7 @@ def test_a_log_that_cannot_be_used_is_told_and_ends_it(far: Far, log: Log) -> No
     assert "000000000003.arrow can't be read" in process.told[-1]["why"]
 
 
+@pytest.mark.in_turn
 def test_a_second_process_waits_and_takes_over(far: Far, log: Log) -> None:
     with (
         Process(QueueReceiver, log, options(far)) as first,

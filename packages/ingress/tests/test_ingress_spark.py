@@ -43,6 +43,7 @@ class Query:
         return [row for batch in self.batches[begun:] for row in batch]
 
 
+@pytest.mark.in_turn
 def test_rows_are_what_was_stored(spark: Any, log: Log, tmp_path: Path) -> None:
     given = [
         Message(b"v", b"k", [("h", b"1"), ("é", b"")], 1_700_000_000_000_001, "q"),
@@ -63,6 +64,7 @@ def test_rows_are_what_was_stored(spark: Any, log: Log, tmp_path: Path) -> None:
     assert [(r.value, r.position[-1]) for r in others] == [(b"v", "0"), (None, "1")]
 
 
+@pytest.mark.in_turn
 def test_restarts_and_two_queries_at_their_own_pace(spark: Any, log: Log, tmp_path: Path) -> None:
     """Nothing is read twice or left out, and what one has not read stays."""
     stores = [store_of(log, number) for number in range(2)]
@@ -116,6 +118,7 @@ def _plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("_plugin")
+@pytest.mark.in_turn
 def test_a_document_reads_a_queue_over_restarts(far: Far, pipeline: Any) -> None:
     """Rejected rows come out of their own output, and no message is left at the far side."""
     options = {"port": far.port, "receivers": 2, "max_message": 20}

@@ -66,6 +66,7 @@ exec "{python}" "$@"
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.in_turn
 def test_a_python_process_that_comes_too_late_is_started_again(pipeline: PipelineFolder) -> None:
     """Pass: Spark fails the query after ten seconds, it is started anew, and that is told; counts are exact."""
     late = pipeline.folder / "late-python"
@@ -79,6 +80,7 @@ def test_a_python_process_that_comes_too_late_is_started_again(pipeline: Pipelin
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.in_turn
 def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
     pipeline: PipelineFolder,
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.in_turn
 def test_rows_that_wait_apart_from_their_keys_can_be_read(pipeline: PipelineFolder) -> None:
     """Pass: rows of a queued table are shown, all and by key; a table that is not there is told."""
     source = {"path": "./in", "format": "jsonlines", "schema": "k INT, at TIMESTAMP"}

@@ -51,6 +51,7 @@ def row(k: int | None, seconds: float, until: float | None) -> dict[str, Any]:
     return {"k": k, "at": at(seconds), "until": None if until is None else at(until)}
 
 
+@pytest.mark.in_turn
 def test_rows_come_out_when_the_watermark_passes_and_late_ones_too(trial) -> None:
     """Pass: nothing due comes before its time; late rows are handled; keys wake without rows."""
     with trial(REMEMBER, "kept", "kept.gone") as tried:
@@ -75,6 +76,7 @@ def test_rows_come_out_when_the_watermark_passes_and_late_ones_too(trial) -> Non
         assert sorted((r["k"] or 0) for r in tried.rows("kept.gone")) == [0, 1, 2, 4, 4, 9]
 
 
+@pytest.mark.in_turn
 def test_restarts_and_repeated_batches_give_each_row_once(trial) -> None:
     """Pass: over restarts and crashes before the commit, counts are those of a Counter."""
     draw = random.Random(7)
@@ -111,6 +113,7 @@ def test_restarts_and_repeated_batches_give_each_row_once(trial) -> None:
         ("a BOOLEAN", "b BOOLEAN", [(True, True)]),
     ],
 )
+@pytest.mark.in_turn
 def test_keys_that_sql_holds_equal_are_one_key(trial, left, right, equal) -> None:
     """Pass: values of other types that are equal meet; a null meets nothing, or null if asked."""
     names = [[part.split()[0] for part in ddl.split(", ")] for ddl in (left, right)]
@@ -156,6 +159,7 @@ def test_keys_that_can_not_be_compared_are_refused(trial) -> None:
         tried.batch()
 
 
+@pytest.mark.in_turn
 def test_a_hot_key_and_a_hot_bucket_work(trial) -> None:
     """Pass: one key with 100 times the rows of all others is counted with them."""
     counts = document({"rows": "k INT"}, {"counted": {"use": "count_keys", "from": "rows"}})
@@ -168,6 +172,7 @@ def test_a_hot_key_and_a_hot_bucket_work(trial) -> None:
         assert last == {k: 2 * n for k, n in Counter(ids).items()}
 
 
+@pytest.mark.in_turn
 def test_state_of_an_older_version_is_read(trial, tmp_path) -> None:
     """Pass: a later version of the logic goes on from the counts of the earlier one."""
     from mainstem.plan.making import make_plan

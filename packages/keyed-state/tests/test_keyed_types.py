@@ -51,6 +51,7 @@ class Context:
         self.folder = lambda: folder
 
 
+@pytest.mark.in_turn
 def test_all_types_go_through_rows_and_state(spark: Any, tmp_path: Any) -> None:
     """Pass: values and types of all columns are those that went in, at once and out of the state."""
     from keyed_logics import Recall

@@ -58,6 +58,7 @@ def histories(draw: st.DrawFn) -> list[tuple[list[dict[str, object]], int | None
     st.sampled_from([SMALL, {"page_bytes": 200, "portion_bytes": 1}, {}]),
     st.booleans(),
 )
+@pytest.mark.in_turn
 def test_any_batches_give_what_one_list_gives(history, limits, queued) -> None:
     """Pass: rows come out once they are due, and only those, as if all state were one list; also where
     they wait apart from their keys."""

@@ -54,6 +54,7 @@ def test_the_example_is_as_short_as_it_says() -> None:
     assert lines_of_code() <= 40
 
 
+@pytest.mark.in_turn
 def test_the_example_tells_of_silent_sensors(silent: None, trial: Any) -> None:
     """Pass: a sensor is told of once, when the watermark is past its last reading and the time."""
     document = {

@@ -164,6 +164,7 @@ def test_both_ends_of_within_belong_to_it(world):
     assert world.values("unmatched_right", ENDS_CASE) == [(None, "too early"), (None, "too late")]
 
 
+@pytest.mark.in_turn
 def test_a_flush_completes_what_an_earlier_run_read(tmp_path):
     """Pass: the first run leaves the latest row waiting; the second reads nothing new, and lets it out
     although the streams' delays differ; a third finds nothing to do, and the next hour is not late.

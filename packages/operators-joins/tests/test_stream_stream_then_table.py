@@ -58,6 +58,7 @@ def at(minute, second=0):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("join", ["left", pytest.param("inner", marks=pytest.mark.slow)])
+@pytest.mark.in_turn
 def test_no_row_that_a_join_lets_out_is_late_for_the_next(trial, join):
     """Every third event has a hit, at the last moment of its minute; the others come out without one when time has
     passed, far beyond them. Pass: each with the level of its time, none in `late`."""
