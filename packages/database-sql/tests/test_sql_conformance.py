@@ -1,7 +1,6 @@
 """The sink `sql` passes the standard tests, on each database and by each delivery strategy.
 
-Each database and each strategy is in every run, kills of `staged` and `idempotent` at each crash point; the rest
-is with the slow tests.
+SQLite stands for the word; the other databases and strategies are run in turn.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class TestSparkFormat(SinkSuite):
 
 @pytest.mark.parametrize("suite", [TestJsonLines, TestCsv, TestSparkFormat])
 def test_values_of_every_type_in_each_format(tmp_path, spark, suite):
-    """Pass: the standard test of types, in every run; the rest of these suites is slow."""
+    """Pass: the standard test of types, in every run; the rest of these suites is run in turn."""
     made = suite()
     made._move(tmp_path / "place")
     made.test_values_of_every_type_come_back_as_they_were_or_are_refused(spark)

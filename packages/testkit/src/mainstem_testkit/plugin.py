@@ -148,6 +148,12 @@ def rabbitmq(
     yield from serve(RabbitMQ, request, tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def turn(pytestconfig: pytest.Config) -> Turn:
+    """Which of the tests that are run in turn are run now: for a test that draws its seed by it."""
+    return pytestconfig.stash[_TURN]
+
+
 @pytest.fixture
 def fault_proxy() -> Iterator[Callable[[int], FaultProxy]]:
     """Makes proxies that break the connections to a port; all are closed at the test's end."""
@@ -352,9 +358,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for subject in found.shown.subjects.values():
             for line in subject.as_text():
                 terminalreporter.write_line(line)
-    if file := config.getoption("--conformance-report"):
-        found.shown.write(file)
     turn = config.stash[_TURN]
+    if file := config.getoption("--conformance-report"):
+        found.shown.write(file, str(turn), list(found.drawn))
     if turn.number is not None:
         terminalreporter.section(f"in turn: {turn}; {TURN}=all runs all")
         for name in found.drawn:

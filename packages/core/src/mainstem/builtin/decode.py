@@ -25,7 +25,17 @@ from mainstem import (
     quoted,
 )
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
-from mainstem.builtin.format_options import Times, check_csv, check_readable, codec
+from mainstem.builtin.format_options import (
+    DecimalMark,
+    Times,
+    check_csv,
+    check_readable,
+    codec,
+    decimal_option,
+    encoding_option,
+    separator_option,
+    thousands_option,
+)
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.options import Size
@@ -75,24 +85,10 @@ class DecodeOptions(Options):
         "ignore",
         description="A field that the schema does not have: ignored, or the row is refused.",
     )
-    separator: str = option(
-        ",", min_length=1, max_length=1, description="What stands between the values in csv."
-    )
-    decimal: Literal[".", ","] = option(
-        ".", description="csv: what stands before the fraction of a number."
-    )
-    thousands: str = option(
-        "",
-        max_length=1,
-        description="csv: what may stand between groups of three digits; nothing when left out.",
-        example=".",
-    )
-    encoding: str = option(
-        "utf-8",
-        description="csv: how text is written as bytes, by the name that Python has for it. Bytes that "
-        "are not of it are refused.",
-        example="latin-1",
-    )
+    separator: str = separator_option()
+    decimal: DecimalMark = decimal_option()
+    thousands: str = thousands_option()
+    encoding: str = encoding_option()
     text_numbers: bool = option(
         False, description='json: whether a text (`"1.50"`) may stand for a number.'
     )

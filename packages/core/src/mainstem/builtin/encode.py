@@ -23,6 +23,7 @@ from mainstem import (
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
 from mainstem.builtin.arrow_call import arrow_call
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
+from mainstem.builtin.format_options import separator_option
 from mainstem.contracts.abilities import Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.ddl import short_form
@@ -47,9 +48,7 @@ class EncodeOptions(Options):
     format: Literal["json", "csv", "raw"] = option(
         description="How the value is written; `raw` takes the only column as it is."
     )
-    separator: str = option(
-        ",", min_length=1, max_length=1, description="What stands between the values in csv."
-    )
+    separator: str = separator_option()
     compression: Codec | None = option(
         None,
         description="Compress each value: as one gzip member, one zstd or LZ4 frame, or one "

@@ -38,7 +38,17 @@ from mainstem import (
 from mainstem.builtin.csv_files import CsvFiles
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.far_times import WORDS, far_time
-from mainstem.builtin.format_options import Times, check_csv, check_readable, codec
+from mainstem.builtin.format_options import (
+    DecimalMark,
+    Times,
+    check_csv,
+    check_readable,
+    codec,
+    decimal_option,
+    encoding_option,
+    separator_option,
+    thousands_option,
+)
 from mainstem.formats.rules import Rules
 
 if TYPE_CHECKING:
@@ -86,24 +96,10 @@ class FilesOptions(Options):
         True,
         description="Whether csv files begin with the columns' names, which can then be in any order.",
     )
-    separator: str = option(
-        ",", min_length=1, max_length=1, description="What stands between the values in csv."
-    )
-    decimal: Literal[".", ","] = option(
-        ".", description="csv: what stands before the fraction of a number."
-    )
-    thousands: str = option(
-        "",
-        max_length=1,
-        description="csv: what may stand between groups of three digits; nothing when left out.",
-        example=".",
-    )
-    encoding: str = option(
-        "utf-8",
-        description="csv: how text is written as bytes, by the name that Python has for it. Bytes that "
-        "are not of it are refused.",
-        example="latin-1",
-    )
+    separator: str = separator_option()
+    decimal: DecimalMark = decimal_option()
+    thousands: str = thousands_option()
+    encoding: str = encoding_option()
     times: Times = option(
         Times,
         description="jsonlines and csv: how times are written, where they are no ISO 8601 text.",

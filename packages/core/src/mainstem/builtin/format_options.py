@@ -1,13 +1,15 @@
-"""What `decode` and the source `files` have in common in their options."""
+"""What `decode`, `encode` and the source `files` have in common in their options."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from mainstem import Column, OptionError, Options, option
 from mainstem.formats.words import unwritten
+
+DecimalMark = Literal[".", ","]
 
 
 class Times(Options):
@@ -17,6 +19,38 @@ class Times(Options):
         None,
         description="What a bare number counts since 1970, for TIMESTAMP columns; numbers are refused "
         "when left out.",
+    )
+
+
+def separator_option() -> Any:
+    """Declare the option `separator`."""
+    return option(
+        ",", min_length=1, max_length=1, description="What stands between the values in csv."
+    )
+
+
+def decimal_option() -> Any:
+    """Declare the option `decimal`."""
+    return option(".", description="csv: what stands before the fraction of a number.")
+
+
+def thousands_option() -> Any:
+    """Declare the option `thousands`."""
+    return option(
+        "",
+        max_length=1,
+        description="csv: what may stand between groups of three digits; nothing when left out.",
+        example=".",
+    )
+
+
+def encoding_option() -> Any:
+    """Declare the option `encoding`."""
+    return option(
+        "utf-8",
+        description="csv: how text is written as bytes, by the name that Python has for it. Bytes that "
+        "are not of it are refused.",
+        example="latin-1",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -138,10 +138,17 @@ class Report:
         if test in subject.tests and outcome[0] in _WORSE:
             subject.outcomes[test] = max(before, outcome, key=lambda o: _WORSE.index(o[0]))
 
-    def write(self, file: Path) -> None:
-        """Write the report as JSON."""
-        found = [subject.as_json() for subject in self.subjects.values()]
-        file.write_text(json.dumps({"components": found}, indent=2) + "\n")
+    def write(self, file: Path, turn: str, drawn: Sequence[str]) -> None:
+        """Write the report as JSON.
+
+        Args:
+            turn: which of the tests that are run in turn were run.
+            drawn: those tests.
+        """
+        components = [subject.as_json() for subject in self.subjects.values()]
+        found = {"turn": turn, "drawn": drawn, "components": components}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _outcome(report: Any) -> tuple[str, str]:
