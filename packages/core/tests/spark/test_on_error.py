@@ -162,3 +162,51 @@ def test_a_step_that_makes_other_rows_refuses_none(trial, query, schema):
     """Pass: what can't be served is told before the run, with what to write instead."""
     with pytest.raises(DocumentError, match="computes columns and drops rows"):
         run(trial, document(s=step("sql", query=query, schema=schema)))
+
+
+FAILING = {
+    "select": ({"columns": {"n": "CAST(n AS INT)"}}, "operators.s.with.columns.n"),
+    "changelog": ({"key": ["k"], "sequence": "k", "delete": "n = 1"}, "operators.s.with.delete"),
+    "sql": ({"query": "SELECT CAST(n AS INT) AS n FROM input", "schema": "n INT"}, "operators.s"),
+    "python": ({"call": "steps_that_fail:number", "schema": "n INT"}, "ValueError"),
+}
+
+
+@pytest.mark.parametrize("use", FAILING)
+@pytest.mark.parametrize("show_rows", [False, True])
+def test_a_run_that_ends_names_the_row_that_it_ended_for(pipeline, spark, use, show_rows):
+    """Pass: node, expression, the row's origin, partition and position; its content if asked for."""
+    options, told = FAILING[use]
+    (pipeline.folder / "steps_that_fail.py").write_text(
+        "from pyspark.sql import functions as F\n"
+        "def number(frame):\n"
+        "    return frame.select(F.udf(lambda n: n and int(n), 'int')('n').alias('n'))\n"
+    )
+    made = document(s={"use": use, "from": "row", "with": options})
+    made["sinks"] = {"out": pipeline.sink("out", "s")}
+    made["operators"]["row"]["on_rejected"] = "drop"
+    if use == "changelog":
+        made["operators"]["s"]["on_rejected"] = "drop"
+    pipeline.document(**made, trigger={"available_now": True})
+    pipeline.feed("1.jsonl", ROWS)
+    with pytest.raises(PipelineError) as caught:
+        pipeline.run(show_rows=show_rows)
+    words = str(caught.value)
+    assert told in words
+    assert "1.jsonl" in words
+    assert "row: origin " in words
+    assert ", position " in words
+    assert ("content: {" in words) == show_rows
+    assert ('"one"' in words) == show_rows
+    assert "`on_error: reject` of s sends such rows to s.rejected." in words
+    assert pipeline.rows("out") == []
+
+
+def test_an_error_of_no_row_is_told_at_once(pipeline, spark):
+    """Pass: what a sink fails with is not tried again to find a row."""
+    made = document(s={"use": "select", "from": "row", "with": {"columns": {"n": "n"}}})
+    made["sinks"] = {"out": pipeline.sink("out", "s")}
+    pipeline.document(**made, trigger={"available_now": True})
+    pipeline.feed("1.jsonl", ["nope"])
+    with pytest.raises(PipelineError, match="refused a row, and nobody reads row.rejected"):
+        pipeline.run()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Columns of the frame that `attempted` returns.
 REASON, PAYLOAD = "__reason", "__payload"
+#: Begins the name of a reserved column of the input as it came.
+CAME = "__came"
 _ATTEMPT = "__attempt"
 #: Spark's numbers for functions that are called with the values of one row.
 _BY_ROW = {100: False, 101: True}  # whether the values come by Arrow
@@ -34,8 +36,8 @@ def attempted(made: DataFrame, stand_in: DataFrame, given: DataFrame, at: str) -
         at: the option that holds the step, for errors.
 
     Returns:
-        The step's columns, `__payload` (BINARY: the row as it came, as JSON) and `__reason` (STRING:
-        what failed; null where nothing did).
+        The step's columns, `__payload` (BINARY: the row as it came, as JSON), `__reason` (STRING: what
+        failed; null where nothing did), and each reserved column of the input, its name after `__came`.
 
     Raises:
         OptionError: the step does more than to compute columns and to drop rows.
@@ -74,6 +76,7 @@ class _Steps:
         self.frame = given
         self._at = at
         self._made = 0
+        self._came = [name for name in given.columns if name.startswith("_")]
         sql = _jvm(given).org.apache.spark.sql
         self._expressions = sql.catalyst.expressions
         self._utils = sql.classic.ExpressionUtils
@@ -85,7 +88,9 @@ class _Steps:
         plain = [name for name in self.frame.columns if not name.startswith("_")]
         columns = [self._like(F.col(quoted(leaf.name())), leaf) for leaf in leaves]
         payload = F.expr(row_as_json(plain)).alias(PAYLOAD)
-        self.frame = self.frame.select(*columns, payload, F.lit(None).cast("string").alias(REASON))
+        came = [F.col(name).alias(CAME + name) for name in self._came]
+        reason = F.lit(None).cast("string").alias(REASON)
+        self.frame = self.frame.select(*columns, payload, *came, reason)
 
     def project(self, listed: list[Any]) -> None:
         """Compute a level's columns."""
@@ -109,7 +114,7 @@ class _Steps:
         own = [
             self._column(each)
             for each in _output(self.frame)
-            if not each.name().startswith(_ATTEMPT) and each.name() not in (REASON, PAYLOAD)
+            if not each.name().startswith((_ATTEMPT, CAME)) and each.name() not in (REASON, PAYLOAD)
         ]
         self._tell([*own, holds.alias(_ATTEMPT)], [failed])
         kept = F.coalesce(F.col(_ATTEMPT), F.lit(False)) | F.col(REASON).isNotNull()
@@ -119,7 +124,8 @@ class _Steps:
         from pyspark.sql import functions as F  # noqa: N812
 
         told = F.coalesce(F.col(REASON), *reasons).alias(REASON)
-        self.frame = self.frame.select(*columns, PAYLOAD, told)
+        came = [CAME + name for name in self._came]
+        self.frame = self.frame.select(*columns, PAYLOAD, *came, told)
 
     def _tried(self, expression: Any, what: str) -> tuple[SparkColumn, SparkColumn]:
         """Return an expression's value, null where it fails, and the reason where it does."""

@@ -29,9 +29,10 @@ from mainstem import (
     quoted,
 )
 from mainstem.attempts import OnError, on_error_option, refusal
-from mainstem.builtin.attempted_steps import PAYLOAD, REASON, attempted
+from mainstem.builtin.attempted_steps import CAME, PAYLOAD, REASON, attempted
 from mainstem.builtin.stateless import refuse_state, stand_ins
 from mainstem.contracts.columns import find_column
+from mainstem.contracts.shapes import PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -151,7 +152,13 @@ class Declared(Operator):
         tried = attempted(frame, tables.only, given.only, self.at)
         self._check_event_time(given, tried)
         told = refusal(REASON, PAYLOAD)[: 2 if "rejected" in ctx.wanted else 1]
-        return tried.selectExpr(*names, *told)
+        # What it refused is told from others as it came.
+        came = [
+            f"IF({REASON} IS NOT NULL, {CAME}{name}, NULL) AS {name}"
+            for name in given.only.columns
+            if name.startswith("_") and name not in kept
+        ]
+        return tried.selectExpr(*names, *came, *told)
 
     def _tables(self, inputs: Inputs[DataFrame]) -> Inputs[DataFrame]:
         """Return the inputs, with `_id` even where nobody uses it if the user has to pass it on."""
@@ -180,7 +187,7 @@ class Declared(Operator):
         """Return the reserved columns that go on: those that came, if rows stay rows."""
         if not self.options.row_wise:
             return []
-        came = [name for name in inputs.only.columns if name.startswith("_")]
+        came = [n for n in inputs.only.columns if n.startswith("_") and n != PLACE]
         lost = [name for name in {_ID: "", **dict.fromkeys(came)} if name not in frame.columns]
         if lost:
             message = f"does not pass on {', '.join(lost)}, as `row_wise: true` demands"

@@ -201,6 +201,11 @@ class Changelog(Shape):
         return None
 
 
+#: The reserved column of where a row comes from, in words; there only while a failed batch is looked
+#: through for the row that it failed for.
+PLACE = "_place"
+
+
 def watermark_hint(shape: Shape, column: str = "...", where: str = "the input node") -> str:
     """Return what to do where a stream needs event time and has none."""
     if not shape.watermarked:

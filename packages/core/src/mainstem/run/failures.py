@@ -8,7 +8,8 @@ from typing import Any
 
 from mainstem.contracts.abilities import Advising, Expressions
 from mainstem.errors import MainstemError, PipelineError
-from mainstem.plan.model import Plan
+from mainstem.plan.model import Node, Plan
+from mainstem.run.telling import told
 
 #: Begins the message of an error that our own plans raise on a refused row; the parts after it are
 #: separated by a unit separator: node, reason, `_id` in hex, content.
@@ -70,6 +71,33 @@ def lost_worker(error: BaseException) -> str:
     if "Python worker exited unexpectedly" in text:
         return "Spark's Python process was killed, or crashed"
     return ""
+
+
+def of_an_expression(error: BaseException, plan: Plan, nodes: Iterable[Node]) -> bool:
+    """Whether a query failed for an expression, or a Python function, of one of some nodes."""
+    named = [node.name for node in nodes]
+    if not named or REJECTION in str(error):
+        return False
+    return blame(error, plan, named)[0] is not None or _IN_PYTHON in str(error)
+
+
+def with_row(failed: MainstemError, text: str, plan: Plan) -> MainstemError:
+    """Return the error of an expression that failed with the row that it failed for.
+
+    Args:
+        failed: what it failed with first.
+        text: what the batch failed with when it was run again to find the row out.
+    """
+    if (found := told(text)) is None:
+        return failed
+    node, place, content = found
+    lines = [
+        re.sub(r"^query \S+:", f"{node}:", str(failed)),
+        *([f"row: {place}"] if place else []),
+        *([f"content: {content[:500]}"] if content else []),
+        f"`on_error: reject` of {node} sends such rows to {node}.rejected.",
+    ]
+    return PipelineError(plan.scrubber.clean("\n  ".join(lines)), node=node)
 
 
 def explain(
@@ -152,6 +180,8 @@ def _for_users(message: str) -> str:
 def _cause(error: BaseException) -> str:
     """Return the most telling line of a query's failure: its root cause."""
     text = str(error)
+    if raised := _RAISED.findall(text):
+        return str(raised[-1])
     conditions = re.findall(r"\[([A-Z][A-Z0-9_.]+)\] ([^\n]+)", text)
     telling = [(c, m) for c, m in conditions if c not in _WRAPPERS]
     if telling:
@@ -161,6 +191,14 @@ def _cause(error: BaseException) -> str:
     return (causes[-1] if causes else first_line(error)).strip()
 
 
+#: Stands in what Spark says when a Python function raised in a task, before Python's own words.
+_IN_PYTHON = "thrown from the Python worker"
+#: The last line of those: at their beginning, with no blanks before it.
+_RAISED = re.compile(
+    _IN_PYTHON
+    + r"[^\n]*\n.*?\n((?!Traceback)[\w.]+(?:: [^\n]*)?)\s*(?=\n\s*(?:SQLSTATE|at |\n)|$)",
+    re.DOTALL,
+)
 _WRAPPERS = {
     "STREAM_FAILED",
     "FOREACH_BATCH_USER_FUNCTION_ERROR",

@@ -29,6 +29,7 @@ from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.history import ReadProgress
 from mainstem.run.reading import register
+from mainstem.run.telling import can_refuse, failing, placed, refusing, without_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,6 +98,7 @@ class Frames:
         show_rows: whether the error for a refused row may hold its content.
         checking: make frames for Spark's check of streaming plans, never to run.
         instead: returns what takes the place of a read's frame, given the read's name and the frame.
+        telling: fail for a row for which an expression fails by an error that names the row.
     """
 
     def __init__(
@@ -110,8 +112,10 @@ class Frames:
         show_rows: bool = False,
         checking: bool = False,
         instead: Callable[[str, DataFrame], DataFrame] | None = None,
+        telling: bool = False,
     ) -> None:
         self._plan = plan
+        self._telling = telling
         self._instead = instead
         self._query = query.name
         self._tail = query.tail
@@ -151,6 +155,8 @@ class Frames:
             if self._instead is not None:
                 frame = self._instead(read, frame)
             frame = self._finish(node, self._checked(node, frame))
+            if self._telling and node.shape is not None:
+                frame = placed(frame, node.shape)
         elif isinstance(node, SinkNode):
             return self.union([self._streaming_output(stream) for stream in node.streams])
         else:
@@ -184,8 +190,15 @@ class Frames:
         context = NodeContext(
             self._plan, node, self._spark, self._checkpoint, node.name, self._query
         )
+        if node.state is not None:
+            inputs = Inputs({port: without_place(frame) for port, frame in inputs.items()})
         with self.blaming(node):
-            frame = node.operator.apply(inputs, context)
+            if not (self._telling and can_refuse(node)):
+                frame = node.operator.apply(inputs, context)
+            else:
+                context.wanted |= {"rejected"}
+                frame = refusing(self._plan, node).apply(inputs, context)
+                frame = failing(node, frame, show_rows=self._show_rows)
         return self._finish(node, self._checked(node, frame))
 
     def output(self, stream: Stream, frame: DataFrame) -> DataFrame:

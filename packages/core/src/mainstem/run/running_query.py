@@ -18,7 +18,7 @@ from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import batch_facts, timed
-from mainstem.run.failures import explain, lost_worker
+from mainstem.run.failures import explain, lost_worker, of_an_expression, with_row
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
@@ -26,6 +26,7 @@ from mainstem.run.lagging import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent
 from mainstem.run.loading import Loading, Phase, Waiting, loaded_by
 from mainstem.run.showing import Reporter
+from mainstem.run.telling import can_refuse
 from mainstem.run.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class RunningQuery:
         self._running: StreamingQuery | None = None
         self._ended = False
         self._restarts = 0
+        #: What an expression failed with, while the batch is run again to find out for which row.
+        self._failed: MainstemError | None = None
         self._reported = -1
         self._lag = Measuring(self._measure)
         self._latest = LatestEvent(checkpoint.query(query.name))
@@ -106,6 +109,7 @@ class RunningQuery:
             show_rows=self._show_rows,
             checking=checking,
             instead=waiting.read if waiting is not None else None,
+            telling=self._failed is not None,
         )
 
     def start(self) -> None:
@@ -219,6 +223,9 @@ class RunningQuery:
         ):
             return False
         lost = lost_worker(cause)
+        if not lost and self._looks_for_the_row(cause):
+            self.start()
+            return True
         if not lost or self._restarts == _RESTARTS:
             raise self._explained(cause) from failure
         self._restarts += 1
@@ -226,6 +233,16 @@ class RunningQuery:
         why = f"{lost} ({self._restarts} of {_RESTARTS})"
         self._reporter.restarted({"event": "restarted", **facts, "why": why})
         self.start()
+        return True
+
+    def _looks_for_the_row(self, cause: BaseException) -> bool:
+        """Whether an expression failed, and running the batch again may tell for which row."""
+        if self._failed is not None or self._batches.stopping.is_set():
+            return False
+        nodes = [self._plan.nodes[name] for name in self.nodes]
+        if not of_an_expression(cause, self._plan, [n for n in nodes if can_refuse(n)]):
+            return False
+        self._failed = self._explained(cause)
         return True
 
     def _went_on(self) -> bool:
@@ -312,6 +329,8 @@ class RunningQuery:
         return found[::-1]
 
     def _explained(self, error: BaseException) -> MainstemError:
+        if self._failed is not None:
+            return with_row(self._failed, str(error), self._plan)
         return explain(error, self._plan, self._query.name, show_rows=self._show_rows)
 
     def end(self, report: Any) -> None:

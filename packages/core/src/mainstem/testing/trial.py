@@ -32,6 +32,7 @@ class Trial:
         folder: for the checkpoint and what is fed; empty.
         spark: the session; see `mainstem.run.session.start`.
         outputs: what to keep beside what reaches the sinks: `node` or `node.output`.
+        show_rows: whether errors may hold the content of rows; a run's do not, unless it is asked to.
 
     Attributes:
         facts: what each finished batch of each query reported, oldest first.
@@ -41,8 +42,15 @@ class Trial:
     """
 
     def __init__(
-        self, plan: Plan, folder: Path, spark: SparkSession, outputs: Sequence[str] = ()
+        self,
+        plan: Plan,
+        folder: Path,
+        spark: SparkSession,
+        outputs: Sequence[str] = (),
+        *,
+        show_rows: bool = False,
     ) -> None:
+        self._show_rows = show_rows
         self._given = {
             name: Given(name, node.source, folder / "given" / name)
             for name, node in plan.nodes.items()
@@ -120,7 +128,7 @@ class Trial:
         if self._run is None:
             stop = threading.Event()
             self._run = Run(
-                self._plan, self._spark, self._checkpoint, self._reporter, stop, show_rows=True
+                self._plan, self._spark, self._checkpoint, self._reporter, stop, self._show_rows
             )
             self._run.prepare()
         return self._run
