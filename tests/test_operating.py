@@ -35,6 +35,7 @@ SHADOW = {
 }
 
 
+@pytest.mark.in_turn
 def test_lag_is_the_rows_and_the_age_of_what_is_not_read(pipeline):
     """Pass: all of it before the first run, nothing after, and what came since."""
     write(pipeline, BASE)

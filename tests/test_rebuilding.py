@@ -131,6 +131,7 @@ def test_a_sink_that_was_renamed_in_the_middle_is_asked_for(pipeline, quick_java
     assert board(pipeline) == {"a": 2, "c": 1}
 
 
+@pytest.mark.in_turn
 def test_what_is_not_there_any_more_is_not_taken_away(pipeline, quick_java):
     """Pass: a source that has lost what was read, and a point that leaves some out, are refused."""
     filled(pipeline)

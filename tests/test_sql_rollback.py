@@ -32,6 +32,7 @@ def numbers(pipeline):
         return sorted(n for (n,) in database.execute("SELECT n FROM out"))
 
 
+@pytest.mark.in_turn
 def test_rows_known_by_their_id_come_again_after_a_rollback_and_change_nothing(pipeline):
     """Pass: the rows of later batches, now cut otherwise, are there once."""
     document(pipeline, "idempotent")
@@ -44,6 +45,7 @@ def test_rows_known_by_their_id_come_again_after_a_rollback_and_change_nothing(p
     assert numbers(pipeline) == list(range(8))
 
 
+@pytest.mark.in_turn
 def test_a_ledger_of_batches_does_not_bear_a_rollback(pipeline):
     """Pass: refused in words, for batches cut otherwise would be taken for those that are in."""
     document(pipeline, "transactional")

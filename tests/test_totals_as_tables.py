@@ -92,6 +92,7 @@ def test_totals_as_of_event_time_are_told_what_works():
     make_plan(document())
 
 
+@pytest.mark.in_turn
 def test_the_newest_final_total_is_joined(trial):
     """Pass: a total is known once its window has ended, and replaced by that of the next."""
     pipeline = trial(document())

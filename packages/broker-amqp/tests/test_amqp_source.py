@@ -353,6 +353,7 @@ def test_faults_that_no_retry_mends_end_it_with_their_cause(broker, place):
     ("start", "expected"),
     [("earliest", range(10)), (4, range(4, 10)), ("latest", range(10, 13))],
 )
+@pytest.mark.in_turn
 def test_a_stream_begins_where_the_options_say_and_goes_on_where_it_was(
     broker, place, start, expected
 ):
@@ -389,6 +390,7 @@ def test_a_stream_that_is_made_anew_ends_it(broker, place):
     assert place.stored() == texts(range(10))
 
 
+@pytest.mark.in_turn
 def test_what_a_stream_has_removed_is_told(broker, place):
     """Pass: messages that went by the stream's own limit, unread, leave a refused row in their place."""
     limits = {"max_length_bytes": 2_000_000, "stream_max_segment_size_bytes": 500_000}

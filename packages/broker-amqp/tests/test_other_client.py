@@ -16,6 +16,7 @@ def other(rabbitmq):
         yield connection.channel()
 
 
+@pytest.mark.in_turn
 def test_what_another_client_publishes_arrives_with_all_it_carries(broker, other, pipeline):
     """Pass: body, key, time, properties and headers of its own types come out of the source."""
     queue = broker.queue()

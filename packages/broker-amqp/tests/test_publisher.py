@@ -210,6 +210,7 @@ def test_a_broker_that_starts_anew_gets_what_it_did_not_confirm(broker, make, ra
     nothing_lost(broker.bodies(queue))
 
 
+@pytest.mark.in_turn
 def test_a_connection_that_is_cut_is_made_anew(broker, make, rabbitmq, fault_proxy):
     """Pass: cut five times in the middle of the window, nothing is lost and keys keep their last."""
     proxy = fault_proxy(rabbitmq.port)
@@ -238,6 +239,7 @@ def test_an_answer_that_is_lost_makes_a_copy_and_not_a_hole(broker, make, rabbit
     assert set(ids) == {f"{number:032x}" for number in range(200)}
 
 
+@pytest.mark.in_turn
 def test_a_paused_broker_is_waited_for(broker, make, rabbitmq):
     """Pass: nothing is lost, nor refused, while the broker stands still."""
     queue, publisher = broker.queue(), make()

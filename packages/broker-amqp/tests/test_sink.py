@@ -117,6 +117,7 @@ def test_the_password_is_in_no_error(broker, spark, caplog):
     assert "SECRET" not in str(error.value) + caplog.text
 
 
+@pytest.mark.in_turn
 def test_order_log_brings_each_key_into_the_order_of_its_log(broker, spark):
     """Pass: rows of 3 keys, scattered over 4 partitions in wrong order, arrive in order for each key."""
     queue = broker.queue()
@@ -204,6 +205,7 @@ def test_a_document_with_the_sink(broker, pipeline):
     assert len({properties.message_id for _, properties, _ in found}) == 2
 
 
+@pytest.mark.in_turn
 def test_a_refused_row_that_nobody_reads_fails_the_run(broker, pipeline):
     """Pass: an error with the broker's reason; the good lines are in the queue."""
     queue = broker.queue()

@@ -39,6 +39,7 @@ def test_kafkas_own_tool_reads_the_progress(pipeline, spark, topics, kafka):
     assert told(kafka, name)[f"{topic}/0"] == (5, 5, 0)
 
 
+@pytest.mark.in_turn
 def test_progress_is_published_while_it_runs(pipeline, spark, topics):
     """Pass: the group follows the batches of a run that goes on."""
     topic = topics.make()

@@ -57,6 +57,7 @@ def test_lag_of_what_has_not_begun_follows_the_start(topics, nowhere, tmp_path):
     assert found.rows == 2
 
 
+@pytest.mark.in_turn
 def test_open_transactions_are_no_lag(topics, nowhere):
     """Pass: what is behind an open transaction can't be read and is not counted; uncommitted reading counts
     it. What was aborted leaves an age of nothing."""

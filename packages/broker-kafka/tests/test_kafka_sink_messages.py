@@ -32,6 +32,7 @@ def place(kafka, spark):
     return Place(kafka, spark)
 
 
+@pytest.mark.in_turn
 def test_messages_come_as_they_were(place, write):
     """Pass: keys and values that are null, empty or any bytes, headers, and the identity in hex; only a
     transactional batch keeps the timestamp, Spark's writer has none."""

@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from kafka_reading import document, running, values
 from mainstem_testkit.pipelines import wait_for
 
 RECORDED = Path(__file__).parents[2] / "core/tests/spark/debezium/postgres-full.jsonl"
 
 
+@pytest.mark.in_turn
 def test_a_broker_that_is_killed_in_the_middle_of_a_batch_loses_and_doubles_nothing(
     pipeline, spark, topics, kafka
 ):
@@ -36,6 +38,7 @@ def test_a_broker_that_is_killed_in_the_middle_of_a_batch_loses_and_doubles_noth
     assert Counter(map(int, values(pipeline))) == Counter(range(1500))
 
 
+@pytest.mark.in_turn
 def test_compaction_takes_old_values_away_and_no_new_one(pipeline, spark, topics):
     """Pass: a topic is compacted between and while it is read, so that offsets have holes: the last value of
     each key comes, deletes come as null, and nothing is taken for lost."""
@@ -62,6 +65,7 @@ def test_compaction_takes_old_values_away_and_no_new_one(pipeline, spark, topics
     assert len(rows) < 123
 
 
+@pytest.mark.in_turn
 def test_changes_of_a_database_come_as_a_changelog(pipeline, spark, topics):
     """Pass: envelopes that the real Debezium engine wrote, sent through a topic in their order, come
     out as its inserts, updates with pre-images, and deletes; tombstones are no changes."""

@@ -102,6 +102,7 @@ def looking(tmp_path, topics, topic):
     return Looking(tmp_path, **topics.source(topic)["with"])
 
 
+@pytest.mark.in_turn
 def test_brokers_that_do_not_tell_what_is_lost_end_the_run_at_last(tmp_path):
     """Pass: a run goes on while brokers do not answer, and fails with what was tried when that lasts too long,
     at once if it is bounded; a wrong setting fails at once."""
@@ -207,6 +208,7 @@ def numbers(pipeline):
     return sorted(row["n"] for row in pipeline.rows("out"))
 
 
+@pytest.mark.in_turn
 def test_retention_that_passes_an_offset_ends_the_run(pipeline, spark, topics):
     """Pass: what was not read is removed, and the next run fails and says what to write to go on."""
     topic = topics.make()
@@ -220,6 +222,7 @@ def test_retention_that_passes_an_offset_ends_the_run(pipeline, spark, topics):
     assert numbers(pipeline) == list(range(5))
 
 
+@pytest.mark.in_turn
 def test_losses_are_counted_and_the_run_goes_on(pipeline, spark, topics):
     """Pass: with `on_loss: report` the rest is read, and the output `lost` has the range with its
     count, once, over several runs; back to `fail` the checkpoint goes on."""
@@ -267,6 +270,7 @@ def test_losses_are_counted_after_a_kill(pipeline, topics, quick_java):
     ]
 
 
+@pytest.mark.in_turn
 def test_a_topic_that_is_made_anew_is_noticed(pipeline, spark, topics):
     """Pass: a topic is deleted and made anew, longer than it was: the next run fails and says so; with
     `on_loss: report` a run goes on at the old offset and tells what it skips, once; after that, back

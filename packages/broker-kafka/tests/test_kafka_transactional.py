@@ -17,6 +17,7 @@ def place(kafka, spark):
     return Place(kafka, spark)
 
 
+@pytest.mark.in_turn
 def test_half_a_batch_is_made_up_for_by_the_other_writers_alone(place):
     """Pass: a run ended after one of two writers had committed; readers saw that half; the next run
     adds the other half, nothing twice; the ledger has both writers' entries."""
@@ -34,6 +35,7 @@ def test_half_a_batch_is_made_up_for_by_the_other_writers_alone(place):
     assert {n: e.epoch for n, e in state.writers.items()} == {0: 1, 1: 2}
 
 
+@pytest.mark.in_turn
 def test_a_zombie_is_fenced_off_in_the_middle_of_its_transaction(place):
     """Pass: a run is replaced while its writer has sent rows and not committed: readers never see those,
     its commit fails with FencedError, and the new run's rows are there once."""
@@ -52,6 +54,7 @@ def test_a_zombie_is_fenced_off_in_the_middle_of_its_transaction(place):
     assert place.values() == values_of(*range(20))
 
 
+@pytest.mark.in_turn
 def test_another_number_of_writers_is_taken_between_batches(place):
     """Pass: each batch is there once, its rows dealt out by 2, 3 and 1 writers."""
     for number, writers in enumerate((2, 3, 1)):
@@ -62,6 +65,7 @@ def test_another_number_of_writers_is_taken_between_batches(place):
     assert place.state().count == 1
 
 
+@pytest.mark.in_turn
 def test_another_number_of_writers_in_the_middle_of_a_batch_is_an_error(place):
     """Pass: half of a batch is in by two writers: three are refused with an error that names the number,
     and write nothing; two end it."""
@@ -75,6 +79,7 @@ def test_another_number_of_writers_in_the_middle_of_a_batch_is_an_error(place):
     assert place.values() == values_of(*range(20))
 
 
+@pytest.mark.in_turn
 def test_a_ledger_that_was_deleted_is_an_error(place, kafka):
     """Pass: Kafka's own tool deletes the group: the next batch is refused with what to do, and not
     written; `missing_ledger: begin` goes on."""
@@ -90,6 +95,7 @@ def test_a_ledger_that_was_deleted_is_an_error(place, kafka):
     assert place.values() == values_of(1, 2)
 
 
+@pytest.mark.in_turn
 def test_a_ledger_that_was_forgotten_is_begun_anew_by_a_batch_that_is_new(place, kafka):
     """Pass: the ledger's group goes while a pipeline stands still: the next batch, which no run has
     planned before, is written, by the same run and by the next one, and the ledger is there again; the

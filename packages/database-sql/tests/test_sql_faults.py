@@ -54,6 +54,7 @@ def test_a_lost_answer_to_any_commit_loses_and_doubles_nothing(place, how, tripw
 
 
 @strategies(*EXACT, products=SERVERS)
+@pytest.mark.in_turn
 def test_a_connection_that_is_cut_among_the_rows_is_made_again(place, how, tripwire):
     """Pass: the write ends well, and each row is there once."""
     proxy = tripwire(place.server.port)
@@ -65,6 +66,7 @@ def test_a_connection_that_is_cut_among_the_rows_is_made_again(place, how, tripw
 
 
 @strategies(*EXACT, products=SERVERS)
+@pytest.mark.in_turn
 def test_a_server_that_is_killed_among_the_rows_is_waited_for(place, how, tripwire):
     """Pass: killed and started again while rows are on their way, the write ends well, each row once."""
     proxy = tripwire(place.server.port)

@@ -116,6 +116,7 @@ def test_a_table_of_changes_is_made_with_its_key(place):
     assert indexed(place, f"{place.name}__deleted") == [["k", "id"]]
 
 
+@pytest.mark.in_turn
 def test_what_is_made_has_transactions_though_the_server_would_make_it_without(place_in):
     """Pass: with Aria, which undoes nothing, as MariaDB's engine for new tables, all are InnoDB's."""
     place = place_in("mariadb")

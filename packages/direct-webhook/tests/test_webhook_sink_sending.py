@@ -357,6 +357,7 @@ def test_memory_does_not_grow_with_what_is_sent(far):
     assert max(sizes[5:]) - sizes[5] < 60_000_000
 
 
+@pytest.mark.in_turn
 def test_memory_does_not_grow_with_the_batch_of_rows(far):
     """Pass: of one batch of 600 rows and 150 MB, while the endpoint stands still and after, there are
     never 50 MB in Python's hands."""

@@ -69,6 +69,7 @@ def test_the_status_of_a_stored_message_is_the_one_chosen(status):
         assert [m.value for m in stand.messages] == [b"0", b"1", b"2"]
 
 
+@pytest.mark.in_turn
 def test_requests_that_do_not_fit_are_refused_with_a_problem():
     """Pass: each with its status and problem details; nothing is stored; the next one is."""
     paths = {
@@ -642,6 +643,7 @@ def test_a_second_delivery_is_answered_and_not_stored(tmp_path):
         assert taking.told()[-1]["server"] == f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.in_turn
 def test_two_receivers_share_a_port(tmp_path):
     """Pass: both processes answer; each message is there once, also one that comes to both."""
     given = options(receivers=2)

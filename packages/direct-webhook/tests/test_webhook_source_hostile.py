@@ -8,9 +8,12 @@ import hmac
 import os
 import random
 import re
+import select
 import socket
 import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,12 +66,12 @@ def trickle(connection, data):
     ("begin", "data", "status"),
     [
         (b"", lambda n: b"\r\n", b""),
-        (b"", lambda n: b"POST /in HTTP/1.1\r\nX: "[n : n + 1] or b"y", b"408"),
-        (b"POST /in HTTP/1.1\r\n", lambda n: b"X-%d: 1\r\n" % n, b"408"),
-        (b"POST /in HTTP/1.1\r\nContent-Length: 9999\r\n\r\n", lambda n: b"x", b"408"),
-        (b"POST /in HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", lambda n: b"1\r\nx\r\n", b"408"),
-        (b"POST /in HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", lambda n: b"1;x" if n == 0 else b"y", b"4"),
-        (b"POST /in HTTP/1.1\r\nContent-Length: 1\r\n\r\nxPOST /", lambda n: b"y", b"200"),
+        (b"", lambda n: b"POST /in HTTP/1.1\r\nHost: a\r\nX: "[n : n + 1] or b"y", b"408"),
+        (b"POST /in HTTP/1.1\r\nHost: a\r\n", lambda n: b"X-%d: 1\r\n" % n, b"408"),
+        (b"POST /in HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n", lambda n: b"x", b"408"),
+        (b"POST /in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", lambda n: b"1\r\nx\r\n", b"408"),
+        (b"POST /in HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", lambda n: b"1;x" if n == 0 else b"y", b"4"),
+        (b"POST /in HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxPOST /", lambda n: b"y", b"200"),
     ],
 )  # fmt: skip
 def test_a_client_that_trickles_is_cut_off(begin, data, status):
@@ -156,7 +159,9 @@ def test_a_head_that_is_too_large_is_refused(pieces):
             wire(headers={"X" * big: "y"}),
             wire(path="/in?" + "x" * big),
             wire(headers=[(f"x-{n}", "y" * 400) for n in range(99)]),
-            b"POST /in HTTP/1.1\r\n" + b"".join(b"A: b\r\n" for _ in range(9000)) + b"\r\n",
+            b"POST /in HTTP/1.1\r\nHost: a\r\n"
+            + b"".join(b"A: b\r\n" for _ in range(9000))
+            + b"\r\n",
         ):
             with connect(stand.port) as connection:
                 size = -(-len(request) // pieces)
@@ -176,7 +181,7 @@ def test_a_head_without_end_is_cut_off():
         standing(limits={**LONG, "head_bytes": "8 KiB"}) as stand,
         connect(stand.port) as connection,
     ):
-        connection.sendall(b"POST /in HTTP/1.1\r\n")
+        connection.sendall(b"POST /in HTTP/1.1\r\nHost: a\r\n")
         sent = 0
         with suppress(ConnectionError):
             while sent < 50 * 2**20:
@@ -308,7 +313,7 @@ def test_who_sends_on_after_the_answer_does_not_stay():
 def test_who_does_not_read_its_answers_does_not_stay():
     """Pass: a client that sends whole requests, whose answers no buffer holds, and reads nothing, is cut
     off; others are served then."""
-    few = b"GET /healthz HTTP/1.1\r\n\r\n" * 20
+    few = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" * 20
     with standing(limits={**QUICK, "connections": 1}) as stand, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", stand.port))
@@ -467,6 +472,84 @@ async def bombard(port, count, seed, statuses):
                 writer.close()
 
     await asyncio.gather(*map(work, chances))
+
+
+def flood(connection, size, *, read):
+    """Send requests one after the other until so many bytes are sent, or nothing more goes."""
+    block = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 4096
+    left = b""
+    sent = 0
+    connection.setblocking(False)
+    while sent < size:
+        readable, writable, _ = select.select([connection] if read else [], [connection], [], 2)
+        if not readable and not writable:
+            break
+        with suppress(BlockingIOError):
+            if readable and not connection.recv(2**20):
+                break
+        if writable:
+            left = left or block
+            with suppress(BlockingIOError):
+                count = connection.send(left)
+                left, sent = left[count:], sent + count
+    return sent
+
+
+def test_requests_that_do_not_wait_for_answers_fill_no_memory(tmp_path):
+    """Pass: 100 MB of them on a connection that reads its answers, and as many as go on 20 that do not:
+    the process grows by less than 48 MiB, and others are answered meanwhile."""
+    given = options(paths=GITHUB)
+    (process,) = WebhookSource(given).processes("rows", tmp_path)
+    with TakingProcess(process) as taking:
+        taking.until(lambda: any(facts["state"] == "running" for facts in taking.told()), "running")
+        (pid,) = descendants(taking._process.pid)
+        before, most = resident(pid), 0
+        silent = [connect(given.port) for _ in range(20)]
+        try:
+            with ThreadPoolExecutor(21) as pool, connect(given.port) as reading:
+                for connection in silent:
+                    pool.submit(flood, connection, 100_000_000, read=False)
+                sent = pool.submit(flood, reading, 100_000_000, read=True)
+                while not sent.done():
+                    most = max(most, resident(pid) - before)
+                    assert ask(given.port).status == 401
+                    time.sleep(0.1)
+        finally:
+            for connection in silent:
+                connection.close()
+        assert sent.result() >= 100_000_000
+        assert most < 48 * 2**20, f"grown by {most >> 20} MiB"
+        assert taking.stop() == 0, taking.words()
+
+
+def test_pipelined_requests_are_answered_in_their_order():
+    """Pass: a thousand at once, bodies between, each with its answer; all of them are stored."""
+    with standing() as stand, connect(stand.port) as connection:
+        requests = [wire(body=b"%d" % n, close=False) for n in range(1000)]
+        sender = threading.Thread(target=connection.sendall, args=(b"".join(requests),))
+        sender.start()
+        connection.settimeout(60)
+        told = b""
+        while told.count(b"HTTP/1.1 200") < 1000 and (chunk := connection.recv(2**20)):
+            told += chunk
+        sender.join()
+        assert told.count(b"HTTP/1.1") == told.count(b"HTTP/1.1 200") == 1000
+        assert [int(message.value) for message in stand.messages] == list(range(1000))
+
+
+@pytest.mark.parametrize("hosts", [b"", b"Host: a\r\nHost: b\r\n"])
+def test_a_request_names_one_host(hosts):
+    """Pass: none, or two, are 400 and the end of the connection; HTTP/1.0 needs none."""
+    with standing() as stand:
+        with connect(stand.port) as connection:
+            connection.sendall(b"POST /in HTTP/1.1\r\n" + hosts + b"Content-Length: 0\r\n\r\n" * 2)
+            told = ends(connection)
+        assert told.startswith(b"HTTP/1.1 400")
+        assert told.count(b"HTTP/1.1") == 1
+        assert ask(stand.port).status == 200
+        with connect(stand.port) as connection:
+            connection.sendall(b"POST /in HTTP/1.0\r\nContent-Length: 1\r\n\r\nx")
+            assert ends(connection).startswith(b"HTTP/1.1 200")
 
 
 def resident(pid):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from mainstem_testkit import SourceSuite
-from mainstem_testkit.turns import Turn, turn_of
+from mainstem_testkit.turns import Tier, Turn, turn_of
 
 TESTS = """
 import pytest
@@ -96,7 +96,7 @@ def test_a_turn_that_is_none_is_refused(pytester, monkeypatch, turn):
 
 
 def test_the_first_class_of_a_word_stands_for_it():
-    """Pass: of it, what is dear is run in turn; of a variant, all is."""
+    """Pass: of it, what is dear is run in turn; of a variant the rest is, and what is dear only with all."""
 
     class TestFirst(SourceSuite):
         use = "rate"
@@ -111,13 +111,23 @@ def test_the_first_class_of_a_word_stands_for_it():
     try:
         TestVariant.__name__, TestFirst.__name__ = "TestTwo", "TestOne"
         turns = {
-            suite: {name for name in suite.standard_tests() if suite.in_turn(name)}
+            suite: {name: suite.tier(name) for name in suite.standard_tests()}
             for suite in (TestFirst, TestVariant, TestOther)
         }
     finally:
         for name in ("TestOne", "TestTwo", "TestThree"):
             globals().pop(name)
     assert turns[TestFirst] == turns[TestOther]
-    assert "test_one_event_and_a_kill_while_idle" in turns[TestFirst]
-    assert "test_rows_are_as_announced" not in turns[TestFirst]
-    assert turns[TestVariant] == {*TestVariant.standard_tests()}
+    dear, cheap = "test_one_event_and_a_kill_while_idle", "test_rows_are_as_announced"
+    assert (turns[TestFirst][dear], turns[TestFirst][cheap]) == (Tier.TURN, Tier.EVERY)
+    assert (turns[TestVariant][dear], turns[TestVariant][cheap]) == (Tier.ALL, Tier.TURN)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 11, 20])
+def test_some_of_the_points_are_taken_in_each_turn_and_all_in_the_end(count):
+    """Pass: two at most, and each point of up to twenty in one of ten turns."""
+    names = [f"point {n}" for n in range(count)]
+    taken = [Turn(n, 10, "").some(names, 2) for n in range(10)]
+    assert {len(each) for each in taken} == {min(2, count)}
+    assert {name for each in taken for name in each} == {*names}
+    assert Turn(None, 10, "").some(names, 2) == names

@@ -14,7 +14,7 @@ import pytest
 
 from mainstem_testkit.conformance.report import PROPERTY, UNSHOWN, Report, Unshown
 from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing
-from mainstem_testkit.turns import TURN, Turn, turn_of
+from mainstem_testkit.turns import TURN, Tier, Turn, turn_of
 
 if TYPE_CHECKING:
     from mainstem.testing.trial import Trial
@@ -252,6 +252,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if jars := [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]:
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--jars {','.join(jars)} pyspark-shell")
     config.addinivalue_line(
+        "markers", "slow: dear, and shown elsewhere; run with `-m 'slow or not slow'`"
+    )
+    config.addinivalue_line(
         "markers", "in_turn: dear; each commit draws a share of these tests, see `mainstem_turns`"
     )
     try:
@@ -286,8 +289,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Expect the failures that suites list, and leave out what is run in turn, and not now."""
     for item in items:
         suite, name = _standard(item)
-        if suite is not None and suite.in_turn(name):
-            item.add_marker(pytest.mark.in_turn)
+        if suite is not None and (tier := suite.tier(name)) is not Tier.EVERY:
+            item.add_marker(pytest.mark.in_turn if tier is Tier.TURN else pytest.mark.slow)
         if suite is not None and name in suite.expected_failures:
             reason = suite.expected_failures[name]
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
@@ -325,7 +328,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if suite is not None and call.when == "setup":
         tests = suite.standard_tests()
         drawn = item.config.stash[_TURN].number is not None and not _asked_for(item)
-        turned = [each for each in tests if drawn and suite.in_turn(each)]
+        turned = [each for each in tests if drawn and suite.tier(each) is not Tier.EVERY]
         told = {"facts": suite.facts(), "tests": tests, "in_turn": turned, "test": name}
         item.user_properties.append((PROPERTY, told))
     if call.excinfo is not None and isinstance(unshown := call.excinfo.value, Unshown):

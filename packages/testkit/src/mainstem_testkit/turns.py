@@ -10,12 +10,22 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 #: The variable that chooses a turn by hand: its number, or `all`.
 TURN = "MAINSTEM_TURN"
 _ALL = "all"
+
+
+class Tier(Enum):
+    """When a test is run."""
+
+    EVERY = "every time"
+    TURN = "in turn"
+    ALL = "with all tests alone"
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,14 @@ class Turn:
     def takes(self, name: str) -> bool:
         """Whether the test of a name is run now."""
         return self.number is None or _hashed(name) % self.of == self.number
+
+    def some(self, names: Sequence[str], count: int) -> list[str]:
+        """Return at most so many of some names, in their order: others in other turns, all in the end."""
+        if self.number is None or len(names) <= count:
+            return list(names)
+        first = self.number * count
+        taken = {names[(first + n) % len(names)] for n in range(count)}
+        return [name for name in names if name in taken]
 
     def __str__(self) -> str:
         return "all" if self.number is None else f"{self.number + 1} of {self.of} ({self.why})"

@@ -69,7 +69,6 @@ class Client:
         self._network = Network(options.allow_private)
         context = context or (options.tls or TLSOptions()).context()
         self._transport = Transport(self._network, context, http2=options.http2)
-        self._httpx = httpx.Client(transport=self._transport, trust_env=False)
 
     def send(self, headers: Iterable[tuple[str, str]], body: bytes, deadline: float) -> Reply:
         """Send a request and return its answer.
@@ -104,7 +103,7 @@ class Client:
 
     def close(self) -> None:
         """End the connection."""
-        self._httpx.close()
+        self._transport.close()
 
     def _try(
         self, url: SplitResult, headers: list[tuple[bytes, bytes]], body: bytes
@@ -121,7 +120,8 @@ class Client:
             extensions={"target": _target(url)},
         )
         try:
-            response = self._httpx.send(request, stream=True)
+            # Not through httpx's client: it looks at where a redirect leads, and trips over odd ones.
+            response = self._transport.handle_request(request)
             try:
                 start, whole = self._start(response)
             finally:
@@ -135,6 +135,9 @@ class Client:
             if why := _permanent(error):
                 raise UnreachableError(why) from None
             raise UnansweredError(_words(error)) from None
+        except Exception as error:  # of an answer that nobody thought of
+            self._transport.renew()
+            raise UnansweredError(f"{type(error).__name__}: {_words(error)}") from None
         if not whole:
             self._transport.renew()
         found = {name.lower(): value.decode("latin-1") for name, value in response.headers.raw}

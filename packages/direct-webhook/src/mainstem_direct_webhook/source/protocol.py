@@ -18,11 +18,18 @@ from mainstem_direct_webhook.source.options import Limits
 
 #: How long a client that was cut off may take to read why, in seconds.
 _FAREWELL = 1.0
+#: How many requests of a connection may wait for the answer before theirs; above it, nothing is read.
+_WAITING = 8
+#: How many bytes the parser is given at once: of heads, so many that few requests are in them.
+_OF_HEADS, _OF_A_BODY = 1024, 16 * 1024
+#: How many bytes of all connections may wait to be parsed; whoever brings more is cut off.
+_HELD = 64 * 1024 * 1024
 #: What says how a body ends.
 _FRAMING = (b"content-length", b"transfer-encoding")
 #: What is called by uvicorn or httptools, and replaced here.
 _CALLED = (
     "connection_made",
+    "connection_lost",
     "data_received",
     "on_message_begin",
     "on_url",
@@ -68,8 +75,19 @@ class _Parser:
         return getattr(self._parser, name)
 
 
+class Held:
+    """How many bytes wait to be parsed, of all connections of a server."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
 class Protocol(HttpToolsProtocol):
     """A connection that knows until when its client must have done what it is to do next.
+
+    Requests may come before earlier ones are answered (RFC 9112, section 9.3.2). A few wait; what follows
+    them is neither parsed nor read until there is room, so that what a connection takes of memory does
+    not grow with what is sent.
 
     A head must be whole within `head_time` of its first byte (the first of a connection, of its
     opening), a body within `body_time` of the head, and between requests `idle_time` may pass, as it
@@ -77,6 +95,7 @@ class Protocol(HttpToolsProtocol):
     """
 
     limits: ClassVar[Limits]
+    held: ClassVar[Held]
     deadline = math.inf
     _in_head = False
     _upgrading = False
@@ -87,10 +106,16 @@ class Protocol(HttpToolsProtocol):
     _other_bytes = 0
     #: When all that was written had been read.
     _all_read = 0.0
+    #: Whether a body is being read.
+    _in_body = False
+    #: Whether the connection ends with what was answered: what else comes on it is thrown away.
+    _ended = False
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.parser: Any = _Parser(self.parser, self._parser_of_body)
+        self._unparsed = bytearray()
+        self._parsing = False
         limits = self.limits
         self._head_time = limits.head_time.total_seconds()
         self._body_time = limits.body_time.total_seconds()
@@ -104,13 +129,55 @@ class Protocol(HttpToolsProtocol):
         self._all_read = self.loop.time()
         self.deadline = self._all_read + self._head_time
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        self.held.bytes += len(data)
+        self._unparsed += data
+        if self.held.bytes > _HELD and self._full():
+            self._forget()
+            self.transport.abort()
+            return
+        self._parse()
+
+    def _full(self) -> bool:
+        """Whether no more requests may wait."""
+        return len(self.pipeline) >= _WAITING
+
+    def _parse(self) -> None:
+        """Parse what has come, as long as there is room for requests; read on if all is parsed."""
+        if self._parsing:
+            return  # an answer that came while a request was parsed
+        self._parsing = True
+        try:
+            while self._unparsed and not self._full() and not self._ended:
+                piece = bytes(self._unparsed[: _OF_A_BODY if self._in_body else _OF_HEADS])
+                del self._unparsed[: len(piece)]
+                self.held.bytes -= len(piece)
+                self._parse_piece(piece)
+        finally:
+            self._parsing = False
+        if self._ended:
+            self._forget()
+        elif self._unparsed:
+            self.flow.pause_reading()
+
+    def _parse_piece(self, piece: bytes) -> None:
         before = self._steps
-        super().data_received(data)
+        super().data_received(piece)
         # What brings no step is part of a head, a chunk's extension, or trailers.
-        self._other_bytes = self._other_bytes + len(data) if self._steps == before else 0
+        self._other_bytes = self._other_bytes + len(piece) if self._steps == before else 0
         if self._other_bytes > self.limits.head_bytes:
             self._end(431)
+
+    def _forget(self) -> None:
+        """Throw away what was not parsed."""
+        self.held.bytes -= len(self._unparsed)
+        self._unparsed.clear()
 
     def on_message_begin(self) -> None:
         if self._muted:
@@ -132,8 +199,11 @@ class Protocol(HttpToolsProtocol):
         if self._muted:
             self._muted = self._upgrading = False
             return
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            raise ValueError("a request names one host")  # RFC 9112, section 3.2; answered with 400
         super().on_headers_complete()
-        self._in_head = False
+        self._in_head, self._in_body = False, True
         self._steps += 1
         self._upgrading = self.parser.should_upgrade()
         self.deadline = self.loop.time() + self._body_time
@@ -147,6 +217,7 @@ class Protocol(HttpToolsProtocol):
             return
         super().on_message_complete()
         self._steps += 1
+        self._in_body = False
         # An answer may come before the end of its request.
         self.deadline = self._idle() if self.cycle.response_complete else math.inf
 
@@ -154,6 +225,7 @@ class Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if self.cycle.response_complete:
             self.deadline = min(self.deadline, self._idle())
+        self._parse()
 
     def reap(self, now: float) -> None:
         """Cut the client off if its time is over."""
@@ -162,7 +234,7 @@ class Protocol(HttpToolsProtocol):
         elif now - self._all_read > self._idle_time:
             self.transport.abort()  # it does not read its answers, or not why it is cut off
             return
-        if now < self.deadline or self.transport.is_closing():
+        if self._unparsed or now < self.deadline or self.transport.is_closing():
             return
         started = self.cycle is not None and self.cycle.response_started
         if self._in_head or (self.cycle is not None and not started):
@@ -186,6 +258,9 @@ class Protocol(HttpToolsProtocol):
 
     def _end(self, status: int) -> None:
         """Answer with a problem, and end the connection, whether the client reads or not."""
+        if self._ended:
+            return
+        self._ended = True
         _, headers, body = Refused(status, _DETAILS[status]).answer()
         lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
         lines += [b"%s: %s" % pair for pair in (*headers, (b"connection", b"close"))]
@@ -203,7 +278,7 @@ def protocol_of(limits: Limits) -> type[Protocol]:
     missing = [name for name in _CALLED if not hasattr(HttpToolsProtocol, name)]
     if missing:
         raise Unmendable(f"this version of uvicorn has no {missing[0]}; limits need it")
-    return type("LimitedProtocol", (Protocol,), {"limits": limits})
+    return type("LimitedProtocol", (Protocol,), {"limits": limits, "held": Held()})
 
 
 async def reap(connections: Iterable[Any], limits: Limits) -> None:

@@ -232,7 +232,7 @@ class ReceiverSuite(ReceiverProcessSuite):
                 taker.close()
                 taker.close()
 
-    @proves("resources")
+    @proves("resources", dear=True)
     def test_nothing_is_left_behind_after_closing(self) -> None:
         """Connections, good and failed ones, leave no process, thread, file or socket behind."""
         self.put([0])
@@ -283,7 +283,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             assert last["state"] == "failed", last
             self._no_secret(process.words(), source)
 
-    @proves("server")
+    @proves("server", dear=True)
     def test_a_server_that_is_gone_is_told_and_comes_back(self) -> None:
         """While it is stopped, calls raise what is not `Unmendable`; then all comes, none lost."""
         from mainstem_ingress import Unmendable

@@ -32,7 +32,7 @@ class ReceiverProcessSuite(ReceivingSuite):
         self.check(stored(self._folder), [0])
         self.nothing_left()
 
-    @proves("crashes")
+    @proves("crashes", dear=True)
     def test_a_kill_at_each_crash_point_loses_nothing(self) -> None:
         """Killed at each point that it passes, one after the other: all is stored, as often as claimed.
 
@@ -83,7 +83,7 @@ class ReceiverProcessSuite(ReceivingSuite):
             code = process.stop()
         assert code in (0, -signal.SIGKILL), f"it ended with {code}"
 
-    @proves("stopping")
+    @proves("stopping", dear=True)
     def test_a_stop_in_good_order_loses_and_doubles_nothing(self) -> None:
         """Stopped in the middle and started again: exit 0, and each message is stored once."""
         self._not_lossy()

@@ -24,9 +24,12 @@ from mainstem_testkit.conformance.report import NotClaimed, NotGiven
 from mainstem_testkit.crashing import Oracle, crash_at_every_point
 from mainstem_testkit.pipelines import PipelineFolder
 from mainstem_testkit.servers.server import Server
+from mainstem_testkit.turns import Tier, Turn
 
 TestT = TypeVar("TestT", bound=Callable[..., None])
 
+#: How many crash points are taken in one turn.
+_POINTS = 2
 #: Values that hardly an option takes.
 _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
@@ -82,6 +85,7 @@ class Suite:
     place: Path
     #: The server of `server_fixture`, there before `prepare` is called.
     server: Server | None = None
+    _turn: Turn
 
     def options(self) -> Mapping[str, Any]:
         """Return the component's options, as in the document's `with`.
@@ -125,19 +129,20 @@ class Suite:
         return found
 
     @classmethod
-    def in_turn(cls, name: str) -> bool:
-        """Whether a standard test is run in turn, and not every time.
+    def tier(cls, name: str) -> Tier:
+        """Return when a standard test is run.
 
-        That is one that is dear, one of a mechanism that the component is built on, and each one of a
-        variant: the first class of a module that tests a word stands for the word.
+        Every time, unless it is dear, or shows what the tests of a mechanism show that the component is
+        built on: then in turn. Of a variant all is run in turn, and what is dear only with all. The first
+        class of a module that tests a word stands for the word; the others are variants.
         """
-        test = getattr(cls, name, None)
+        test: Any = getattr(cls, name, None)
         if not getattr(test, "proves", None):
-            return False
-        shown_by: str = test.shown_by  # type: ignore[union-attr]
-        return bool(
-            cls._is_variant() or test.dear or (shown_by and shown_by in cls.mechanisms())  # type: ignore[union-attr]
-        )
+            return Tier.EVERY
+        if cls._is_variant():
+            return Tier.ALL if test.dear else Tier.TURN
+        shown = bool(test.shown_by) and test.shown_by in cls.mechanisms()
+        return Tier.TURN if test.dear or shown else Tier.EVERY
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
@@ -176,6 +181,7 @@ class Suite:
         self, tmp_path: Path, quick_java: None, request: pytest.FixtureRequest
     ) -> None:
         assert self.use, f"{type(self).__name__} does not say which word is tested: `use`"
+        self._turn = request.getfixturevalue("turn")
         if self.server_fixture:
             self.server = request.getfixturevalue(self.server_fixture)
         self._move(tmp_path / "place")
@@ -220,8 +226,9 @@ class Suite:
     ) -> None:
         """Kill a pipeline at the component's crash points; see `crash_at_every_point`.
 
-        One without any is killed after a batch was written and before its commit. With
-        `MAINSTEM_CRASH=all` all points are taken, each at its first three passes.
+        One without any is killed after a batch was written and before its commit. Where dear tests
+        are run in turn, so are the points: a few in each. With `MAINSTEM_CRASH=all` all points are taken,
+        each at its first three passes.
 
         Args:
             others: what the names of points begin with that are not the component's.
@@ -231,10 +238,14 @@ class Suite:
             own = [point for point in points if not point.startswith(others)]
             return own or ["run.after-batch"]
 
+        def drawn(points: list[str]) -> list[str]:
+            own = chosen(points)
+            return own if self._turn.number is None else self._turn.some(own, _POINTS)
+
         if os.environ.get("MAINSTEM_CRASH") == "all":
             crash_at_every_point(pipeline, oracle, passes=(1, 2, 3), before=before)
         else:
-            crash_at_every_point(pipeline, oracle, points=chosen, before=before)
+            crash_at_every_point(pipeline, oracle, points=drawn, before=before)
 
     # -- what every kind must show ----------------------------------------------------------
 
