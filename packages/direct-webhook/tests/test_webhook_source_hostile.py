@@ -474,13 +474,14 @@ async def bombard(port, count, seed, statuses):
     await asyncio.gather(*map(work, chances))
 
 
-def flood(connection, size, *, read):
-    """Send requests one after the other until so many bytes are sent, or nothing more goes."""
+def flood(connection, *, read, size=100_000_000, seconds=8):
+    """Send requests one after the other until so many bytes are sent, nothing more goes, or time is over."""
+    until = time.monotonic() + seconds
     block = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 4096
     left = b""
     sent = 0
     connection.setblocking(False)
-    while sent < size:
+    while sent < size and time.monotonic() < until:
         readable, writable, _ = select.select([connection] if read else [], [connection], [], 2)
         if not readable and not writable:
             break
@@ -496,20 +497,20 @@ def flood(connection, size, *, read):
 
 
 def test_requests_that_do_not_wait_for_answers_fill_no_memory(tmp_path):
-    """Pass: 100 MB of them on a connection that reads its answers, and as many as go on 20 that do not:
-    the process grows by less than 48 MiB, and others are answered meanwhile."""
+    """Pass: as many as go on a connection that reads its answers, and on 200 that do not (100 MB are on
+    their way to each): the process grows by less than 96 MiB, and others are answered meanwhile."""
     given = options(paths=GITHUB)
     (process,) = WebhookSource(given).processes("rows", tmp_path)
     with TakingProcess(process) as taking:
         taking.until(lambda: any(facts["state"] == "running" for facts in taking.told()), "running")
         (pid,) = descendants(taking._process.pid)
         before, most = resident(pid), 0
-        silent = [connect(given.port) for _ in range(20)]
+        silent = [connect(given.port) for _ in range(200)]
         try:
-            with ThreadPoolExecutor(21) as pool, connect(given.port) as reading:
+            with ThreadPoolExecutor(201) as pool, connect(given.port) as reading:
                 for connection in silent:
-                    pool.submit(flood, connection, 100_000_000, read=False)
-                sent = pool.submit(flood, reading, 100_000_000, read=True)
+                    pool.submit(flood, connection, read=False)
+                sent = pool.submit(flood, reading, read=True)
                 while not sent.done():
                     most = max(most, resident(pid) - before)
                     assert ask(given.port).status == 401
@@ -517,8 +518,8 @@ def test_requests_that_do_not_wait_for_answers_fill_no_memory(tmp_path):
         finally:
             for connection in silent:
                 connection.close()
-        assert sent.result() >= 100_000_000
-        assert most < 48 * 2**20, f"grown by {most >> 20} MiB"
+        assert sent.result() > 1_000_000
+        assert most < 96 * 2**20, f"grown by {most >> 20} MiB"
         assert taking.stop() == 0, taking.words()
 
 
@@ -545,7 +546,7 @@ def test_a_request_names_one_host(hosts):
             connection.sendall(b"POST /in HTTP/1.1\r\n" + hosts + b"Content-Length: 0\r\n\r\n" * 2)
             told = ends(connection)
         assert told.startswith(b"HTTP/1.1 400")
-        assert told.count(b"HTTP/1.1") == 1
+        assert told.count(b"HTTP/1.1 4") == 1
         assert ask(stand.port).status == 200
         with connect(stand.port) as connection:
             connection.sendall(b"POST /in HTTP/1.0\r\nContent-Length: 1\r\n\r\nx")
