@@ -176,7 +176,10 @@ def test_a_shape_that_a_port_does_not_take_is_refused(tmp_path):
         (b"", "expected one mapping"),
         (b"\xff\xfe\x00", "can't be read"),
         (b"a: *b\n", "not YAML"),
-        (b"a: " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b"a: " + b"[" * 5000 + b"]" * 5000, "nested more than 100 deep"),
+        (b"[" * 40_000, "nested more than 100 deep"),
+        (b"a: [1" + b",1" * 500_000 + b"]", "more than 20,000 values"),
+        (b"a: [1" + b",1" * 5_000_000 + b"]", "more than 1,048,576 bytes"),
         (b"? [1, 2]\n: 3\n", "a key must be plain text"),
     ],
 )
@@ -192,6 +195,25 @@ def test_a_file_that_is_not_there_is_a_document_error(tmp_path):
     """Pass: the path is named."""
     with pytest.raises(DocumentError, match=r"nowhere\.yaml: there is no such file"):
         make_plan(tmp_path / "nowhere.yaml")
+
+
+def test_a_file_that_a_document_names_is_a_regular_and_small_one(tmp_path):
+    """Pass: a device that never ends, and a large file, are a problem of the document, at its line."""
+    (tmp_path / "large").write_bytes(b"x" * (2**20 + 1))
+    (tmp_path / "fits").write_bytes(b"x" * 2**20)
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "pipeline: a\nsources:\n  s: {use: rate, with: {a: '${file:/dev/zero}', b: '${file:large}', c: '${file:fits}'}}\n"
+    )
+    with pytest.raises(DocumentError) as refusal:
+        make_plan(file)
+    told = str(refusal.value)
+    assert "p.yaml:3:" in told
+    assert "can't read /dev/zero: it is no regular file" in told
+    assert "large: it has more than 1,048,576 bytes" in told
+    assert "fits: " not in told
+    with pytest.raises(DocumentError, match="it is no regular file"):
+        make_plan(Path("/dev/zero"))
 
 
 def test_aliases_that_explode_are_refused(tmp_path):

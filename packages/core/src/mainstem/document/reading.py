@@ -12,12 +12,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mainstem.errors import DocumentError, Problem
 
-#: More values than this, aliases expanded, is an attack or a mistake.
-MOST_VALUES = 20_000
+#: More values than this, aliases expanded, is an attack or a mistake; so are more bytes or levels.
+MOST_VALUES, MOST_BYTES, MOST_LEVELS = 20_000, 2**20, 100
 
 Path_ = tuple[str | int, ...]
 
@@ -71,10 +72,12 @@ def read_file(path: Path) -> Written:
         DocumentError: there is no such file, it is not UTF-8, or not one YAML document.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path, MOST_BYTES)
     except FileNotFoundError:
         raise DocumentError([Problem("there is no such file", file=str(path))]) from None
     except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError([Problem(f"can't be read: {error}", file=str(path))]) from None
+    except ValueError as error:
         raise DocumentError([Problem(f"can't be read: {error}", file=str(path))]) from None
     return read_text(text, file=str(path), folder=path.resolve().parent)
 
@@ -85,7 +88,10 @@ def read_text(text: str, *, file: str = "", folder: Path | None = None) -> Writt
     # The latest counts, as YAML says. The warning would show what stands there, secrets too.
     yaml.composer.warn_double_anchors = False
     written = Written(file, folder or Path.cwd(), None)
+    if len(text) > MOST_BYTES:
+        raise DocumentError([Problem(f"more than {MOST_BYTES:,} characters", file=file)])
     try:
+        _check_bounds(yaml, text, file)
         nodes = list(yaml.compose_all(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -108,6 +114,40 @@ def read_text(text: str, *, file: str = "", folder: Path | None = None) -> Writt
     except RecursionError:
         raise DocumentError([Problem("nested too deeply", file=file, line=1)]) from None
     return written
+
+
+def _check_bounds(yaml: YAML, text: str, file: str) -> None:
+    """Refuse what is too large or too deep while it is read, and not when it was."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text)):
+        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        if isinstance(event, CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_LEVELS:
+            message = f"nested more than {MOST_LEVELS} deep"
+            raise DocumentError([Problem(message, "", file, line, column)])
+        if count > 2 * MOST_VALUES:  # keys, too, and the ends of lists
+            message = f"more than {MOST_VALUES:,} values"
+            raise DocumentError([Problem(message, "", file, line, column)])
+
+
+def read_regular(path: Path, most: int) -> str:
+    """Return the text of a regular file.
+
+    Raises:
+        OSError: it can't be read.
+        UnicodeDecodeError: it is not UTF-8.
+        ValueError: it is no regular file (a device may never end), or has more bytes than `most`.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no regular file")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return data.decode("utf-8")
 
 
 def from_values(values: Any, *, folder: Path | None = None) -> Written:

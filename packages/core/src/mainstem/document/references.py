@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mainstem.document.reading import Path_, Written
+from mainstem.document.reading import MOST_BYTES, Path_, Written, read_regular
 from mainstem.document.scrubber import Scrubber
 
 _REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
@@ -66,9 +66,13 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
             return text
         file = Path(written.folder, form.group(5))
         try:
-            return file.read_text(encoding="utf-8").rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            return read_regular(file, MOST_BYTES).rstrip("\n")
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8 text"
+            written.problems.append(written.problem(f"can't read {file}: {reason}", path))
+            return None
+        except (OSError, ValueError) as error:
+            reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
             written.problems.append(written.problem(f"can't read {file}: {reason}", path))
             return None
 
