@@ -13,10 +13,10 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from mainstem import (
     Duration,
     Hidden,
+    HostTLSOptions,
     Options,
     PositiveDuration,
     Secret,
-    TLSOptions,
     option,
 )
 from pydantic import field_validator, model_validator
@@ -39,23 +39,14 @@ def _check(urls: tuple[Secret, ...]) -> tuple[Secret, ...]:
 Brokers = Annotated[tuple[Secret, ...], Hidden(_check)]
 
 
-class BrokerTLSOptions(TLSOptions):
+class BrokerTLSOptions(HostTLSOptions):
     """Options of `tls`."""
 
-    verify_host: bool = option(
-        True, description="Whether the broker's certificate must carry the name connected to."
-    )
     server_name: str | None = option(
         None,
         min_length=1,
         description="The name that the broker's certificate carries, when it is not the URL's host.",
     )
-
-    def context(self) -> ssl.SSLContext:
-        """Return what TLS is spoken with; see `TLSOptions.context`."""
-        context = super().context()
-        context.check_hostname = self.verify_host
-        return context
 
 
 class ConnectionOptions(Options):

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mainstem import OptionError, Secret, TLSOptions, option
+from mainstem import HostTLSOptions, OptionError, Secret, option
 from pydantic import model_validator
 
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _KEYS = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY")
 
 
-class KafkaTLSOptions(TLSOptions):
+class KafkaTLSOptions(HostTLSOptions):
     """Options of `tls`. The files are read where the pipeline is started, and by no executor."""
 
     key_password: Secret | None = option(
@@ -21,9 +21,6 @@ class KafkaTLSOptions(TLSOptions):
         description="The password of an encrypted `key`, which is to be of a kind that Java reads "
         "(`openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES`).",
         example="${env:KEY_PASSWORD}",
-    )
-    verify_host: bool = option(
-        True, description="Whether the broker's certificate must carry the name connected to."
     )
 
     @model_validator(mode="after")

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import Shape as Shape
     from mainstem.contracts.shapes import messages as messages
     from mainstem.contracts.shapes import watermark_hint as watermark_hint
+    from mainstem.contracts.tls import HostTLSOptions as HostTLSOptions
     from mainstem.contracts.tls import TLSOptions as TLSOptions
     from mainstem.crashpoints import failpoint as failpoint
     from mainstem.durable import sync_folder as sync_folder
@@ -151,7 +152,7 @@ _HOMES = {
         "ANYTHING CHANGE_TYPE COMMIT_TIMESTAMP COMMIT_VERSION EVENTS LOST MESSAGE_COLUMNS MESSAGES "
         "REJECTED Accepts Changelog Events EventTime Shape messages watermark_hint"
     ),
-    "mainstem.contracts.tls": "TLSOptions",
+    "mainstem.contracts.tls": "HostTLSOptions TLSOptions",
     "mainstem.errors": (
         "DocumentError FencedError MachineError MainstemError OptionError PipelineError PluginError "
         "Problem nearest"

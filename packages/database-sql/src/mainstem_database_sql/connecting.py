@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import sqlalchemy as sa
-from mainstem import MachineError, OptionError, PipelineError
+from mainstem import HostTLSOptions, MachineError, OptionError, PipelineError
 
-from mainstem_database_sql.options import DatabaseOptions, DatabaseTLSOptions
+from mainstem_database_sql.options import DatabaseOptions
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 #: The oldest versions whose SQL is enough: ON CONFLICT, window functions, RETURNING.
@@ -137,19 +137,18 @@ def _mysql(options: DatabaseOptions) -> dict[str, Any]:
     return made
 
 
-def _check_files(tls: DatabaseTLSOptions) -> None:
+def _check_files(tls: HostTLSOptions) -> None:
     for file in (tls.ca, tls.certificate, tls.key):
         if file is not None and not file.is_file():
             raise OptionError(f"there is no file {file}", option="tls")
 
 
-def _context(tls: DatabaseTLSOptions) -> Any:
+def _context(tls: HostTLSOptions) -> Any:
     _check_files(tls)
     try:
         context = tls.context()
     except OSError as error:
         raise OptionError(f"the files can't be used: {error}", option="tls") from None
-    context.check_hostname = tls.verify_host
     return context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 from mainstem import (
     Duration,
     Hidden,
+    HostTLSOptions,
     Options,
     PositiveDuration,
     Secret,
-    TLSOptions,
     option,
 )
 from pydantic import AfterValidator, ValidationInfo, field_validator, model_validator
@@ -76,16 +77,11 @@ _EXPECTED = (
     "sqlite:///FILE"
 )
 
+#: Hosts that are this machine.
+_HERE = (None, "localhost", "127.0.0.1", "::1")
+
 #: The URL of a database; it is never printed.
 DatabaseURL = Annotated[Secret, Hidden(_check), AfterValidator(_in_folder)]
-
-
-class DatabaseTLSOptions(TLSOptions):
-    """Options of `tls`."""
-
-    verify_host: bool = option(
-        True, description="Whether the server's certificate must carry the name connected to."
-    )
 
 
 class DatabaseOptions(Options):
@@ -105,7 +101,7 @@ class DatabaseOptions(Options):
         description="What databases call the table's schema (MySQL: its database); the connection's own "
         "when left out.",
     )
-    tls: DatabaseTLSOptions | None = option(
+    tls: HostTLSOptions | None = option(
         None,
         description="Demand an encrypted connection to a server whose certificate is signed as this "
         "says.",
@@ -128,9 +124,6 @@ class DatabaseOptions(Options):
     def _can_be_verified(self) -> DatabaseOptions:
         if self.tls and self.product == "sqlite":
             raise ValueError("tls: SQLite is a file, and has no connection to encrypt")
-        if self.tls and not self.tls.verify_host and not self.tls.ca:
-            # Anybody has a certificate of some authority; PostgreSQL's client refuses it too.
-            raise ValueError("tls: `verify_host: false` needs `ca`")
         return self
 
     @field_validator("table", "namespace")
@@ -139,6 +132,14 @@ class DatabaseOptions(Options):
         if value is not None and ("\x00" in value or value != value.strip()):
             raise ValueError("expected a name without a NUL, or blanks around it")
         return value
+
+    def cautions(self) -> Iterator[str]:
+        host = urlsplit(self.url.get_secret_value()).hostname
+        if self.product != "sqlite" and self.tls is None and host not in _HERE:
+            yield (
+                f"the connection to {self.place} is not encrypted: whoever is between reads rows and "
+                "password, and can change rows. Give `tls`."
+            )
 
     @property
     def product(self) -> str:

@@ -7,6 +7,7 @@ The model is the one spec for validation, error messages, generated docs, the JS
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,13 @@ class Options(BaseModel):
         for name, field in cls.model_fields.items():
             if not field.description:
                 raise TypeError(f"option {name!r} of {cls.__qualname__} has no description")
+
+    def cautions(self) -> Iterable[str]:
+        """Return what is allowed in these options and may hurt, each a sentence with the way out.
+
+        The plan's warnings tell them, the node's name before each; they name no secret.
+        """
+        return ()
 
 
 def option(

@@ -62,3 +62,26 @@ class TLSOptions(Options):
                     f"tls.certificate: can't read certificate and key from {what}: {error}"
                 ) from None
         return context
+
+
+class HostTLSOptions(TLSOptions):
+    """Options of `tls`, of a connector that can do without the name in the server's certificate."""
+
+    verify_host: bool = option(
+        True,
+        description="Whether the server's certificate must carry the name connected to. Without it the "
+        "certificate must be signed by those of `ca`.",
+    )
+
+    @model_validator(mode="after")
+    def _known_by_something(self) -> HostTLSOptions:
+        if not self.verify_host and self.ca is None:
+            # Anybody has a certificate of some authority that the system trusts.
+            raise ValueError("`verify_host: false` needs `ca`")
+        return self
+
+    def context(self) -> ssl.SSLContext:
+        """Return what TLS is spoken with; see `TLSOptions.context`."""
+        context = super().context()
+        context.check_hostname = self.verify_host
+        return context

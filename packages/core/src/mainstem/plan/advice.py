@@ -14,6 +14,8 @@ from mainstem.plan.queries import repeated
 def warnings(plan: Plan) -> Iterator[str]:
     """Yield the warnings of a plan, each a sentence that names the node and the way out."""
     for node in plan.nodes.values():
+        for caution in node.component.options.cautions():
+            yield f"{node.name}: {plan.scrubber.clean(caution)}"
         if (
             plan.wants(node, "rejected")
             and not node.says_rejected
