@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from mainstem.run.metrics import Metrics
+from mainstem.errors import MachineError
+from mainstem.run.metrics import Metrics, address_of
 from mainstem.run.showing import Silent
 
 
@@ -53,3 +55,39 @@ def test_rows_are_counted_over_the_lives_of_a_helper(told):
     assert told(state="running")[1] == 7
     assert told(state="restarting")[1] == 7
     assert told(state="running", rows=9)[1] == 16
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("9100", ("127.0.0.1", 9100)),
+        ("0.0.0.0:9100", ("0.0.0.0", 9100)),
+        ("[::1]:9100", ("::1", 9100)),
+        ("here.example.org:1", ("here.example.org", 1)),
+    ],
+)
+def test_where_metrics_are_served(text, found):
+    """Pass: this machine alone without a host."""
+    assert address_of(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "x", "0", "70000", "host:", "host:x", "1.2.3.4"])
+def test_what_is_no_address_is_refused(text):
+    """Pass: in words."""
+    with pytest.raises(ValueError, match="neither a port nor HOST:PORT"):
+        address_of(text)
+
+
+def test_metrics_are_for_this_machine_unless_told():
+    """Pass: another address of the same machine does not answer; with `0.0.0.0` it does."""
+    others = "127.0.0.2"
+    for host, answers in (("127.0.0.1", False), ("0.0.0.0", True)):
+        metrics = Metrics(0, Silent(), host)
+        try:
+            assert metrics.url == f"http://{host}:{metrics.port}/metrics"
+            with socket.socket() as connection:
+                assert (connection.connect_ex((others, metrics.port)) == 0) == answers
+        finally:
+            metrics.ended({})
+    with pytest.raises(MachineError, match="can't serve metrics on 192.0.2.1:"):
+        Metrics(0, Silent(), "192.0.2.1")

@@ -118,12 +118,11 @@ def run(
         ),
     ] = None,
     metrics: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            min=1,
-            max=65535,
-            help="Serve Prometheus metrics and /healthz on this port.",
-            metavar="PORT",
+            help="Serve Prometheus metrics and /healthz on this port: to this machine alone, unless an "
+            "address of it is named.",
+            metavar="[HOST:]PORT",
         ),
     ] = None,
     set_: Set = None,

@@ -157,7 +157,7 @@ def run_shown(
     show_rows: bool = False,
     stop: threading.Event | None = None,
     fresh: Sequence[str] = (),
-    metrics: int | None = None,
+    metrics: str | None = None,
 ) -> None:
     """Run a plan with a live table on a terminal and JSON lines elsewhere; see `runner.run`.
 
@@ -169,9 +169,14 @@ def run_shown(
 
     reporter: Reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
     if metrics is not None:
-        from mainstem.run.metrics import Metrics
+        from mainstem.run.metrics import Metrics, address_of
 
-        reporter = Metrics(metrics, reporter)
+        try:
+            host, port = address_of(metrics)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--metrics") from None
+        reporter = served = Metrics(port, reporter, host)
+        typer.echo(f"metrics at {served.url}", err=True)
     try:
         run(plan, reporter=reporter, debug=debug, show_rows=show_rows, stop=stop, fresh=fresh)
     except MainstemError as error:

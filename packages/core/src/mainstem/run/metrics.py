@@ -20,22 +20,28 @@ if TYPE_CHECKING:
     from mainstem.plan.model import Plan
 
 
+LOOPBACK = "127.0.0.1"
+
+
 class Metrics:
     """A reporter that serves the facts over HTTP and passes them on.
 
     Args:
-        port: where to serve, on all addresses; 0 takes a free one.
+        port: where to serve; 0 takes a free one.
         inner: is told everything too.
+        host: the address to serve at, or its name; this machine alone when left out.
+
+    Attributes:
+        url: where they are.
 
     Raises:
-        MachineError: the port is taken.
+        MachineError: the port is taken, or the host is none of this machine's.
     """
 
-    def __init__(self, port: int, inner: Reporter) -> None:
+    def __init__(self, port: int, inner: Reporter, host: str = LOOPBACK) -> None:
         from wsgiref.simple_server import make_server
 
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
-        from prometheus_client.exposition import ThreadingWSGIServer
 
         self._inner = inner
         self._healthy = False
@@ -89,11 +95,14 @@ class Metrics:
 
         try:
             self._server = make_server(
-                "", port, app, ThreadingWSGIServer, handler_class=_quiet_handler()
+                host, port, app, _server_for(host), handler_class=_quiet_handler()
             )
         except OSError as error:
-            raise MachineError(f"can't serve metrics on port {port}: {error.strerror}") from None
+            why = error.strerror or error
+            raise MachineError(f"can't serve metrics on {host}:{port}: {why}") from None
         self.port = self._server.server_port
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self.port}/metrics"
         _serve(self._server)
 
     def started(self, plan: Plan) -> None:
@@ -184,6 +193,28 @@ class Metrics:
         self._server.shutdown()
         self._server.server_close()
         self._inner.ended(summary)
+
+
+def _server_for(host: str) -> Any:
+    """Return the class of a server that answers requests side by side, at a host's kind of address."""
+    import socket
+
+    from prometheus_client.exposition import ThreadingWSGIServer
+
+    family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+    return type("Server", (ThreadingWSGIServer,), {"address_family": family})
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of `PORT`, `HOST:PORT` or `[HOST]:PORT`; this machine alone without a host.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise ValueError(f"{text!r} is neither a port nor HOST:PORT")
+    return host.strip("[]") or LOOPBACK, int(port)
 
 
 def _serve(server: Any) -> None:
