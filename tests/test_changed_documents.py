@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
+from mainstem.cli.app import app
 from mainstem.errors import DocumentError, PipelineError
 from totals_document import BASE, LINES, MORE, STATE, changed, minute, totals, write
+from typer.testing import CliRunner
 
 SERVED = {
     "a sink is added": changed(
@@ -122,6 +124,26 @@ def test_only_a_query_that_there_is_can_begin_anew(pipeline):
         pipeline.run(fresh=["total"])
 
 
+def test_a_rollback_asks_before_it_does_anything(pipeline):
+    """Pass: it tells what would be done; without a yes nothing is, and with one all of it."""
+    write(pipeline, BASE)
+    for number in (1, 2, 3):
+        pipeline.feed(f"{number}.jsonl", minute(number * 2, number))
+        pipeline.run()
+    before = totals(pipeline)
+    command = ["checkpoint", "rollback", str(pipeline.file), "--query", "totals", "--batch", "1"]
+    for arguments, answer, code in ((["--dry-run"], "", 0), ([], "n\n", 1), ([], "", 1)):
+        told = CliRunner().invoke(app, [*command, *arguments], input=answer)
+        assert told.exit_code == code, told.output
+        assert "totals: batches 2 to " in told.output
+        assert "out: what later batches wrote is taken back" in told.output
+        assert totals(pipeline) == before
+    assert CliRunner().invoke(app, command, input="y\n").exit_code == 0
+    assert totals(pipeline) != before
+    pipeline.run()
+    assert totals(pipeline) == before
+
+
 @pytest.mark.parametrize("point", ["rollback.after-forget", "rollback.after-logs"])
 @pytest.mark.in_turn
 def test_a_rollback_that_was_killed_is_finished_by_the_next_run(pipeline, point):
@@ -133,9 +155,8 @@ def test_a_rollback_that_was_killed_is_finished_by_the_next_run(pipeline, point)
     before = totals(pipeline)
     command = [sys.executable, "-m", "mainstem", "checkpoint", "rollback", str(pipeline.file)]
     env = {**os.environ, "MAINSTEM_FAILPOINT": f"{point}:1"}
-    killed = subprocess.run(
-        [*command, "--query", "totals", "--batch", "1"], env=env, check=False, capture_output=True
-    )
+    command += ["--query", "totals", "--batch", "1", "--yes"]
+    killed = subprocess.run(command, env=env, check=False, capture_output=True)
     assert killed.returncode == -9
     assert totals(pipeline) != before
     pipeline.run()

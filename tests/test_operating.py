@@ -119,7 +119,16 @@ def test_a_checkpoint_is_shown_verified_and_copied(pipeline):
         for at in ("checkpoints", "fork")
     ]
     assert ids[0] != ids[1]
-    rollback = ["checkpoint", "rollback", str(pipeline.file), "--query", "totals", "--batch", "0"]
+    rollback = [
+        "checkpoint",
+        "rollback",
+        str(pipeline.file),
+        "--query",
+        "totals",
+        "--batch",
+        "0",
+        "--yes",
+    ]
     result = CliRunner().invoke(app, [*rollback, "--set", "checkpoint=./fork"])
     assert "the checkpoint is a copy made after batch" in str(result.exception)
     for into in ("fork", "checkpoints/test/inside"):

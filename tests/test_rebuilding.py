@@ -60,7 +60,7 @@ def rebuild(pipeline, *arguments, **env):
 
     argv = [sys.executable, "-m", "mainstem", "replay", str(pipeline.file), "--query", "lines"]
     return subprocess.run(
-        [*argv, "--rebuild", "board", *arguments],
+        [*argv, "--rebuild", "board", "--yes", *arguments],
         env={**os.environ, **env},
         capture_output=True,
         text=True,

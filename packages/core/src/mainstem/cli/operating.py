@@ -8,7 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from mainstem.cli.options import File, Form, Format, Set, Static, load, load_checked
+from mainstem.cli.options import (
+    DryRun,
+    File,
+    Form,
+    Format,
+    Set,
+    Static,
+    Yes,
+    agreed,
+    load,
+    load_checked,
+)
 
 checkpoint_app = typer.Typer(
     no_args_is_help=True,
@@ -103,6 +114,8 @@ def rollback(
     file: File,
     query: Annotated[str, typer.Option(help="The query to take back.")],
     batch: Annotated[int, typer.Option(help="The last batch that stays done.")],
+    yes: Yes = False,
+    dry_run: DryRun = False,
     set_: Set = None,
 ) -> None:
     """Take a query back to the end of an earlier batch; the next run reads on from there.
@@ -110,11 +123,13 @@ def rollback(
     Refused if a source no longer has what was read since, or a sink can't take back what it wrote.
     """
     from mainstem.run.checkpoint import Checkpoint
-    from mainstem.run.rollback import take_back
+    from mainstem.run.rollback import effects, take_back
 
     plan = load(file, set_)
     found = plan.query(query)
     with Checkpoint(plan, checked=False):
+        if not agreed(effects(plan, found, batch), yes=yes, dry_run=dry_run):
+            return
         take_back(plan, found, batch)
     typer.echo(f"{query}: the next run goes on after batch {batch}")
 

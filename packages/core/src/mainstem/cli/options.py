@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -67,3 +68,23 @@ def load_checked(file: Path, changes: list[str] | None, *, static: bool) -> Plan
         return make_plan(file, changes=changes or (), scrubber=hidden, analyse=Remembered(process))
     finally:
         process.close()
+
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+def agreed(effects: Iterable[str], *, yes: bool, dry_run: bool) -> bool:
+    """Tell what a command will do, and ask; whether it is to go on.
+
+    Raises:
+        typer.Abort: the answer is no, or nobody is there to give one.
+    """
+    if yes and not dry_run:
+        return True
+    for effect in effects:
+        typer.echo(effect)
+    if dry_run:
+        return False
+    typer.confirm("Go on?", abort=True)
+    return True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mainstem.cli.operating import print_table
-from mainstem.cli.options import File, Form, Format, Set, load
+from mainstem.cli.options import DryRun, File, Form, Format, Set, Yes, agreed, load
 from mainstem.errors import MainstemError, PipelineError
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def replay(
         ),
     ] = "earliest",
     fresh: Annotated[bool, typer.Option(help="Begin anew; the shadow keeps what it has.")] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     set_: Set = None,
 ) -> None:
     """Read a query's sources again into shadow sinks, beside the running job, until it has caught up.
@@ -71,6 +73,17 @@ def replay(
         raise PipelineError("nothing to do: name a sink by --into or --rebuild")
     plan = load(file, set_)
     replayed = replay_plan(plan, query, from_, pairs, names)
+    effects = [
+        *(f"{name}: what it holds is replaced by what is built beside it" for name in names),
+        *(
+            f"{other}: gets the rows of {name}, read again from {from_}"
+            for name, other in pairs.items()
+        ),
+        *(["It begins anew: what an earlier replay has read is read once more."] if fresh else []),
+    ]
+    # A shadow sink is there to be written.
+    if not agreed(effects, yes=yes or not names, dry_run=dry_run):
+        return
     if names:
         _rebuild(plan, replayed, fresh=fresh)
     else:

@@ -58,6 +58,34 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
     return found
 
 
+def effects(plan: Plan, query: Query, batch: int) -> list[str]:
+    """Return what taking a query back to the end of a batch does, a line for each part.
+
+    Raises:
+        PipelineError: it can't be taken back; says why.
+    """
+    check(plan, query, batch)
+    history = History(plan.query_folder(query.name))
+    last = max([batch, *history.planned()])
+    told = [f"{query.name}: batches {batch + 1} to {last} are forgotten, and planned anew"]
+    told += [f"{name}: what was read since is read again" for name in query.reads]
+    for name in query.sinks:
+        sink = plan.nodes[name].component
+        kept = "rows come again, and are known by what it holds"
+        done = "what later batches wrote is taken back" if isinstance(sink, Forgetful) else kept
+        told.append(f"{name}: {done}")
+    return told
+
+
+def check(plan: Plan, query: Query, batch: int) -> None:
+    """Raise PipelineError if a query can't be taken back to the end of a batch."""
+    reasons = refusals(plan, query, batch)
+    if reasons:
+        raise PipelineError(
+            f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
+        )
+
+
 def copied(folder: Path) -> int:
     """Return the last batch that the original had done when a query was copied; -1 for an original."""
     file = folder / COPIED
@@ -72,11 +100,7 @@ def take_back(plan: Plan, query: Query, batch: int) -> None:
     Raises:
         PipelineError: a source no longer has the rows, or a sink can't bear it; says which.
     """
-    reasons = refusals(plan, query, batch)
-    if reasons:
-        raise PipelineError(
-            f"query {query.name!r} can't be taken back to batch {batch}: " + "; ".join(reasons)
-        )
+    check(plan, query, batch)
     write_whole(plan.query_folder(query.name) / _MARK, str(batch))
     finish(plan, query)
 
