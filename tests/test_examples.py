@@ -193,7 +193,7 @@ def test_deliveries_of_github_are_kept_byte_for_byte_over_a_kill(tmp_path):
         first = start(*mainstem)
         poster = start(sys.executable, "hooks.py", "post", stdout=subprocess.PIPE)
         # Some are answered, and thus on disk, and the others are still to come.
-        wait_for(lambda: any(folder.glob("checkpoints/**/*.arrow")), 120)
+        wait_for(lambda: any(folder.glob("checkpoints/**/*.segment")), 120)
         kill(first)
         assert poster.poll() is None
         second = start(*mainstem)

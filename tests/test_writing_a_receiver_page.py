@@ -121,7 +121,7 @@ def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
     assert consumer["consumer"] == "mailing.jobs.jobs"
     folder = pipeline.folder / "checkpoints" / "mailing" / "nodes" / "jobs"
     assert Path(source["folder"]) == folder
-    assert (folder / "receivers" / "0" / "000000000000.arrow").exists()
+    assert (folder / "receivers" / "0" / "000000000000.segment").exists()
     assert (folder / "receivers" / "0" / "lock").exists()
     assert (folder / "consumers" / "mailing.jobs.jobs.json").exists()
 

@@ -289,7 +289,7 @@ def test_show_tells_segments_rows_and_bytes_and_who_takes(place):
         process.wait(30)
     first, second = place.shown()["receivers"]
     folder = place.log.receiver(0)
-    size = sum(file.stat().st_size for file in folder.glob("*.arrow"))
+    size = sum(file.stat().st_size for file in folder.glob("*.segment"))
     assert first.pop("unread_seconds") > 0
     counts = {"segments": 3, "first": 0, "end": 3, "rows": 3, "bytes": size}
     unread = {"unread_rows": 3, "unread_bytes": size}

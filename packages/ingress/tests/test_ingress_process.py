@@ -186,7 +186,7 @@ def test_a_log_that_cannot_be_used_is_told_and_ends_it(far: Far, log: Log) -> No
     with Process(QueueReceiver, log, options(far)) as process:
         assert process.wait() == 1
     assert process.told[-1]["state"] == "failed"
-    assert "000000000003.arrow can't be read" in process.told[-1]["why"]
+    assert "000000000003.segment can't be read" in process.told[-1]["why"]
 
 
 @pytest.mark.in_turn

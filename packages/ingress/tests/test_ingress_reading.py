@@ -226,7 +226,7 @@ def test_a_consumer_holds_what_it_has_not_committed(log: Log) -> None:
     assert digest(read(made, start, first)) == digest(rows), "the batch in hand can be read again"
     second = made.latest(first)
     assert (log.consumers.all(), left()) == ({"q": {"0": 1}}, 1)
-    with pytest.raises(LogError, match=r"000000000000\.arrow is gone, and was not read yet"):
+    with pytest.raises(LogError, match=r"000000000000\.segment is gone, and was not read yet"):
         read(made, start, first)
     # After a restart, in the middle of the second batch.
     again = reader(log, consumer="q", max_rows=2)
@@ -274,7 +274,7 @@ def test_a_new_consumer_begins_with_what_is_left(log: Log) -> None:
 def test_a_segment_that_is_gone_is_named_and_never_skipped(log: Log, missing: int) -> None:
     groups(log, 0, 1, 1, 1)
     file_of(log.receiver(0), missing).unlink()
-    with pytest.raises(LogError, match=rf"00000000000{missing}\.arrow is gone"):
+    with pytest.raises(LogError, match=rf"00000000000{missing}\.segment is gone"):
         read(reader(log), {"0": 0}, {"0": 3})
 
 
@@ -288,7 +288,7 @@ def test_a_reader_behind_what_was_removed_is_told_and_does_not_wait_for_ever(log
     log.consumers.folder.mkdir()
     log.consumers.put("other", {"0": 9})
     Retention(log, "0", IngressOptions()).tidy(store.next, store.bytes)
-    with pytest.raises(LogError, match=r"000000000002\.arrow is gone"):
+    with pytest.raises(LogError, match=r"000000000002\.segment is gone"):
         read(made, start, made.latest(start))
 
 
@@ -297,7 +297,7 @@ def test_a_damaged_segment_is_named_and_never_skipped(log: Log, damage: int) -> 
     groups(log, 0, 1, 1)
     file_of(log.receiver(0), damage).write_bytes(b"ARROW1 and nothing")
     made = reader(log)
-    with pytest.raises(LogError, match=rf"00000000000{damage}\.arrow can't be read"):
+    with pytest.raises(LogError, match=rf"00000000000{damage}\.segment can't be read"):
         read(made, {"0": 0}, made.latest({"0": 0}))
 
 

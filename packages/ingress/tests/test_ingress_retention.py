@@ -188,12 +188,12 @@ def test_what_is_kept_by_size(log: Log) -> None:
 def test_unread_bytes_are_those_of_the_slowest(log: Log) -> None:
     store = filled(log)
     retention = Retention(log, "0", IngressOptions())
-    size = file_of(store.folder, 0).stat().st_size
-    assert retention.unread(store.next, store.bytes) == 10 * size
+    sizes = [file_of(store.folder, n).stat().st_size for n in range(10)]
+    assert retention.unread(store.next, store.bytes) == sum(sizes)
     log.consumers.put("quick", {"0": 10})
     assert retention.unread(store.next, store.bytes) == 0
     log.consumers.put("slow", {"0": 7})
-    assert retention.unread(store.next, store.bytes) == 3 * size
+    assert retention.unread(store.next, store.bytes) == sum(sizes[7:])
     assert Retention(log, "0", IngressOptions()).unread(0, 0) == 0
 
 

@@ -246,7 +246,7 @@ def test_a_segment_that_is_removed_while_it_is_looked_for(
     listed = storing_module.numbers
     seen: list[object] = []
 
-    def then_remove(folder: Path, suffix: str = ".arrow") -> list[int]:
+    def then_remove(folder: Path, suffix: str = ".segment") -> list[int]:
         found = listed(folder, suffix)
         if folder == quick.folder and not seen:
             seen.append(folder)
@@ -266,9 +266,9 @@ def test_a_damaged_segment_of_another_receiver_is_not_passed_over(log: Log) -> N
     other = store_of(log, 1)
     damaged = file_of(log.receiver(0), 1)
     damaged.write_bytes(b"no segment")
-    with pytest.raises(LogError, match=r"receivers/0/000000000001\.arrow"):
+    with pytest.raises(LogError, match=r"receivers/0/000000000001\.segment"):
         other.store(messages(1, 2, ids=True))
-    with pytest.raises(LogError, match=r"receivers/0/000000000001\.arrow"):
+    with pytest.raises(LogError, match=r"receivers/0/000000000001\.segment"):
         store_of(log, 2)
 
 

@@ -184,7 +184,7 @@ def test_it_is_acknowledged_after_all_is_safe(log: Log, monkeypatch: pytest.Monk
         "connect",
         "ingress.before-write",
         "ingress.after-write",
-        "fsync 000000000000.arrow.new",
+        "fsync 000000000000.segment.new",
         "ingress.after-fsync",
         "ingress.after-rename",
         "fsync 0",
@@ -290,7 +290,7 @@ def test_what_is_told(log: Log) -> None:
     receiver = Scripted([*messages(1, 1, ids=True), Message(b"2", refused="no")])
     with working(receiver, log, linger="0 s") as work:
         facts = work.told.wait_for(rows=1)
-    size = sum(f.stat().st_size for f in log.receiver(0).glob("*.arrow"))
+    size = sum(f.stat().st_size for f in log.receiver(0).glob("*.segment"))
     assert {**facts, "ready": True} == {
         "state": "running", "why": "", "rows": 1, "duplicates": 1, "refused": 1,
         "unread_bytes": size, "ready": True, "server": "here",
@@ -455,7 +455,7 @@ def test_above_the_high_water_mark_it_pauses_until_all_have_read(log: Log) -> No
     receiver = Scripted(messages(1, 2, 3))
     with working(receiver, log, high_water=100, linger="0 s") as work:
         facts = work.told.wait_for(state="paused")
-        size = sum(f.stat().st_size for f in log.receiver(0).glob("*.arrow"))
+        size = sum(f.stat().st_size for f in log.receiver(0).glob("*.segment"))
         assert facts["why"] == f"{size:,} bytes are unread"
         assert receiver.events[-1] == "pause"
         receiver.steps.append(messages(4))  # on its way already: taken as before

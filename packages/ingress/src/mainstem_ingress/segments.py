@@ -1,8 +1,10 @@
 """Segments: immutable files of messages, each whole or not there at all.
 
-A segment is an Arrow IPC file `NUMBER.arrow` with one record batch and, in its schema's metadata, one
-JSON object (`Header`). Numbers count from 0 within a receiver's folder. What is written comes under
-its name only after it is safe on disk, so a crash leaves at most a file of another name.
+A segment `NUMBER.segment` is an Arrow IPC file with one record batch, after it a JSON object (`Header`),
+and at the end (`_END`) the header's length, checksums (CRC-32) of the header and of what is before it,
+and a mark. Both are looked at whenever the file is read: what has changed on the disk is an error, and
+never another message. Numbers count from 0 within a receiver's folder. What is written comes under its
+name only after it is safe on disk, so a crash leaves at most a file of another name.
 
 An `NUMBER.ids` has the same header and the ids alone: what is left of a segment that was removed
 within the horizon of duplicates.
@@ -13,26 +15,32 @@ from __future__ import annotations
 import errno
 import json
 import os
+import struct
 import time
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from mainstem import failpoint, sync_folder
+from mainstem import failpoint, open_private, sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message, Values
 
-FORMAT = 1
+FORMAT = 2
 #: No room, or no file to be had: what a write fails with that can be tried again later.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
-SUFFIX = ".arrow"
+SUFFIX = ".segment"
 IDS_SUFFIX = ".ids"
 _NEW_SUFFIX = ".new"
-_HEADER = b"mainstem"
+#: How much of a file's end is read for its header, in bytes: more than most have.
+_LOOK = 64 * 1024
+#: The end of a file: length and checksum of the header, checksum of the rows, and the mark.
+_END = struct.Struct("<III8s")
+_MARK = b"mainstem"
 #: The most bytes that a column's 32-bit offsets reach.
 _MOST = 2**31 - 1
 
@@ -259,12 +267,16 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
         LogError: it is there, and perhaps not for good.
     """
     new = file_of(folder, header.number, suffix + _NEW_SUFFIX)
-    schema = batch.schema.with_metadata({_HEADER: json.dumps(vars(header)).encode()})
+    told = json.dumps(vars(header)).encode()
     failpoint("ingress.before-write")
     try:
-        with new.open("wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
+        with open_private(new) as file:
+            rows = pa.BufferOutputStream()
+            with pa.ipc.new_file(rows, batch.schema) as writer:
                 writer.write_batch(batch)
+            written = rows.getvalue()
+            file.write(written)
+            file.write(ending(memoryview(written), told))
             failpoint("ingress.after-write")
             file.flush()
             os.fsync(file.fileno())
@@ -283,6 +295,11 @@ def write(folder: Path, header: Header, batch: pa.RecordBatch, suffix: str = SUF
     return size
 
 
+def ending(rows: memoryview, told: bytes) -> bytes:
+    """Return what follows the rows in a file: the header, given as JSON, and the end."""
+    return told + _END.pack(len(told), zlib.crc32(told), zlib.crc32(rows), _MARK)
+
+
 def remove_torn(folder: Path) -> None:
     """Remove what a crash left of files that were never finished."""
     for file in folder.glob(f"*{_NEW_SUFFIX}"):
@@ -290,20 +307,21 @@ def remove_torn(folder: Path) -> None:
 
 
 def open_segment(file: Path) -> tuple[Header, pa.RecordBatch]:
-    """Return a segment's header and its rows, which stay on disk until they are touched.
+    """Return a segment's header and its rows.
 
     Raises:
         LogError: it is gone, damaged, or of a version that this one does not read.
     """
     try:
-        with pa.memory_map(str(file)) as mapped:
-            reader = pa.ipc.open_file(mapped)
-            header = _header(file, reader.schema.metadata)
-            batch = reader.get_batch(0)
+        data = file.read_bytes()
+        header, rows, checksum = _parts(file, memoryview(data))
+        if zlib.crc32(rows) != checksum:
+            raise _damaged(file, "its rows are not what was written")
+        batch = pa.ipc.open_file(pa.py_buffer(rows)).get_batch(0)
     except FileNotFoundError:
         raise LogError(f"the segment {file} is gone, and was not read yet") from None
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise LogError(f"the segment {file} can't be read: {error}") from None
+        raise _damaged(file, str(error)) from None
     if batch.num_rows != header.rows:
         message = f"the segment {file} has {batch.num_rows} rows, and says {header.rows}"
         raise LogError(message)
@@ -313,16 +331,50 @@ def open_segment(file: Path) -> tuple[Header, pa.RecordBatch]:
 def read_header(file: Path) -> Header:
     """Return a segment's header; raises as `open_segment` does."""
     try:
-        with pa.memory_map(str(file)) as mapped:
-            return _header(file, pa.ipc.open_file(mapped).schema.metadata)
+        with file.open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - _LOOK))
+            data = opened.read()
+        try:
+            return _parts(file, memoryview(data))[0]
+        except _CutError:
+            return _parts(file, memoryview(file.read_bytes()))[0]
     except FileNotFoundError:
         raise LogError(f"the segment {file} is gone, and was not read yet") from None
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise LogError(f"the segment {file} can't be read: {error}") from None
+    except (OSError, ValueError, KeyError) as error:
+        raise _damaged(file, str(error)) from None
 
 
-def _header(file: Path, metadata: Mapping[bytes, bytes] | None) -> Header:
-    found = json.loads((metadata or {})[_HEADER])
+class _CutError(ValueError):
+    """The header does not lie in what was read of a file."""
+
+
+def _parts(file: Path, data: memoryview) -> tuple[Header, memoryview, int]:
+    """Return header, rows and checksum of the rows, given the end of a file or all of it."""
+    if len(data) < _END.size:
+        raise ValueError("it is cut off")
+    length, checksum, of_rows, mark = _END.unpack(data[-_END.size :])
+    if mark != _MARK:
+        raise ValueError("its end is not there")
+    start = len(data) - _END.size - length
+    if start < 0:
+        raise _CutError("it is cut off")
+    told = data[start : -_END.size]
+    if zlib.crc32(told) != checksum:
+        raise ValueError("its header is not what was written")
+    return _header(file, bytes(told)), data[:start], of_rows
+
+
+def _damaged(file: Path, why: str) -> LogError:
+    return LogError(
+        f"the segment {file} can't be read: {why}. It was changed after it was written: bring it back "
+        "from a copy. Without one, its messages are lost; move it away with all after it, and begin the "
+        "query anew."
+    )
+
+
+def _header(file: Path, told: bytes) -> Header:
+    found = json.loads(told)
     if not isinstance(found, dict):
         raise ValueError("its header is no object")
     if found.get("format") != FORMAT:

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any
 
 from mainstem.crashpoints import failpoint
-from mainstem.durable import write_whole
+from mainstem.durable import private_folder, write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.plan.model import Node, Plan
 from mainstem.run import rollback, swapping
@@ -72,7 +72,7 @@ class Checkpoint:
 
     def __enter__(self) -> Checkpoint:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path)
             self._lock = (self.path / "lock").open("a+")
         except OSError as error:
             raise MachineError(

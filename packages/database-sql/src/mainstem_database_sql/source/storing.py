@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mainstem import Column, PipelineError, failpoint, sync_folder
+from mainstem import Column, PipelineError, failpoint, open_private, sync_folder
 
 from mainstem_database_sql.source.values import schema_of
 
@@ -57,7 +57,7 @@ def write(
     failpoint(f"{points}-before-write")
     rows = 0
     try:
-        with new.open("wb") as written:
+        with open_private(new) as written:
             with pq.ParquetWriter(written, schema, compression="zstd") as writer:
                 for part in parts:
                     writer.write_batch(part, row_group_size=max(1, part.num_rows))
