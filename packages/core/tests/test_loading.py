@@ -9,6 +9,7 @@ import pytest
 from mainstem import Accepts, Events, Operator, Options, StateFacts
 from mainstem.contracts.abilities import abilities
 from mainstem.discovery import Word
+from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, PipelineError, PluginError
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
@@ -267,13 +268,13 @@ def test_a_batch_that_was_planned_and_not_finished_is_in_hand(begin):
 @pytest.mark.parametrize("text", ["{", "[]", '{"t": 3}', '{"t": {"batch": "x"}}'])
 def test_a_record_that_can_not_be_read_is_told(begin, tmp_path, text):
     """Pass: the error names the file; nothing is taken for loaded."""
-    (tmp_path / "loaded.json").write_text(text)
+    write_whole(tmp_path / "loaded.json", text)
     with pytest.raises(PipelineError, match=r"loaded\.json can't be read"):
         begin({"out": look("s", "t")}).phase()
 
 
 def record(loading):
-    return json.loads(loading._file.read_text())
+    return json.loads(read_whole(loading._file))
 
 
 def test_only_control_rows_of_what_is_loaded_come_while_it_is(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from ingress_far import (
     wait_for,
 )
 from ingress_far_plugin import FarQueue
-from mainstem import Reached
+from mainstem import Reached, read_whole
 from mainstem_ingress import LogError
 from mainstem_ingress import log as log_module
 from mainstem_ingress import retention as retention_module
@@ -333,7 +333,7 @@ def test_consumers_are_what_the_folder_says(log: Log, tmp_path: Path) -> None:
     assert log.consumers.floor("0") == 0
     with log.consumers.locked():
         log.consumers.put("q", {"0": 3, "2": 1})
-    assert json.loads(log.consumers.file("q").read_text()) == {"0": 3, "2": 1}
+    assert json.loads(read_whole(log.consumers.file("q"))) == {"0": 3, "2": 1}
     assert [log.consumers.floor(r) for r in ("0", "1", "2")] == [3, 0, 1]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from mainstem import OptionError, PluginError
+from mainstem import OptionError, PluginError, read_whole, write_whole
 from mainstem_keyed_state import Done, Logic, Step, Table
 from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.layout import layout_of
@@ -182,10 +182,10 @@ def test_a_key_of_another_type_is_refused_on_an_old_checkpoint(tmp_path: Any) ->
 @pytest.mark.parametrize(
     "columns",
     [
-        {"n": pl.Int64, "at": pl.Datetime("us", "UTC")},
         {"n": pl.String},
         {"m": pl.Int64},
-        {},
+        {"m": pl.Int64, "n": pl.Int32},
+        {"m": pl.Int64, "o": pl.Int64},
     ],
 )
 def test_state_of_other_columns_is_refused_before_a_row_is_read(
@@ -204,14 +204,24 @@ def test_state_of_other_columns_is_refused_before_a_row_is_read(
         layout_of(context, "", keys, Noting({"n": pl.Int64}, version=2))
 
 
+def test_state_with_more_columns_is_served(tmp_path: Any) -> None:
+    """Pass: of one version, wherever the new one stands; it is noted, and can't be left out again."""
+    context: Any = Context(SimpleNamespace(conf={"spark.sql.shuffle.partitions": "2"}), tmp_path)
+    keys = KeyKind(("int",))
+    layout_of(context, "", keys, Noting({"n": pl.Int64}))
+    layout_of(context, "", keys, Noting({"at": pl.Datetime("us", "UTC"), "n": pl.Int64}))
+    with pytest.raises(OptionError):
+        layout_of(context, "", keys, Noting({"n": pl.Int64}))
+
+
 def test_a_layout_without_columns_is_still_read(tmp_path: Any) -> None:
     """Pass: one of before they were noted fits, keeps its buckets, and has them noted now."""
     context: Any = Context(SimpleNamespace(conf={"spark.sql.shuffle.partitions": "2"}), tmp_path)
     keys = KeyKind(("int",))
     made = layout_of(context, "", keys, Noting({"n": pl.Int64}))
     file = tmp_path / "keyed-state.json"
-    noted = json.loads(file.read_text())
-    file.write_text(json.dumps({key: noted[key] for key in ("format", "buckets", "keys")}))
+    noted = json.loads(read_whole(file))
+    write_whole(file, json.dumps({key: noted[key] for key in ("format", "buckets", "keys")}))
     assert layout_of(context, "", keys, Noting({"n": pl.Int64})) == made
     with pytest.raises(OptionError):
         layout_of(context, "", keys, Noting({"n": pl.String}))

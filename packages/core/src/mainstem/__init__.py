@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from mainstem.crashpoints import failpoint as failpoint
     from mainstem.durable import open_private as open_private
     from mainstem.durable import private_folder as private_folder
+    from mainstem.durable import read_whole as read_whole
     from mainstem.durable import sync_folder as sync_folder
     from mainstem.durable import write_whole as write_whole
     from mainstem.errors import DocumentError as DocumentError
@@ -160,7 +161,7 @@ _HOMES = {
         "Problem nearest"
     ),
     "mainstem.crashpoints": "failpoint",
-    "mainstem.durable": "open_private private_folder sync_folder write_whole",
+    "mainstem.durable": "open_private private_folder read_whole sync_folder write_whole",
     "mainstem.hookspecs": "hookimpl",
     "mainstem.patience": "Patience pause_after",
     "mainstem.pipeline": "Pipeline Running",

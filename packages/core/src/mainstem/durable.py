@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 from typing import BinaryIO
 
+from mainstem.errors import PipelineError
 
-def write_whole(file: Path, text: str) -> None:
+
+class DamagedError(PipelineError, ValueError):
+    """A file is not what was written into it."""
+
+
+def write_whole(file: Path, text: str, *, checked: bool = True) -> None:
     """Write a small file whole, in UTF-8, or leave it as it was; it is on disk afterwards.
 
-    Nobody but its owner can read it.
+    Nobody but its owner can read it. With `checked` a line with its checksum (CRC-32) follows the text,
+    which `read_whole` looks at.
 
     Its suffix is `.new` until then, so `x.a` and `x.b` of one folder must not be written at a time.
 
@@ -19,11 +27,34 @@ def write_whole(file: Path, text: str) -> None:
     """
     whole = file.with_suffix(".new")
     with open_private(whole) as written:
-        written.write(text.encode())
+        written.write(text.encode() + (_end(text.encode()) if checked else b""))
         written.flush()
         os.fsync(written.fileno())
     whole.replace(file)
     sync_folder(file.parent)
+
+
+def read_whole(file: Path) -> str:
+    """Return the text that `write_whole` has written.
+
+    Raises:
+        OSError: it can't be read.
+        DamagedError: it was changed since.
+    """
+    data = file.read_bytes()
+    text, end = data[:-_END], data[-_END:]
+    if end != _end(text):
+        raise DamagedError(
+            f"{file} was changed after it was written: bring it back from a copy, or begin anew"
+        )
+    return text.decode()
+
+
+def _end(text: bytes) -> bytes:
+    return b"\n#%08x\n" % zlib.crc32(text)
+
+
+_END = len(_end(b""))
 
 
 def open_private(file: Path) -> BinaryIO:

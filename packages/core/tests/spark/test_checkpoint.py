@@ -6,6 +6,7 @@ import json
 
 import pytest
 from mainstem.builtin.files_sink import FilesSink
+from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, MainstemError, PipelineError
 from mainstem.plan.making import make_plan
 from mainstem.run.checkpoint import Checkpoint
@@ -82,7 +83,7 @@ def test_every_run_of_a_checkpoint_has_a_higher_number(pipeline):
     pipeline.document(**parts(pipeline))
     for number in (1, 2, 3):
         pipeline.run()
-        assert (pipeline.plan().checkpoint / "epoch").read_text() == str(number)
+        assert read_whole(pipeline.plan().checkpoint / "epoch") == str(number)
     with Checkpoint(pipeline.plan(), checked=False):
         pass
     with Checkpoint(pipeline.plan()) as checkpoint:
@@ -141,7 +142,7 @@ def test_a_checkpoint_of_another_format_is_refused_in_words(pipeline, version):
     pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
     pipeline.run()
     file = pipeline.folder / "checkpoints" / "test" / "pipeline.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "format": version}))
+    write_whole(file, json.dumps({**json.loads(read_whole(file)), "format": version}))
     with pytest.raises(PipelineError, match=f"has format {version}, and this version reads 1"):
         pipeline.run()
 

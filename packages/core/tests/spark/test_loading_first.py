@@ -8,6 +8,7 @@ import signal
 from datetime import UTC, datetime
 
 import pytest
+from mainstem.durable import read_whole
 from mainstem.errors import PipelineError
 from mainstem.run.history import History
 from mainstem.run.showing import Silent
@@ -77,7 +78,7 @@ class Told(Silent):
 
 def record(pipeline, query="looked"):
     file = pipeline.folder / "checkpoints/test/queries" / query / "loaded.json"
-    return json.loads(file.read_text()) if file.exists() else None
+    return json.loads(read_whole(file)) if file.exists() else None
 
 
 def test_a_table_in_many_batches_is_there_before_the_first_event_and_only_the_first_time(pipeline):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from mainstem import sync_folder, write_whole
+from mainstem import read_whole, sync_folder, write_whole
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import Header, file_of, numbers, read_header
@@ -140,7 +140,7 @@ def kept_cursor(folder: Path, end: int) -> str | None:
     """
     file = folder / _CURSOR
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(read_whole(file))
         cursor: str = found["cursor"]
         return cursor if found["end"] == end else None
     except FileNotFoundError:
@@ -234,7 +234,7 @@ class Consumers:
         found: dict[str, Offsets] = {}
         for file in sorted(self.folder.glob("*.json")):
             try:
-                found[unquote(file.stem)] = json.loads(file.read_text())
+                found[unquote(file.stem)] = json.loads(read_whole(file))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from mainstem import OperatorContext, OptionError, PluginError, write_whole
+from mainstem import OperatorContext, OptionError, PluginError, read_whole, write_whole
 
 from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.logic import Logic
@@ -113,7 +113,7 @@ def read(file: Path) -> Layout:
     Raises:
         PluginError: it is of a later version of this library.
     """
-    found: dict[str, Any] = json.loads(file.read_text())
+    found: dict[str, Any] = json.loads(read_whole(file))
     if found["format"] > _FORMAT:
         raise PluginError(f"{file} was written by a later version of mainstem-keyed-state")
     keys = KeyKind(tuple(found["keys"]["types"]), found["keys"]["nulls_equal"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mainstem import PipelineError, SourceContext, write_whole
+from mainstem import PipelineError, SourceContext, read_whole, write_whole
 
 from mainstem_broker_kafka.source.offsets import Brokers
 
@@ -49,11 +49,11 @@ class Notes:
         """Keep both, on disk when this returns."""
         made = {"ids": ids} if checked is None else {"ids": ids, "checked": checked}
         text = json.dumps(made, indent=2, sort_keys=True)
-        if not self.file.exists() or self.file.read_text() != text:
+        if not self.file.exists() or read_whole(self.file) != text:
             write_whole(self.file, text)
 
     def _read(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else {}
+        found: dict[str, Any] = json.loads(read_whole(self.file)) if self.file.exists() else {}
         return found
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mainstem import Offset, Planner, failpoint, write_whole
+from mainstem import Offset, Planner, failpoint, read_whole, write_whole
 
 from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source.ranges import ANEW, check_created
@@ -77,7 +77,7 @@ class StreamPlanner(Planner):
         planned = progress.planned()
         if planned is None or planned[1] is None:
             return None  # of an older checkpoint in the same place
-        found: Offset = json.loads(file.read_text())
+        found: Offset = json.loads(read_whole(file))
         return found
 
     def latest(self, start: Offset) -> Offset:

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any
 
 from mainstem.crashpoints import failpoint
-from mainstem.durable import private_folder, write_whole
+from mainstem.durable import private_folder, read_whole, write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.plan.model import Node, Plan
 from mainstem.run import rollback, swapping
@@ -138,7 +138,7 @@ class Checkpoint:
 
     def _move_aside(self, mark: Path) -> None:
         """Move all that belongs to a query; the next run does what is left, if this one is killed."""
-        name, aside = mark.stem, self._aside / mark.read_text()
+        name, aside = mark.stem, self._aside / read_whole(mark)
         of_nodes = (
             sorted(self.path.glob(f"nodes/*/{kind}/{name}")) for kind in ("control", "state")
         )
@@ -192,7 +192,7 @@ class Checkpoint:
         """Count this run; the number is on disk before anything is done under it."""
         file = self.path / "epoch"
         try:
-            epoch = int(file.read_text()) + 1 if file.exists() else 1
+            epoch = int(read_whole(file)) + 1 if file.exists() else 1
         except (OSError, ValueError) as error:
             raise PipelineError(f"{file} can't be read: {error}") from None
         write_whole(file, str(epoch))
@@ -287,7 +287,7 @@ def read_description(file: Path) -> dict[str, Any]:
         PipelineError: it can't be read, or is of another format version.
     """
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(read_whole(file))
         if not isinstance(found, dict):
             raise ValueError("it holds no mapping")
     except (OSError, ValueError) as error:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from mainstem.durable import write_whole
+from mainstem.durable import read_whole, write_whole
 from mainstem.run.facts import timed
 
 
@@ -29,7 +29,7 @@ class LatestEvent:
         self._file = folder / "latest-event"
         self.time: datetime | None = None
         with suppress(FileNotFoundError):
-            self.time = datetime.fromisoformat(self._file.read_text())
+            self.time = datetime.fromisoformat(read_whole(self._file))
 
     def hear(self, metrics: Mapping[str, Any]) -> None:
         """Take what Spark has counted in a finished batch."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.abilities import Measurable
 from mainstem.crashpoints import failpoint
-from mainstem.durable import write_whole
+from mainstem.durable import read_whole, write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan, Query, ancestors
@@ -111,7 +111,7 @@ class Loading:
     def _loaded(self) -> dict[str, Any]:
         """Return the record, without what the query was taken back behind since."""
         try:
-            found = json.loads(self._file.read_text()) if self._file.exists() else {}
+            found = json.loads(read_whole(self._file)) if self._file.exists() else {}
             last = self._history.last()
             upto = -1 if last is None else last
             return {read: facts for read, facts in found.items() if facts["batch"] <= upto}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import Forgetful, Rewindable
 from mainstem.crashpoints import failpoint
-from mainstem.durable import write_whole
+from mainstem.durable import read_whole, write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.delivering import promised
 from mainstem.plan.loading import reads_of
@@ -111,7 +111,7 @@ def finish(plan: Plan, query: Query) -> None:
     mark = folder / _MARK
     if not mark.exists():
         return
-    batch = int(mark.read_text())
+    batch = int(read_whole(mark))
     query_id = json.loads((folder / "metadata").read_text())["id"]
     for name in query.sinks:
         node = plan.nodes[name]

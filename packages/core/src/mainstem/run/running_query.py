@@ -160,7 +160,7 @@ class RunningQuery:
         file = folder / "metadata"
         if not file.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(file, json.dumps({"id": str(uuid.uuid4())}))
+            write_whole(file, json.dumps({"id": str(uuid.uuid4())}), checked=False)
         return str(json.loads(file.read_text())["id"])
 
     def watermarks(self, waiting: Waiting | None = None) -> Watermarks:

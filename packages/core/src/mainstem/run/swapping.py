@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import Swappable
 from mainstem.crashpoints import failpoint
-from mainstem.durable import write_whole
+from mainstem.durable import read_whole, write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.plan.replaying import REBUILT
@@ -27,7 +27,7 @@ _BEGUN = "pipeline.json"
 def pending(plan: Plan) -> list[str]:
     """Return the sinks that a process was killed over while it put them in place."""
     mark = plan.checkpoint / _MARK
-    return list(json.loads(mark.read_text())["sinks"]) if mark.exists() else []
+    return list(json.loads(read_whole(mark))["sinks"]) if mark.exists() else []
 
 
 def begin(plan: Plan, names: Iterable[str], replayed: Path) -> None:
@@ -46,7 +46,7 @@ def finish(plan: Plan) -> None:
     mark = plan.checkpoint / _MARK
     if not mark.exists():
         return
-    told = json.loads(mark.read_text())
+    told = json.loads(read_whole(mark))
     for name in told["sinks"]:
         node = plan.nodes.get(name)
         sink = node.component if node else None

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem import Offset, PipelineError, Planner, failpoint, write_whole
+from mainstem import Offset, PipelineError, Planner, failpoint, read_whole, write_whole
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.selecting import Database
@@ -133,7 +133,7 @@ class Snapshots(Planner):
 
     def _begun(self) -> Mapping[str, str]:
         return {
-            file.name: file.read_text()
+            file.name: read_whole(file)
             for file in (self._folder / "begun").glob("*")
             if not file.suffix
         }
