@@ -359,3 +359,32 @@ def test_a_time_that_most_programs_make_an_error_of_is_a_reason_and_no_time(tmp_
     assert [row["timestamp"].year for row in rows[:2]] == [1, 9999]
     assert all(row["timestamp"].year >= 2026 for row in rows[2:])
     assert column(rows, "value") == [b"x"] * len(times)
+
+
+def test_verifying_a_log_names_each_damaged_file(log: Log) -> None:
+    """Pass: segments, cursor and consumers: whole, nothing is told; with a byte changed, that file alone."""
+    store = store_of(log)
+    for n in range(2):
+        store.store(messages(n))
+    keep_cursor(log.receiver(0), 2, "c")
+    with log.consumers.locked():
+        log.consumers.put("query", {"0": 1})
+
+    def told() -> list[str]:
+        found = []
+        for check in log.checks():
+            try:
+                check()
+            except LogError as error:
+                found.append(str(error))
+        return found
+
+    assert told() == []
+    files = [*log.receiver(0).glob("*.segment"), *log.folder.rglob("*.json")]
+    assert len(files) == 4
+    for file in files:
+        whole = file.read_bytes()
+        file.write_bytes(whole[:5] + bytes([whole[5] ^ 4]) + whole[6:])
+        (only,) = told()
+        assert str(file) in only
+        file.write_bytes(whole)

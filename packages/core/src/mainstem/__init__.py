@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Swappable as Swappable
     from mainstem.contracts.abilities import Transactional as Transactional
     from mainstem.contracts.abilities import Typed as Typed
+    from mainstem.contracts.abilities import Verifiable as Verifiable
     from mainstem.contracts.capabilities import DeliveryCapabilities as DeliveryCapabilities
     from mainstem.contracts.capabilities import OperatorCapabilities as OperatorCapabilities
     from mainstem.contracts.capabilities import Shown as Shown
@@ -134,7 +135,7 @@ _HOMES = {
     "mainstem.contracts.abilities": (
         "Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
         "Checked KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful "
-        "StateFacts Statement Supervised Swappable Transactional Typed"
+        "StateFacts Statement Supervised Swappable Transactional Typed Verifiable"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "

@@ -14,8 +14,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
@@ -23,7 +24,15 @@ from urllib.parse import quote, unquote
 from mainstem import read_whole, sync_folder, write_whole
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.segments import Header, file_of, numbers, read_header
+from mainstem_ingress.segments import (
+    IDS_SUFFIX,
+    SUFFIX,
+    Header,
+    file_of,
+    numbers,
+    open_segment,
+    read_header,
+)
 
 #: Receiver to the number of its first segment beyond; receivers are numbers written as text.
 Offsets = Mapping[str, int]
@@ -110,6 +119,16 @@ class Log:
                 if not file_of(folder, end).exists():
                     return cursor
             end = self.end(name)
+
+    def checks(self) -> Iterator[Callable[[], object]]:
+        """Yield for each file of the log what reads it whole, and raises LogError if it is damaged."""
+        for name in self.receivers():
+            folder = self.receiver(name)
+            for suffix in (SUFFIX, IDS_SUFFIX):
+                for number in numbers(folder, suffix):
+                    yield partial(open_segment, file_of(folder, number, suffix))
+            yield partial(kept_cursor, folder, -1)
+        yield self.consumers.all
 
     def hold(self, consumer: str) -> None:
         """Keep what there is for a consumer that will begin to read, unless it is known already."""

@@ -6,7 +6,7 @@ import copy
 import sys
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -107,6 +107,17 @@ class IngressSource(Source):
         from mainstem_ingress.log import Log
 
         return Log(self.options.folder or home)
+
+    def damage(self, home: Path) -> Iterator[str]:
+        """Yield what is wrong with the log: every file of it is read."""
+        from mainstem_ingress.errors import LogError
+
+        log = self.log(home)
+        for check in log.checks():
+            try:
+                check()
+            except LogError as error:
+                yield str(error)
 
     # -- receivers ----------------------------------------------------------------------------
 

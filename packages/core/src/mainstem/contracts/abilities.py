@@ -6,7 +6,7 @@ strategies ask with `isinstance`. `ABILITIES` lists them for `mainstem plugins s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -195,6 +195,14 @@ class Advising(Protocol):
 
     def advice(self, failure: str) -> str:
         """Return the next step for who reads `failure`, a failed query's message; empty if unknown."""
+
+
+@runtime_checkable
+class Verifiable(Protocol):
+    """A source that keeps files in its durable folder, and can look whether they are what it wrote."""
+
+    def damage(self, home: Path) -> Iterable[str]:
+        """Return what is wrong with the files in the node's folder, each in words; `verify` tells it."""
 
 
 @runtime_checkable
@@ -390,7 +398,7 @@ ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, LoadedFirst, Branching, Expressions, Checked, Measurable, Rewindable, Supervised,
-        AfterBatch, Advising, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites,
+        AfterBatch, Advising, Verifiable, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites,
         IdentifiedWrites, Swappable,
     )
 }  # fmt: skip

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from mainstem.contracts.abilities import Verifiable
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
@@ -74,6 +75,11 @@ def verify(plan: Plan) -> list[str]:
         stateful = any(plan.nodes[name].state for name in query.streaming)
         problems = History(folder).problems(stateful=stateful)
         found += [f"{query.name}: {problem}" for problem in problems]
+    for node in plan.nodes.values():
+        if isinstance(node.component, Verifiable):
+            found += [
+                f"{node.name}: {each}" for each in node.component.damage(plan.home(node.name))
+            ]
     if not found:  # it is whole: can this document go on from it?
         refused = Checkpoint(plan, checked=False).problems(before, describe(plan))
         found = [str(problem) for problem in refused]
