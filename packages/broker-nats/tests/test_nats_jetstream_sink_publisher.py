@@ -197,6 +197,7 @@ def test_answers_that_are_lost_double_nothing(nats, publishing, fault_proxy):
     assert proxy.connections > 5
 
 
+@pytest.mark.in_turn
 def test_a_connection_that_goes_dead_is_given_up(nats, publishing, fault_proxy):
     """Pass: nothing passes for a while and no connection breaks: messages are sent again, once each there."""
     stream = make(nats.url)

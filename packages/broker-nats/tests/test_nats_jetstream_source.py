@@ -31,6 +31,7 @@ def _parquet(name, stream):
     return {"use": "files", "from": stream, "with": {"path": f"./{name}", "format": "parquet"}}
 
 
+@pytest.mark.in_turn
 def test_what_was_removed_while_the_job_was_down_is_told(nats, pipeline, spark):
     """Ten read; then more come, some are purged and one is deleted before the next run. Pass: rows once,
     in order, and the output `lost` has each gap with its count.
@@ -100,6 +101,7 @@ def test_going_on_after_losses_is_at_most_once(pipeline):
     assert "lost" not in source(Nowhere, "S").outputs({})
 
 
+@pytest.mark.in_turn
 def test_headers_times_and_subjects(nats, pipeline, spark):
     """Messages with headers and without, to several subjects. Pass: each has its own in its row."""
     stream = make_stream(nats)

@@ -48,6 +48,7 @@ def document() -> dict[str, Any]:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.in_turn
 def test_odd_names_and_types_pass_and_changes_without_a_sequence_are_refused(trial):
     """Pass: values come out as they went in, keys of two columns and types meet, versions are told."""
     made = trial(document(), "both.late_changes")

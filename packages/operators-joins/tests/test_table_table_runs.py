@@ -130,6 +130,7 @@ def same(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in JOINS]
 )
+@pytest.mark.in_turn
 def test_after_each_batch_the_table_is_what_pandas_makes(trial, name):
     """Pass: who follows the changes has pandas' table after each batch, a crash between; all images fit."""
     batches = drawn(7)

@@ -83,6 +83,7 @@ HOUR = {"on": "at", "tumbling": "1 hour"}
 TOTAL = {"by": ["k"], "columns": {"n": "sum(v)"}}
 
 
+@pytest.mark.in_turn
 def test_tumbling_windows_add_up_and_flush_closes_the_last(tmp_path):
     """Pass: each key and hour once, the last one too."""
     case = Case(tmp_path, window=HOUR, **TOTAL)
@@ -92,6 +93,7 @@ def test_tumbling_windows_add_up_and_flush_closes_the_last(tmp_path):
     assert case.totals() == {("a", "01:00"): 7, ("b", "01:00"): 5, ("a", "02:00"): 7}
 
 
+@pytest.mark.in_turn
 def test_names_in_options_may_be_written_in_another_case(tmp_path):
     """Pass: the columns have the names that the input's have."""
     window = {"on": "AT", "tumbling": "1 hour"}
@@ -101,6 +103,7 @@ def test_names_in_options_may_be_written_in_another_case(tmp_path):
     assert case.totals() == {("a", "01:00"): 3}
 
 
+@pytest.mark.in_turn
 def test_without_flush_windows_that_the_watermark_has_not_passed_stay_open(tmp_path):
     """Pass: only the hour that is over by the watermark comes out; a later run completes the rest."""
     case = Case(tmp_path, flush=False, window=HOUR, **TOTAL)
@@ -113,6 +116,7 @@ def test_without_flush_windows_that_the_watermark_has_not_passed_stay_open(tmp_p
     assert case.totals() == {("a", "01:00"): 1, ("a", "02:00"): 5}
 
 
+@pytest.mark.in_turn
 def test_a_flushed_run_is_followed_by_another_day_that_is_not_late(tmp_path):
     """Pass: after a flush, an idle run moves nothing, and the next hours are counted in full."""
     case = Case(tmp_path, window=HOUR, **TOTAL)
@@ -127,6 +131,7 @@ def test_a_flushed_run_is_followed_by_another_day_that_is_not_late(tmp_path):
     assert case.totals() == {**first, ("a", "03:00"): 5}
 
 
+@pytest.mark.in_turn
 def test_flush_can_be_added_to_a_checkpoint_that_was_made_without(tmp_path):
     """Pass: the open window of the first run is closed by the second, with its state."""
     case = Case(tmp_path, flush=False, window=HOUR, **TOTAL)
@@ -139,6 +144,7 @@ def test_flush_can_be_added_to_a_checkpoint_that_was_made_without(tmp_path):
     assert case.totals() == {("a", "01:00"): 3}
 
 
+@pytest.mark.in_turn
 def test_late_rows_are_dropped_and_counted(tmp_path):
     """Pass: a row behind the watermark changes no total and is in the summary's late count."""
     case = Case(tmp_path, window=HOUR, **TOTAL)
@@ -151,6 +157,7 @@ def test_late_rows_are_dropped_and_counted(tmp_path):
     assert summary["queries"]["total"]["late_rows"] == 1
 
 
+@pytest.mark.in_turn
 def test_rows_without_a_time_are_counted(tmp_path):
     """Pass: the totals are those of the others, and the summary tells how many had no time."""
     case = Case(tmp_path, window=HOUR, **TOTAL)
@@ -161,6 +168,7 @@ def test_rows_without_a_time_are_counted(tmp_path):
     assert summary["queries"]["total"]["nodes"]["total"] == {"rows": 1, "without_time": 3}
 
 
+@pytest.mark.in_turn
 def test_hopping_windows_overlap(tmp_path):
     """Pass: a row counts in each window that holds it."""
     window = {"on": "at", "hopping": "1 hour", "every": "30 minutes"}
@@ -170,6 +178,7 @@ def test_hopping_windows_overlap(tmp_path):
     assert case.totals() == {("a", "00:30"): 1, ("a", "01:00"): 3, ("a", "01:30"): 2}
 
 
+@pytest.mark.in_turn
 def test_a_session_lasts_as_long_as_rows_follow(tmp_path):
     """Pass: a gap ends a session; its end is the last row plus the gap."""
     case = Case(tmp_path, window={"on": "at", "session": "20 minutes"}, **TOTAL)
@@ -191,6 +200,7 @@ def test_changes_without_a_window_carry_the_batch_as_sequence(tmp_path):
 
 
 @pytest.mark.parametrize("max_files", [1, 3])
+@pytest.mark.in_turn
 def test_totals_do_not_depend_on_batches_or_restarts(tmp_path, max_files):
     """Pass: the same totals however the files fall into batches and runs."""
     case = Case(tmp_path, window=HOUR, **TOTAL)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 
+
+@pytest.mark.in_turn
 def test_windows_stay_open_for_what_comes_after_a_date_in_2099(trial):
     """Pass: with `ahead`, rows that come after one of 2099 are in their windows; without, they are late."""
     found = {}

@@ -125,6 +125,7 @@ def test_a_key_can_have_the_name_of_the_windows_columns(name):
     assert names == (name, "from", "to", "n")
 
 
+@pytest.mark.in_turn
 def test_names_beyond_ascii_and_with_blanks_and_dots_are_served(trial):
     """Pass: watermarks, windows and fields of any name, and columns named as Spark names its own."""
     for time in ("größe", "evt.at", "event time"):

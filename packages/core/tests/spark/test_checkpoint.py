@@ -30,6 +30,7 @@ def parts(pipeline, **changes):
     }
 
 
+@pytest.mark.in_turn
 def test_a_sink_can_be_added_and_gets_what_comes_from_then_on(pipeline):
     """Pass: the old sink goes on, the new one has the rows of later batches."""
     pipeline.document(**parts(pipeline))
@@ -43,6 +44,7 @@ def test_a_sink_can_be_added_and_gets_what_comes_from_then_on(pipeline):
     assert [row["k"] for row in pipeline.rows("more")] == ["b"]
 
 
+@pytest.mark.in_turn
 def test_a_source_and_a_stateless_step_can_be_added(pipeline):
     """Pass: over both runs each row of each source comes out once."""
     source = {"format": "jsonlines", "schema": "k STRING"}
@@ -182,6 +184,7 @@ def test_a_machine_without_a_fit_java_is_told_what_to_install(pipeline, case, tm
     assert "openjdk-17-jre-headless" in result.stderr
 
 
+@pytest.mark.in_turn
 def test_a_sink_is_told_the_first_batch_that_it_was_given(pipeline, monkeypatch):
     """Pass: 0 for one that was there first, the batch it came with for another; in a copy the copy's."""
     told = []

@@ -50,6 +50,7 @@ class TestSparkFormat(SinkSuite):
         return SparkSession.active().read.schema(schema).parquet(str(self.place / "out")).collect()
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("suite", [TestJsonLines, TestCsv, TestSparkFormat])
 def test_values_of_every_type_in_each_format(tmp_path, spark, suite):
     """Pass: the standard test of types, in every run; the rest of these suites is run in turn."""

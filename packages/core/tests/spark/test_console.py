@@ -13,6 +13,7 @@ def lines(capsys):
 
 
 @pytest.mark.usefixtures("looking")
+@pytest.mark.in_turn
 def test_more_results_of_a_step_with_state_than_are_shown(pipeline, capsys):
     """Pass: two runs over one state end well, and each of the second's windows is counted."""
     source = {"path": "./in", "format": "jsonlines", "schema": "at TIMESTAMP"}

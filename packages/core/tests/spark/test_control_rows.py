@@ -24,6 +24,7 @@ def source(schema, time):
     ],
     ids=["int", "array", "struct"],
 )
+@pytest.mark.in_turn
 def test_a_row_that_comes_with_a_control_row_of_the_other_side_is_kept(trial, kind, key):
     """Pass: rows of a pair that come in two batches, each with only a control row opposite, are joined."""
     sources = {

@@ -35,6 +35,7 @@ def runners(points):
     return [point for point in points if point.startswith("run.")]
 
 
+@pytest.mark.in_turn
 def test_a_kill_at_each_crash_point_of_the_runner(pipeline):
     """Pass: readers see each row at most once after the kill, and exactly once after the next run.
 
@@ -62,6 +63,7 @@ def test_a_break_at_each_pass_of_each_crash_point(pipeline, action):
     assert set(points) == {"run.before-batch", "run.after-batch", *files}
 
 
+@pytest.mark.in_turn
 def test_a_kill_after_sparks_commit(pipeline):
     """Pass: killed as soon as the second batch is committed, the rerun adds only what is missing."""
     document(pipeline)
@@ -86,6 +88,7 @@ def test_a_batch_that_was_written_but_not_committed_replaces_itself(pipeline):
     assert_each_row_once(pipeline)
 
 
+@pytest.mark.in_turn
 def test_a_new_checkpoint_never_overwrites_what_an_old_one_wrote(pipeline):
     """Pass: batch 0 of another checkpoint stands beside batch 0 of the first."""
     document(pipeline)

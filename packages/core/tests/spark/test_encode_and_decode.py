@@ -85,6 +85,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize("format_", ["json", "csv"])
+@pytest.mark.in_turn
 def test_every_plain_value_comes_back_as_it_was(spark, format_):
     """Pass: extremes, NaN, -0.0, the first and last times, every control character, nulls."""
     for kind, values in PLAIN.items():

@@ -58,6 +58,7 @@ def test_runs_with_nothing_new_do_not_make_the_next_rows_late(minutes, more):
     assert counted(minutes) == [("12:00", 2), ("12:01", 1), ("12:02", 1)]
 
 
+@pytest.mark.in_turn
 def test_after_a_rollback_later_rows_are_not_late_and_a_flush_closes_again_what_it_had_closed(
     pipeline,
 ):
@@ -86,6 +87,7 @@ def test_after_a_rollback_later_rows_are_not_late_and_a_flush_closes_again_what_
         assert counted(pipeline) == expected
 
 
+@pytest.mark.in_turn
 def test_an_event_time_beyond_the_years_of_python_ends_no_run(minutes):
     """Pass: milliseconds read as seconds, beyond the year 57000: the run ends well, and so does the next."""
     minutes.feed("1.jsonl", [{"at": "2026-01-01T12:00:00Z"}, {"far": 1_767_225_600_000_000}])

@@ -26,6 +26,7 @@ def feed(pipeline, folder, name, *times):
     hidden.rename(pipeline.folder / folder / name)
 
 
+@pytest.mark.in_turn
 def test_an_idle_node_lets_the_others_go_on(pipeline):
     """Pass: minutes that the busy node alone has passed come out; what the idle one then brings that is
     older than the watermark is late, what is not is counted; facts and control rows tell of it.

@@ -81,6 +81,7 @@ def record(pipeline, query="looked"):
     return json.loads(read_whole(file)) if file.exists() else None
 
 
+@pytest.mark.in_turn
 def test_a_table_in_many_batches_is_there_before_the_first_event_and_only_the_first_time(pipeline):
     """Pass: rows that came first see the whole table; loading is told; the next run does not load."""
     document(pipeline)
@@ -104,6 +105,7 @@ def test_a_table_in_many_batches_is_there_before_the_first_event_and_only_the_fi
     assert again.batches == [[], []]
 
 
+@pytest.mark.in_turn
 def test_an_empty_table_is_loaded_too(pipeline):
     """Pass: without a row in the table the stream begins all the same, and loading is over for good."""
     document(pipeline)
@@ -115,6 +117,7 @@ def test_an_empty_table_is_loaded_too(pipeline):
     assert told.news == []
 
 
+@pytest.mark.in_turn
 def test_the_watermark_goes_on_from_what_was_loaded(pipeline):
     """Pass: it is where the table is, which has no row after loading, and not at the beginning of time."""
     timed = {"column": "at", "delay": "1 minute", "idle_after": "1 hour"}

@@ -88,7 +88,7 @@ class OperatorSuite(TryingSuite):
 
     # -- rows -------------------------------------------------------------------------------
 
-    @proves("batches")
+    @proves("batches", dear=True)
     def test_batches_partitions_and_restarts_do_not_show(self) -> None:
         """However the input is cut, and wherever it crashes, the same rows (or table) come out."""
         outputs = outputs_of(self.plan())
@@ -183,7 +183,7 @@ class OperatorSuite(TryingSuite):
 
     # -- state and time ---------------------------------------------------------------------
 
-    @proves("late rows")
+    @proves("late rows", dear=True)
     def test_no_late_row_is_lost_in_silence(self) -> None:
         """A row far behind the watermark comes out somewhere, or is counted as late.
 
@@ -227,7 +227,7 @@ class OperatorSuite(TryingSuite):
         assert max(held), "there never was any state"
         assert left == 0, f"{left} rows of state are left, and `StateFacts.grows` does not say why"
 
-    @proves("state")
+    @proves("state", dear=True)
     def test_all_has_come_out_once_time_has_passed(self) -> None:
         """`holds` is long enough: when much more time passes, nothing more comes out."""
         state, plan = self._state_in_time(), self.plan()
