@@ -538,6 +538,48 @@ def test_pipelined_requests_are_answered_in_their_order():
         assert [int(message.value) for message in stand.messages] == list(range(1000))
 
 
+def test_one_address_can_not_hold_all_connections():
+    """Pass: a client of another address is served though one has taken all and trickles; and it can not
+    take all from others in turn."""
+    with standing(limits={**LONG, "connections": 20}) as stand:
+        greedy = [connect(stand.port) for _ in range(20)]
+        try:
+            for connection in greedy:
+                connection.sendall(b"POST /in HTTP/1.1\r\nHo")
+            time.sleep(1)  # until all of them are let in
+            others = []
+            for n in range(5):
+                made = socket.create_connection(
+                    ("127.0.0.1", stand.port), 20, source_address=(f"127.0.0.{n + 2}", 0)
+                )
+                made.sendall(wire(close=False))
+                assert read_reply(made).status == 200
+                others.append(made)
+            more = [connect(stand.port) for _ in range(20)]  # none of these is let in
+            for made in others:
+                made.sendall(wire(close=False))
+                assert read_reply(made).status == 200
+            for connection in (*others, *more):
+                connection.close()
+        finally:
+            for connection in greedy:
+                connection.close()
+
+
+def test_a_signature_that_is_given_twice_is_refused():
+    """Pass: also where both are right; another header may come twice."""
+    signature = "sha256=" + hmac.new(b"s", b"x", hashlib.sha256).hexdigest()
+    name = "X-Hub-Signature-256"
+    with standing(paths=GITHUB) as stand:
+        for headers, status in (
+            ([(name, signature), ("X-More", "1"), ("X-More", "2")], 200),
+            ([(name, signature), (name, signature)], 401),
+            ([(name, "sha256=00"), (name.lower(), signature)], 401),
+            ([(name, signature), (name, "sha256=00")], 401),
+        ):
+            assert ask(stand.port, headers=headers).status == status, headers
+
+
 @pytest.mark.parametrize("hosts", [b"", b"Host: a\r\nHost: b\r\n"])
 def test_a_request_names_one_host(hosts):
     """Pass: none, or two, are 400 and the end of the connection; HTTP/1.0 needs none."""

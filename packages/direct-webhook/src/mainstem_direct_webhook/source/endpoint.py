@@ -15,7 +15,7 @@ from mainstem_direct_webhook.source.answers import Answer, Refused
 from mainstem_direct_webhook.source.handshakes import make_handshake
 from mainstem_direct_webhook.source.keeping import Keeper
 from mainstem_direct_webhook.source.options import Limits, PathOptions, Place
-from mainstem_direct_webhook.source.verifiers import Headers, make_verifier
+from mainstem_direct_webhook.source.verifiers import Headers, make_verifier, once
 
 #: Where senders put ids, when neither the options nor the verifier say it.
 _ID_HEADERS = (b"webhook-id", b"svix-id", b"idempotency-key")
@@ -102,7 +102,7 @@ class Endpoint:
         if self._kinds is not None and not self._kinds.fullmatch(_kind(head.headers)):
             raise Refused(415, "This path takes other media types.")
         if not self._verifier.body:
-            self._verifier.check(head.headers, b"", head.peer, now)
+            self._verifier.check(once(head.pairs, head.headers), b"", head.peer, now)
 
     def messages(self, head: Head, body: bytes, now: float) -> list[Message] | Answer:
         """Return a request's messages, or the answer to a request that is a question.
@@ -112,7 +112,7 @@ class Endpoint:
         """
         verifier = self._verifier
         if verifier.body:
-            verifier.check(head.headers, body, head.peer, now)
+            verifier.check(once(head.pairs, head.headers), body, head.peer, now)
         unpacked = self._unpacked(head, body)
         if unpacked is not body:  # what these say is true no more
             pairs = [pair for pair in head.pairs if pair[0] not in _OF_PACKED]

@@ -97,6 +97,8 @@ class Protocol(HttpToolsProtocol):
     limits: ClassVar[Limits]
     held: ClassVar[Held]
     deadline = math.inf
+    #: Where the client is.
+    address = ""
     _in_head = False
     _upgrading = False
     #: While the parser of a body is told how the body ends.
@@ -126,6 +128,7 @@ class Protocol(HttpToolsProtocol):
         peer = transport.get_extra_info("peercert")
         if peer:
             self.app_state = {**self.app_state, "peer": peer}
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self._all_read = self.loop.time()
         self.deadline = self._all_read + self._head_time
 
@@ -241,6 +244,11 @@ class Protocol(HttpToolsProtocol):
             self._end(408)
         else:
             self.transport.close()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is the client's turn: nothing of it is answered at present."""
+        return self.cycle is None or self.cycle.response_complete or self.deadline < math.inf
 
     def _idle(self) -> float:
         return self.loop.time() + self._idle_time

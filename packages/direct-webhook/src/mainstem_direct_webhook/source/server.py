@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_network
@@ -65,11 +66,11 @@ class _Uvicorn(uvicorn.Server):
         loop = asyncio.get_running_loop()
         while True:
             try:
-                made, _ = await loop.sock_accept(self._listening)
+                made, peer = await loop.sock_accept(self._listening)
             except OSError:  # no file is free, or the client has gone
                 await asyncio.sleep(_AGAIN)
                 continue
-            if self._open_ones() >= self._limits.connections:
+            if self._open_ones() >= self._limits.connections and not self._room_for(str(peer[0])):
                 made.close()
                 continue
             protocol: Any = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -78,6 +79,20 @@ class _Uvicorn(uvicorn.Server):
             task = loop.create_task(self._open(made, protocol))
             self._opening[task] = protocol
             task.add_done_callback(self._opening.pop)
+
+    def _room_for(self, address: str) -> bool:
+        """Make room for a client where all connections are taken; whether there is some.
+
+        An address that has more than its share loses the connection that has kept us waiting longest.
+        """
+        known: list[Any] = list(self.server_state.connections)
+        counts = Counter(each.address for each in known)
+        most, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
+        waiting = [each for each in known if each.address == most and each.waits]
+        if not waiting or count <= counts[address] + 1:
+            return False
+        min(waiting, key=lambda each: each.deadline).transport.abort()
+        return True
 
     def _open_ones(self) -> int:
         """Return how many connections there are; one is known to uvicorn before its task is done."""

@@ -11,7 +11,8 @@ import binascii
 import hmac
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -39,6 +40,30 @@ Headers = Mapping[bytes, bytes]
 
 #: Signatures of a header that are looked at.
 _MOST = 32
+
+
+def once(pairs: Sequence[tuple[bytes, bytes]], headers: Headers) -> Headers:
+    """Return headers, of which a verifier that asks for one that came twice refuses the request.
+
+    Two readers could take two different ones for the signature, or for what was signed.
+    """
+    if len(headers) == len(pairs):
+        return headers
+    counts = Counter(name for name, _ in pairs)
+    return _Once(headers, {name for name, count in counts.items() if count > 1})
+
+
+class _Once(dict[bytes, bytes]):
+    """Headers without those that came twice, which nobody can ask for."""
+
+    def __init__(self, headers: Headers, twice: Collection[bytes]) -> None:
+        super().__init__(headers)
+        self._twice = twice
+
+    def get(self, name: bytes, default: Any = None) -> Any:
+        if name in self._twice:
+            raise unverified()
+        return super().get(name, default)
 
 
 class Verifier(ABC):
