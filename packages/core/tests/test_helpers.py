@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -371,3 +372,25 @@ def test_what_a_helper_left_behind_holds_up_nobody(world: World) -> None:
         assert not stuck
     for thread in threads:
         thread.join(30)
+
+
+def test_a_helper_gets_of_the_environment_what_it_needs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pass: paths and what it asks for by name; no secret that the document took from a variable."""
+    for name in ("CANARY_PASSWORD", "AWS_SECRET_ACCESS_KEY", "VENDOR_REGION"):
+        monkeypatch.setenv(name, SECRET)
+    script = "tell(state='running', names=sorted(os.environ))\nuntil_the_end()"
+
+    class Asking(Component):
+        def processes(self, node: str, home: Path) -> Sequence[HelperProcess]:
+            return [replace(each, inherits=("VENDOR_",)) for each in super().processes(node, home)]
+
+    with world.helpers(asking=Asking(script), plain=Component(script)) as helpers:
+        world.watch(helpers, lambda: sum("names" in f for f in world.told.facts) == 2)
+    found = {f["helper"]: set(f["names"]) for f in world.told.facts if "names" in f}
+    for names in found.values():
+        assert "PATH" in names
+        assert not names & {"CANARY_PASSWORD", "AWS_SECRET_ACCESS_KEY"}
+    assert "VENDOR_REGION" in found["asking-0"]
+    assert "VENDOR_REGION" not in found["plain-0"]

@@ -53,6 +53,8 @@ class IngressSource(Source):
     #: Named `partition` and `position`, they stand in place of the log's own: rows are then told
     #: apart by them.
     extra: ClassVar[str] = ""
+    #: Beginnings of the names of variables that the vendor's library reads, beside the options.
+    inherits: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: IngressOptions) -> None:
         super().__init__(options)
@@ -140,6 +142,7 @@ class IngressSource(Source):
                     self.options,
                     tuple((column.name, column.type or "") for column in self._extra()),
                 ).encoded(),
+                inherits=self.inherits,
             )
             for number in range(self.options.receivers)
         ]

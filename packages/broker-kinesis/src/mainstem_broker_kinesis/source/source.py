@@ -42,6 +42,7 @@ class KinesisSource(IngressSource):
 
     options: KinesisSourceOptions
     extra = "partition STRING, position STRING"
+    inherits = ("AWS_",)  # credentials and regions, where the options leave them to the library
 
     def __init__(self, options: KinesisSourceOptions) -> None:
         super().__init__(options)

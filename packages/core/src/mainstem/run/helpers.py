@@ -123,6 +123,24 @@ def _processes(plan: Plan, name: str, component: Supervised) -> list[HelperProce
     return list(component.processes(name, home))
 
 
+#: Beginnings of the names of what any program needs of its environment.
+_NEEDED = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "TEMP", "LD_", "PYTHON",
+    "VIRTUAL_ENV", "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "MAINSTEM_FAILPOINT",
+)  # fmt: skip
+
+
+def inherited(environment: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """Return the variables that a helper gets: those that any program needs, and some more.
+
+    Args:
+        more: beginnings of names.
+    """
+    begin = (*_NEEDED, *more)
+    return {name: value for name, value in environment.items() if name.startswith(begin)}
+
+
 class Helper:
     """One helper process, over all its lives.
 
@@ -149,7 +167,7 @@ class Helper:
         self._told = deque()  # what a reader of an earlier life still hears stays with that
         running = subprocess.Popen(  # noqa: S603  # a component that the document uses says what
             list(self.process.argv),
-            env={**os.environ, **self.process.env},
+            env={**inherited(os.environ, self.process.inherits), **self.process.env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
