@@ -126,7 +126,8 @@ def _processes(plan: Plan, name: str, component: Supervised) -> list[HelperProce
 #: Beginnings of the names of what any program needs of its environment.
 _NEEDED = (
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "TEMP", "LD_", "PYTHON",
-    "VIRTUAL_ENV", "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "VIRTUAL_ENV", "SSL_CERT_", "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY",
+    "HTTPS_PROXY", "NO_PROXY",
     "MAINSTEM_FAILPOINT",
 )  # fmt: skip
 
