@@ -256,9 +256,9 @@ class HelperProcess:
     """A process that the runner starts before the first query and watches.
 
     `argv` is started with what any program needs of this process's environment (paths, languages,
-    proxies, certificates), with variables whose names begin as one of `inherits` says, and `env`; `name` is
-    shown. What it is given to read, `stdin`, is the place for secrets: those in the environment, such
-    as those of `${env:}`, do not reach it. Standard input then stays open: its end means that the
+    proxies, certificates), with variables whose names begin as one of `inherits` says, and `env`;
+    `name` is shown. What it is given to read, `stdin`, is the place for secrets: those in the environment,
+    such as those of `${env:}`, do not reach it. Standard input then stays open: its end means that the
     process is no longer wanted, and it is to finish what it has in hand and end with 0.
 
     The process tells of itself by JSON objects, one on each line of its standard output, of which
