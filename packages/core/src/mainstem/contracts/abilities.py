@@ -257,7 +257,7 @@ class HelperProcess:
 
     `argv` is started with what any program needs of this process's environment (paths, languages,
     proxies, certificates), with variables whose names begin as one of `inherits` says, and `env`;
-    `name` is shown. What it is given to read, `stdin`, is the place for secrets: those in the environment,
+    `name` is shown. What it is given, `stdin`, is the place for secrets: those of the environment,
     such as those of `${env:}`, do not reach it. Standard input then stays open: its end means that the
     process is no longer wanted, and it is to finish what it has in hand and end with 0.
 
