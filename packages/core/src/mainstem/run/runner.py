@@ -21,6 +21,7 @@ from mainstem.run.facts import Totals
 from mainstem.run.helpers import Helpers
 from mainstem.run.publishing import Publishing
 from mainstem.run.running_query import RunningQuery
+from mainstem.run.scratch import own_scratch
 from mainstem.run.session import start
 from mainstem.run.sharing import check_shared
 from mainstem.run.showing import Reporter, Silent
@@ -59,7 +60,7 @@ def run(
     stop = stop or threading.Event()
     with Checkpoint(plan, fresh=fresh) as checkpoint, stopping_on_signals(stop):
         try:
-            spark = start(plan, debug=debug)
+            spark = start(plan, debug=debug, scratch=own_scratch(plan))
         except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
             return Totals(plan).summary(plan, 0.0)
         check_shared(plan, spark)

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainstem.contracts.components import Needs
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _STREAMING = "spark.sql.streaming"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def settings(plan: Plan) -> dict[str, str]:
@@ -92,11 +94,15 @@ def _cores(master: str) -> int:
     return int(inside) if inside.isdigit() else (os.cpu_count() or 1 if inside == "*" else 1)
 
 
-def start(plan: Plan, *, debug: bool = False) -> SparkSession:
+def start(plan: Plan, *, debug: bool = False, scratch: Path | None = None) -> SparkSession:
     """Return the session, made for the plan or the one that is already there.
 
     Spark's own log goes to standard error with `debug`, and is otherwise kept back: its last lines
     are shown if the session can't be made.
+
+    Args:
+        scratch: where a new Java process keeps what it needs while it lasts; the system's folder for
+            such things when left out.
 
     Raises:
         MachineError: Java or a jar can't be had, or Spark does not start.
@@ -112,6 +118,9 @@ def start(plan: Plan, *, debug: bool = False) -> SparkSession:
     before = SparkContext._active_spark_context
     if before is None:
         find_java()
+        if scratch is not None:
+            own = wanted.get(_JAVA_OPTIONS, "")
+            wanted[_JAVA_OPTIONS] = f'{own} "-Djava.io.tmpdir={scratch}"'.strip()
     # PySpark's own report of each error: a second telling, past our scrubber.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder
