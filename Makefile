@@ -37,6 +37,8 @@ $(UV):
 
 install: $(UV)
 	$(UV) sync --quiet --frozen --compile-bytecode --group dev --group demo
+	@# What is installed in place is not compiled by that, and where PYTHONDONTWRITEBYTECODE is set, never.
+	$(BIN)/python -m compileall -q packages/*/src
 
 demo: install
 	$(BIN)/python examples/flights/demo.py
