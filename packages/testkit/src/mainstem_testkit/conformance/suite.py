@@ -85,7 +85,7 @@ class Suite:
     place: Path
     #: The server of `server_fixture`, there before `prepare` is called.
     server: Server | None = None
-    _turn: Turn
+    _turn = Turn(None, 1, "a test that stands alone takes all")
 
     def options(self) -> Mapping[str, Any]:
         """Return the component's options, as in the document's `with`.
