@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from dataclasses import replace
 
 import pytest
 from mainstem.builtin.files_source import Files
@@ -46,7 +47,7 @@ def row(**more):
 
 
 def publishing(pipeline, plan=None):
-    plan = plan or make_plan(pipeline.file)
+    plan = plan or replace(make_plan(pipeline.file), remade=None)  # not the document's any more
     node = plan.nodes["lines"]
     node.component = Publishes(node.source.options, plan.checkpoint / "queries")
     return plan, node.component

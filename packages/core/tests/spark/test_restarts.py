@@ -22,9 +22,11 @@ class Failed(RunningQuery):
         self.started = 0
         self.told: list[Any] = []
         self._restarts = 0
+        self._failed: Any = None
+        self._query: Any = SimpleNamespace(streaming=(), per_batch=(), sinks=())
         self._running: Any = SimpleNamespace(exception=lambda: error)
         self._batches: Any = SimpleNamespace(error=None, stopping=threading.Event())
-        self._plan: Any = SimpleNamespace(pipeline="p")
+        self._plan: Any = SimpleNamespace(pipeline="p", nodes={})
         self._reporter: Any = SimpleNamespace(restarted=self.told.append)
 
     def start(self) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from mainstem import Changelog
@@ -121,7 +122,11 @@ def test_a_failing_expression_above_a_stateless_anchor_is_traced_too(pipeline):
 
 @pytest.mark.parametrize(
     ("columns", "hint"),
-    [({"r": "vv + 1"}, "Did you mean 'v'?"), ({"r": "v +"}, ""), ({"r": "nosuch(v)"}, "")],
+    [
+        ({"r": "vv + 1"}, "Did you mean 'v'?"),
+        ({"r": "v +"}, ""),
+        ({"r": "nosuch(v)"}, "Did you mean 'cosh'?"),
+    ],
 )
 def test_wrong_expressions_are_found_before_any_query_starts(pipeline, columns, hint):
     """Pass: a document error that names node and key; nothing was read or written."""
@@ -212,7 +217,7 @@ def test_files_that_do_not_fit_a_declared_format_end_the_run(pipeline):
         sinks={"out": pipeline.sink("out", "lines")},
     )
     pipeline.feed("1.jsonl", ['{"k":"a","v":1}', '{"k":"a","v":"secret"}'])
-    with pytest.raises(PipelineError, match="CANNOT_PARSE_JSON_FIELD") as failure:
+    with pytest.raises(PipelineError, match="1.jsonl, line 2: v is no INT") as failure:
         pipeline.run()
     assert "secret" not in str(failure.value)
     with pytest.raises(PipelineError, match="secret"):
@@ -353,13 +358,13 @@ def test_a_component_tells_what_to_do_about_a_failure_that_it_knows(pipeline):
             return "Mend the tape." if self.known in failure else ""
 
     for known, told in (("tape torn", True), ("paper torn", False)):
-        made = make_plan(pipeline.file)
+        made = replace(make_plan(pipeline.file), remade=None)  # it is not the document's any more
         made.nodes["lines"].component = Advises(made.nodes["lines"].source.options)
         made.nodes["lines"].component.known = known
         with pytest.raises(PipelineError) as failure:
             run(made)
         assert "tape torn" in str(failure.value)
-        assert str(failure.value).endswith("\n  Mend the tape.") is told
+        assert ("\n  Mend the tape." in str(failure.value)) is told
 
 
 def test_a_source_can_give_a_changelog(pipeline):
@@ -385,7 +390,7 @@ def test_a_source_can_give_a_changelog(pipeline):
 
     pipeline.document(sinks={"out": pipeline.sink("out", "lines")})
     pipeline.feed("1.jsonl", ["insert a 1", "delete a 2"])
-    made = make_plan(pipeline.file)
+    made = replace(make_plan(pipeline.file), remade=None)  # it is not the document's any more
     node = made.nodes["lines"]
     node.component = Changes(node.source.options)
     node.shape = node.source.shape()

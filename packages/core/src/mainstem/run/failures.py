@@ -117,8 +117,9 @@ def explain(
         message = f"{node}: refused a row, and nobody reads {node}.rejected: {reason}"
         if row:
             message += f"\n  row: _id {row.lower()}"
+        content = re.sub(r"\s*SQLSTATE: \w+$", "", content.splitlines()[0]) if content else ""
         if content:
-            message += f"\n  content: {content.splitlines()[0][:500]}"
+            message += f"\n  content: {content[:500]}"
         message += f"\n  Read {node}.rejected, or write `on_rejected: drop` for {node}."
         return PipelineError(plan.scrubber.clean(message), node=node, row=row or None)
     if (said := _SAID.findall(text)) and said[-1][0] in plan.nodes:
