@@ -177,7 +177,7 @@ def test_a_source_is_told_what_the_checkpoint_has_of_its_read_and_can_read_a_sec
 
     twice.feed("1.jsonl", [{"k": "a", "v": 1}])
     for number in (0, 1):
-        plan = make_plan(twice.file)
+        plan = replace(make_plan(twice.file), remade=None)  # not the document's any more
         plan.nodes["lines"].component = Looks(plan.nodes["lines"].source.options)
         run(plan)
         twice.feed(f"{number + 2}.jsonl", [{"k": "b", "v": 2}])
