@@ -124,6 +124,7 @@ def test_only_a_query_that_there_is_can_begin_anew(pipeline):
         pipeline.run(fresh=["total"])
 
 
+@pytest.mark.in_turn
 def test_a_rollback_asks_before_it_does_anything(pipeline):
     """Pass: it tells what would be done; without a yes nothing is, and with one all of it."""
     write(pipeline, BASE)

@@ -498,6 +498,7 @@ def test_a_queue_is_declared_with_all_that_the_options_say(broker, place):
         wait_for(lambda: place.stored() == ["1"])
 
 
+@pytest.mark.in_turn
 def test_tls_with_a_client_certificate(broker, secured, tmp_path):
     """Pass: messages come over TLS; an unknown authority, or no certificate, ends it."""
     broker = replace(broker, server=secured)

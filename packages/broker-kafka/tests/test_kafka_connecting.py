@@ -78,6 +78,7 @@ def test_settings_are_rendered_for_both_clients():
     }
 
 
+@pytest.mark.in_turn
 def test_a_login_in_javas_words_alone_is_not_tried_by_the_second_client(topics):
     """Pass: what `kafka` says of a mechanism that librdkafka has not keeps nobody from reading, and using
     the second client says what to write."""
@@ -192,6 +193,7 @@ def test_servers_may_have_addresses_of_version_6():
     assert options(servers="[::1]:9092, a-b.c:1").servers == ("[::1]:9092", "a-b.c:1")
 
 
+@pytest.mark.in_turn
 def test_files_that_do_not_fit_are_told(secured):
     """Pass: a missing file, one without a certificate and a key that Java does not read are errors with the
     option's name; the last says how to make one."""
@@ -290,6 +292,7 @@ def test_passwords_and_certificates_open_the_door(pipeline, spark, secured, way)
     assert topics.committed(group, topic) == 1
 
 
+@pytest.mark.in_turn
 def test_tokens_open_the_door(pipeline, spark, secured):
     """Pass: both clients get a token from the endpoint, with the scope, and are let in."""
     topics = Topics(secured)
@@ -364,6 +367,7 @@ def test_a_topic_that_is_not_there_is_an_error_of_the_document(pipeline, spark, 
     assert "none-such" not in topics.admin.list_topics(timeout=10).topics
 
 
+@pytest.mark.in_turn
 def test_the_plan_of_spark_shows_no_secret(pipeline, spark, secured):
     """Pass: neither an explained plan nor the checkpoint has the password."""
     from mainstem_broker_kafka.source.options import KafkaSourceOptions, reading_options

@@ -42,6 +42,7 @@ def test_lag_is_told_by_partition(topics, tmp_path, nowhere):
     assert whole.end(tmp_path) == {f"{topic}/0": "3", f"{topic}/1": "2"}
 
 
+@pytest.mark.in_turn
 def test_lag_of_what_has_not_begun_follows_the_start(topics, nowhere, tmp_path):
     """Pass: before the first batch the lag counts from where reading will start: the beginning, the end, a
     time, offsets; or from what Spark has found out."""

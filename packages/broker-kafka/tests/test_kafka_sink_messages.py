@@ -107,6 +107,7 @@ def test_rows_name_partitions(place, spark):
     assert found == sorted([(b"v1", 0), (b"v2", 1), (b"v3", 2)] * 2)
 
 
+@pytest.mark.in_turn
 def test_what_the_broker_would_refuse_is_refused_before(kafka, spark, write):
     """Pass: too large, and without a key on a compacted topic: refused with reasons; the rest is written.
     A message of the largest size that is let pass is taken by the broker."""

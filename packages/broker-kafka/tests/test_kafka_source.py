@@ -166,6 +166,7 @@ def test_a_bounded_run_reads_what_is_less_than_min_rows(pipeline, spark, topics)
     assert sorted(values(pipeline)) == list("abcdefgh")
 
 
+@pytest.mark.in_turn
 def test_batches_wait_for_their_rows(pipeline, spark, topics):
     """Pass: with `min_rows` of 5 no batch after the first has fewer, until `max_delay` has passed."""
     topic = topics.make()

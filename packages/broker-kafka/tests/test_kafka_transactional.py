@@ -138,6 +138,7 @@ def aborted(place, share):
     return "CompleteAbort" in told
 
 
+@pytest.mark.in_turn
 def test_changes_of_a_key_come_in_the_order_of_their_versions(place):
     """Pass: changes of 5 keys are in the batch in any order, with `_commit_version` beside: each key's
     messages are written by it."""
@@ -155,6 +156,7 @@ def test_changes_of_a_key_come_in_the_order_of_their_versions(place):
     assert all(order == sorted(order) for order in found.values())
 
 
+@pytest.mark.in_turn
 def test_a_topic_that_takes_messages_of_two_gigabytes_is_written_to(kafka, spark):
     """Pass: no limit of the client's is exceeded by a topic's own; a batch goes in."""
     place = Place(kafka, spark, max_message_bytes=2**31 - 1)
@@ -162,6 +164,7 @@ def test_a_topic_that_takes_messages_of_two_gigabytes_is_written_to(kafka, spark
     assert place.values() == values_of(1, 2)
 
 
+@pytest.mark.in_turn
 def test_a_sink_that_came_later_begins_its_ledger(place):
     """Pass: the first batch of a sink added to a live checkpoint is 7: no ledger is missed; from 8 on it
     would be."""
@@ -173,6 +176,7 @@ def test_a_sink_that_came_later_begins_its_ledger(place):
         place.write(numbered(3), number=8, begins=7)
 
 
+@pytest.mark.in_turn
 def test_an_offset_that_somebody_else_set_is_an_error(place, kafka):
     """Pass: Kafka's tool resets the ledger's group: the run ends instead of believing it."""
     place.write(numbered(1))
@@ -185,6 +189,7 @@ def test_an_offset_that_somebody_else_set_is_an_error(place, kafka):
     assert place.values() == values_of(1)
 
 
+@pytest.mark.in_turn
 def test_what_was_refused_is_told_again_after_the_limit_was_raised(kafka, spark):
     """Pass: a row too large is refused; the topic then takes it; the batch comes again: the row is refused
     again, since the batch is in without it, and not lost."""
@@ -238,6 +243,7 @@ def test_a_key_keeps_its_order(place):
     assert not wrong
 
 
+@pytest.mark.in_turn
 def test_a_batch_that_is_in_and_comes_again_with_other_rows_is_an_error(place):
     """Pass: batch 0 is in with rows 1 to 4; a later run brings it with 1 to 8, with 1 to 3, with as many
     others, and with none: each is an error that says what to do, and nothing is written; with the same
@@ -258,6 +264,7 @@ def test_a_batch_that_is_in_and_comes_again_with_other_rows_is_an_error(place):
     assert place.values() == values_of(1, 2, 3, 4)
 
 
+@pytest.mark.in_turn
 def test_half_a_batch_that_comes_again_with_other_rows_is_an_error(place):
     """Pass: one of two writers has its share in; the batch comes again without any row of that share: an
     error; with rows added to it: an error; the batch is not told to be in."""
@@ -273,6 +280,7 @@ def test_half_a_batch_that_comes_again_with_other_rows_is_an_error(place):
     assert set(half) <= set(place.values())
 
 
+@pytest.mark.in_turn
 def test_a_run_killed_before_its_commit_holds_up_nobody(place):
     """Pass: a writer has sent its entry of the ledger and is gone, its transaction open for ten minutes
     more; the next run, which gives up after 20 seconds, writes the whole batch; each row once."""
@@ -287,6 +295,7 @@ def test_a_run_killed_before_its_commit_holds_up_nobody(place):
     assert place.state().writers.keys() == {0, 1}
 
 
+@pytest.mark.in_turn
 def test_of_two_runs_with_one_epoch_the_later_one_writes(place):
     """Pass: two copies of a checkpoint run at once, both as run 1: the one that came first can neither
     commit what it has sent, nor write its next batch, nor set the ledger back; it fences off nobody."""

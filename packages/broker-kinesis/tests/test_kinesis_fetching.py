@@ -10,6 +10,7 @@ from mainstem_broker_kinesis.source.places import at_horizon
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 2e-6])
+@pytest.mark.in_turn
 def test_a_wait_that_is_over_as_it_begins_ends(seconds):
     """Pass: no wait for an answer that does not come goes on for ever, however short it is."""
 

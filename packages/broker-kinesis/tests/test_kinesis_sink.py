@@ -329,6 +329,7 @@ def test_a_document_with_the_sink(kinesalite, pipeline):
     assert len({m.identity for m in there}) == 50
 
 
+@pytest.mark.in_turn
 def test_a_refused_row_goes_where_the_document_says_or_fails_the_run(kinesalite, pipeline):
     """Pass: the good lines are in the stream; the other ends the run with its reason, unless `out.rejected` is read: then
     it is there."""

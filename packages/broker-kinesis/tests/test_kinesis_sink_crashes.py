@@ -101,6 +101,7 @@ def throw(proxy: KinesisProxy) -> None:
 @pytest.mark.parametrize(
     "emulator", ["kinesalite", pytest.param("kinesis_local", marks=pytest.mark.slow)]
 )
+@pytest.mark.in_turn
 def test_a_pipeline_among_faults_of_all_kinds(emulator, request, pipeline):
     """Pass: with throttled and failed records and calls, and lost answers, the run ends well, and the oracle of `check` holds, with copies there."""
     server: Kinesis = request.getfixturevalue(emulator)

@@ -51,6 +51,7 @@ def test_only_records_that_failed_are_put_again_and_no_key_is_overtaken(bench, f
 
 
 @FORMATS
+@pytest.mark.in_turn
 def test_nothing_of_a_key_is_sent_while_its_record_fails(bench, format_):
     """Pass: of the key whose first record fails five times, calls carry that record alone until it is in; other keys pass
     it by, and no call has a key twice."""
@@ -93,6 +94,7 @@ def test_a_lost_answer_makes_copies_and_no_disorder(bench, format_, attempts):
 
 
 @FORMATS
+@pytest.mark.in_turn
 def test_a_service_that_fails_for_a_while_is_waited_for(bench, format_):
     """Pass: five calls in a row fail, each in another way, and all is there, nothing twice."""
     for code in (
@@ -107,6 +109,7 @@ def test_a_service_that_fails_for_a_while_is_waited_for(bench, format_):
     assert len(bench.check(KEYED)) == len(KEYED)
 
 
+@pytest.mark.in_turn
 def test_a_throttled_shard_alone_is_held_back(bench):
     """Pass: while the first shard takes nothing, all of the other's records get in; the first one's calls are few, for
     they wait longer each time."""
@@ -211,6 +214,7 @@ def test_giving_up_tells_how_much_is_left_and_why(bench):
     assert f"{left} messages" in str(caught.value)
 
 
+@pytest.mark.in_turn
 def test_rows_that_come_slowly_do_not_count_as_no_progress(bench):
     """Pass: between two rows passes more time than `give_up`, with a failed call before, and both get in."""
     bench.proxy.fail("PutRecords", "InternalFailure")
@@ -229,6 +233,7 @@ def test_rows_that_come_slowly_do_not_count_as_no_progress(bench):
 
 
 @FORMATS
+@pytest.mark.in_turn
 def test_calls_keep_awss_limits(bench, format_):
     """Pass: no call has more than 500 records or 5 MiB, and calls are filled as far as that allows."""
     many = [(f"key {n}", n) for n in range(2500)]

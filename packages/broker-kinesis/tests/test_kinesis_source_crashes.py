@@ -88,6 +88,7 @@ def history(stream):
         and (point, passes) != ("ingress.after-cursor", 3)
     ],
 )
+@pytest.mark.in_turn
 def test_a_kill_at_each_point_loses_and_doubles_nothing(kinesalite, tmp_path, point, passes):
     """Pass: killed there, and then read to the end by another process, all is in the log once, in order."""
     stream = Stream(kinesalite)

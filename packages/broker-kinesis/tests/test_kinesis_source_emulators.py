@@ -49,6 +49,7 @@ def read_all(stream, *workers, seconds=60):
 
 @pytest.mark.parametrize("receivers", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("down", [False, True])
+@pytest.mark.in_turn
 def test_splits_and_merges_of_three_generations(server, down, receivers):
     """Pass: each record once and in order, though shards were split and merged three times, while it ran
     or was down, with children of parents that were closed at the start."""
@@ -95,6 +96,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("operation", "code"), FAILURES)
+@pytest.mark.in_turn
 def test_failures_of_calls_lose_and_double_nothing(stream, proxy, operation, code):
     """Pass: with every third call of an operation failing for a while, each record is there once."""
     worker = stream.worker(url=proxy.url, discover_every="200 ms", records_per_read=3)
@@ -125,6 +127,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(stream, proxy):
     assert sum(call.code == "lost" for call in proxy.calls) == 2
 
 
+@pytest.mark.in_turn
 def test_without_a_network_it_is_told_and_goes_on(stream, proxy):
     """Pass: `Unreachable` without secrets while each connection breaks; afterwards all records, once."""
     worker = stream.worker(url=proxy.url)
@@ -151,6 +154,7 @@ def _take_for(worker, seconds):
 
 
 @pytest.mark.parametrize("running", [True, False])
+@pytest.mark.in_turn
 def test_a_stream_that_was_deleted_and_created_again_ends_the_run(server, running):
     """Pass: `Unmendable` with both times, or that it is not there, and never a record of the new one."""
     stream = Stream(server)
@@ -186,6 +190,7 @@ def test_a_stream_that_is_not_there_ends_the_run(server):
 # -- limits -----------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_it_keeps_to_what_a_shard_allows(server, proxy):
     """Pass: within any second 5 reads of a shard, with records waiting and without; and the shards are
     listed by a few calls."""
@@ -213,6 +218,7 @@ def test_it_keeps_to_what_a_shard_allows(server, proxy):
 
 
 @pytest.mark.parametrize("kind", [Kinesalite, pytest.param(KinesisLocal, marks=pytest.mark.slow)])
+@pytest.mark.in_turn
 def test_iterators_that_expire_by_themselves(kind, tmp_path, monkeypatch):
     """Pass: the emulator's clock runs 100 times as fast, so that each iterator is old after 3 seconds;
     after idle times of 4, each record once."""
@@ -291,6 +297,7 @@ def test_a_clock_that_is_off_moves_neither_the_start_nor_the_end(tmp_path, hours
 
 
 @pytest.mark.parametrize("kind", ["latest", "time"])
+@pytest.mark.in_turn
 def test_a_later_start(kinesis_local, kind):
     """Pass: what came before is not there, what came after is, through a kill before the first record."""
     stream = Stream(kinesis_local)

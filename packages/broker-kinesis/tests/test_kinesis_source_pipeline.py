@@ -40,6 +40,7 @@ def stream(kinesalite):
     return Stream(kinesalite, 2)
 
 
+@pytest.mark.in_turn
 def test_aggregates_come_apart_and_broken_ones_are_rejected(stream, pipeline):
     """Pass: each record of an aggregate is a row, second copies by the sink's identity are dropped, a broken
     aggregate is in `rejected` with its bytes and the reason, and the plan says exactly-once."""

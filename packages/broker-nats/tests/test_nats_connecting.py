@@ -103,6 +103,7 @@ def test_a_credentials_file(started, tmp_path):
     assert "authorization violation" in refused(options(server)).lower()
 
 
+@pytest.mark.in_turn
 def test_tls_with_certificates_of_both(started, certificates):
     """Pass: in with the right ones; each wrong one is refused at once, with what is wrong."""
     server = started(certificates.settings(verify=True))

@@ -72,6 +72,7 @@ def test_a_reader_gets_each_message_in_its_order(nats, subject, listen, publishe
     assert (found[0].headers, found[1].headers) == (None, {"a": "b"})
 
 
+@pytest.mark.in_turn
 def test_what_the_server_may_not_have_got_is_sent_again(
     nats, subject, listen, publisher_at, fault_proxy
 ):

@@ -155,6 +155,7 @@ def test_an_expected_sequence_comes_from_its_column(nats, spark):
 # -- the window, and runs that were replaced ----------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_window_shorter_than_the_outage_doubles_as_the_plan_says(nats, spark, caplog):
     """Pass: the same batch after the stream's window is there twice, and the log says so; within a long window
     it is there once, and the log says nothing."""

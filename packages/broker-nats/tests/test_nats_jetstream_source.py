@@ -53,6 +53,7 @@ def test_what_was_removed_while_the_job_was_down_is_told(nats, pipeline, spark):
     assert told == [("log", 11, 15, 5), ("log", 20, 20, 1)]
 
 
+@pytest.mark.in_turn
 def test_what_is_lost_is_counted_where_nobody_reads_it(nats, pipeline, spark):
     """Nobody reads `lost`. Pass: the run goes on, its rows are right, and its counts tell."""
     stream = make_stream(nats)
@@ -70,6 +71,7 @@ def test_what_is_lost_is_counted_where_nobody_reads_it(nats, pipeline, spark):
     assert counts == {"rows": 13, "lost": 1}  # one row for one gap
 
 
+@pytest.mark.in_turn
 def test_gaps_fail_the_run_unless_told_else(nats, pipeline, spark):
     """A message in the middle is deleted. Pass: the run fails, and says which."""
     stream = make_stream(nats)
@@ -118,6 +120,7 @@ def test_headers_times_and_subjects(nats, pipeline, spark):
     assert abs(one["timestamp"].replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(minutes=5)
 
 
+@pytest.mark.in_turn
 def test_a_server_killed_under_a_running_job(nats, pipeline, spark):
     """Killed with kill -9 while a job of two tasks reads in small batches, and started again. Pass: each
     message once.
@@ -138,6 +141,7 @@ def test_a_server_killed_under_a_running_job(nats, pipeline, spark):
     assert {"00000", "00001"} <= tasks  # each batch was read by two
 
 
+@pytest.mark.in_turn
 def test_the_first_offset_is_looked_up_once(nats, pipeline, spark):
     """The first batch is cut by `kill -9`; then five of its messages are purged, and ten more come. Pass:
     the rest of the batch comes with what came later, and `lost` has the five.
@@ -157,6 +161,7 @@ def test_the_first_offset_is_looked_up_once(nats, pipeline, spark):
     assert lost == [(1, 5, 5)]
 
 
+@pytest.mark.in_turn
 def test_latest_is_looked_up_once(nats, pipeline, spark):
     """The first run finds nothing new; then ten messages come. Pass: the second run has them."""
     stream = make_stream(nats)

@@ -87,6 +87,7 @@ def numbered(count):
     return [b"%d" % number for number in range(1, count + 1)]
 
 
+@pytest.mark.in_turn
 def test_a_range_is_read_whole_and_in_order_and_again(nats, opened):
     """Thirty thousand messages, more than a pull brings, three times. Pass: the same each time."""
     stream = make_stream(nats)
@@ -175,6 +176,7 @@ def test_what_was_removed_before_a_filter_saw_it_is_told_without_a_count(nats, o
     assert [(gap.first, gap.last, gap.count) for gap in gaps] == [(5, 10, None)]
 
 
+@pytest.mark.in_turn
 def test_a_server_killed_in_the_middle_of_a_range(nats, opened):
     """Killed and started again twice while a range is read. Pass: all there, in order, once."""
     stream = make_stream(nats)
@@ -206,6 +208,7 @@ def test_a_consumer_that_somebody_removes(nats, opened):
     assert found == numbered(20_000)
 
 
+@pytest.mark.in_turn
 def test_a_purge_while_a_range_is_read_ends_it(nats, opened):
     """What is not read yet is purged meanwhile. Pass: the rest is one gap, and reading ends."""
     stream = make_stream(nats)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pyarrow as pa
+import pytest
 from mainstem_broker_nats.source.columns import change_rows
 from mainstem_broker_nats.source.options import BucketOptions
 from mainstem_broker_nats.source.ranges import Range
@@ -121,6 +122,7 @@ def test_some_keys(nats):
     assert [row["key"] for row in rows(nats, bucket, ["a.*", "c"])] == ["a.x", "c"]
 
 
+@pytest.mark.in_turn
 def test_a_bucket_becomes_a_table(nats, pipeline, spark):
     """Changes before, between and while the job is down, over three runs, one key deleted twice. Pass:
     what the changelog adds up to is what the bucket holds.

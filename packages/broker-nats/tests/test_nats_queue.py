@@ -111,6 +111,7 @@ def test_one_that_is_not_acknowledged_is_given_again_with_the_same_id(nats, rece
     assert info(nats, stream).state.messages == 0
 
 
+@pytest.mark.in_turn
 def test_what_waits_for_the_disk_is_not_given_again(nats, receivers):
     """In hand for three times the acknowledgement's wait. Pass: given once, to one of two receivers."""
     stream = make_stream(nats, retention="workqueue")

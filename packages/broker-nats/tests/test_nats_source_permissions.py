@@ -87,6 +87,7 @@ def test_a_queue(server):
         receiver.close()
 
 
+@pytest.mark.in_turn
 def test_a_user_who_may_not_pull(server):
     """The consumer can be made, and nothing asked of it. Pass: an error that names the subject, and soon."""
     options = given(server, "deaf", give_up="60 s")

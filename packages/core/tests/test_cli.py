@@ -65,6 +65,7 @@ def test_validate_ends_with_the_code_for_what_is_to_do(file, old, new, code, wor
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.in_turn
 def test_plan_has_three_forms_and_refuses_others(file):
     """Pass: text, Mermaid, JSON; anything else is a usage error."""
     assert "query lines (anchor lines, append)" in mainstem("plan", file).stdout
@@ -73,6 +74,7 @@ def test_plan_has_three_forms_and_refuses_others(file):
     assert mainstem("plan", file, "--format", "svg").returncode == 2
 
 
+@pytest.mark.in_turn
 def test_plugins_are_listed_and_shown(file):
     """Pass: a word of two kinds is shown as both, with options, ports and abilities."""
     assert "source       files" in mainstem("plugins").stdout
@@ -148,6 +150,7 @@ def test_a_replay_says_how_a_shadow_is_named(file, into):
     assert f"--into {into}: expected SINK=OTHER" in result.stderr
 
 
+@pytest.mark.in_turn
 def test_help_teaches_by_example():
     """Pass: help of the whole and of each command ends with 0 and has a line to copy."""
     assert "mainstem run pipeline.yaml" in mainstem("--help").stdout
@@ -164,6 +167,7 @@ def test_help_teaches_by_example():
      ["lag", "FILE"], ["checkpoint", "show", "FILE"], ["checkpoint", "verify", "FILE"], ["doctor", "FILE"],
      ["new", "pipeline", "orders", "NEW"], ["new", "plugin", "sink", "jots", "NEW"]],
 )  # fmt: skip
+@pytest.mark.in_turn
 def test_commands_that_move_no_data_import_no_spark(file, arguments):
     """Pass: neither pyspark nor pandas nor pyarrow is in sys.modules when the command ends."""
     places = {"FILE": str(file), "NEW": str(file.parent / "new")}
@@ -200,6 +204,7 @@ def test_commands_that_move_no_data_import_no_spark(file, arguments):
     ],
 )
 @pytest.mark.parametrize("reference", ["${env:MAINSTEM_TEST_SECRET}", "${file:secret.txt}"])
+@pytest.mark.in_turn
 def test_what_a_reference_stands_for_is_never_printed(file, old, new, reference):
     """Pass: right or wrong where it stands, no command prints the value, on either stream."""
     (file.parent / "secret.txt").write_text(SECRET)

@@ -84,6 +84,7 @@ def test_a_right_document_fits(validator):
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(path=st.sampled_from(PATHS), value=VALUES)
+@pytest.mark.in_turn
 def test_whatever_the_schema_refuses_validate_refuses_too(validator, path, value):
     """Pass: for any value put at any place, a refusal by the schema is one by validate."""
     document = copy.deepcopy(RIGHT)

@@ -53,6 +53,7 @@ def problems(text, analyse):
     return ()
 
 
+@pytest.mark.in_turn
 def test_every_mistake_in_sql_is_told_with_its_line_and_column(process, tmp_path):
     """Pass: syntax, columns, functions, types, what rows can't have and what a query gives, all at once."""
     found = problems(DOCUMENT, Remembered(process, tmp_path))

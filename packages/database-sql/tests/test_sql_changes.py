@@ -30,6 +30,7 @@ def delete(number, version):
 
 
 @strategies(*HOWS, quick=[("mariadb", "staged")])
+@pytest.mark.in_turn
 def test_changes_of_a_key_in_one_batch_and_in_others_leave_the_newest(place, how):
     """Pass: a put, a newer one, a delete and what comes after it leave the newest, in whichever order
     they come, all in one batch, or one batch each for the strategies that differ by batch."""

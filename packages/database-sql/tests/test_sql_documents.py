@@ -48,6 +48,7 @@ def killed(pipeline, where):
 
 
 @pytest.mark.parametrize("product", ["postgres", slow("mariadb"), slow("sqlite")])
+@pytest.mark.in_turn
 def test_exactly_once_over_two_kills(product, place_in, pipeline):
     """Pass: `require: exactly-once` is met by `transactional`, which nobody asked for by name; killed
     before one commit and after another, and started again, the table has each row once."""
@@ -120,6 +121,7 @@ def test_a_failure_after_the_commit_doubles_only_what_says_so(
             pipeline.plan()
 
 
+@pytest.mark.in_turn
 def test_refused_rows_go_where_the_document_says(place_in, pipeline):
     """Pass: with the reason and the row as JSON, the others in the table; when nobody reads them the run
     fails, and the rows that are good stay once when it is started again."""

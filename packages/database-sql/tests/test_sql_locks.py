@@ -63,6 +63,7 @@ def rolled_back(sink):
 
 
 @pytest.mark.parametrize("product", SERVERS)
+@pytest.mark.in_turn
 def test_a_batch_that_a_deadlock_undid_is_written_again(product, place_in):
     """Pass: a transaction that has the second row wants the first, which the batch has: the database
     undoes the batch, and it is written over what the other left."""
@@ -109,6 +110,7 @@ def test_a_failed_serialization_is_tried_again(place_in):
 
 
 @strategies("transactional", "staged", products=SERVERS)
+@pytest.mark.in_turn
 def test_a_lock_is_waited_for(place, how):
     """Pass: a row that is locked when the batch comes is written when the lock is gone."""
     place.write(rows(1, 1, 2), SHAPE)
@@ -172,6 +174,7 @@ def locked_by_another_process(file, seconds):
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
+@pytest.mark.in_turn
 def test_a_file_that_another_process_locks_is_waited_for(there, place_in):
     """Pass: a lock of two seconds is waited out, though SQLite itself waits for a tenth of one."""
     place = place_in("sqlite")

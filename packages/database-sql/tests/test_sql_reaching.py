@@ -211,6 +211,7 @@ def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
         assert "`tls`" in error.hint
 
 
+@pytest.mark.in_turn
 def test_text_goes_into_a_database_of_another_encoding(place_in, spark):
     """Pass: few rows and many, which go by different ways, are what they were; a row that the encoding
     can't hold comes back."""
@@ -423,6 +424,7 @@ def test_a_statement_that_takes_too_long_is_ended(product, place_in):
     assert not sink.committed(place.batch(Events(DDL), 1))
 
 
+@pytest.mark.in_turn
 def test_a_statement_may_take_longer_than_connecting(place_in):
     """Pass: the time for connecting, which PyMySQL has to be told otherwise, ends no statement."""
     place = place_in("mariadb")

@@ -315,6 +315,7 @@ def filling(rows, length):
     ]
 
 
+@pytest.mark.in_turn
 def test_a_batch_of_which_mysql_refuses_much_gets_in(place_in):
     """Pass: 12 MB of refused rows, which would take 24 in a statement that ends at 16, come back, now and
     when they are asked for again."""

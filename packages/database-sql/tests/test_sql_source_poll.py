@@ -396,6 +396,7 @@ def test_a_new_checkpoint_removes_the_files_of_the_old_one_and_a_preview_none(
 
 
 @pytest.mark.parametrize("place", mostly("postgres", "mariadb"), indirect=True)
+@pytest.mark.in_turn
 def test_each_row_comes_once_while_others_write(place, tmp_path):
     """Writers take their numbers, or times, at different moments than they commit, within `settle`."""
     make_timed(place)

@@ -113,6 +113,7 @@ def test_an_endpoint_that_fails_is_told_plainly(far, spark, caplog):
     assert "SECRET" not in str(error.value) + repr(error.value) + caplog.text
 
 
+@pytest.mark.in_turn
 def test_a_private_address_is_refused_before_anything_is_sent(far, spark):
     """Pass: said by the driver, with the option that would allow it; nothing comes."""
     sink = sink_of(far, url=far.url.replace("127.0.0.1", "localhost"), allow_private=False)
@@ -161,6 +162,7 @@ def test_a_refused_row_that_nobody_reads_fails_the_run(far, pipeline):
     assert {came["body"] for came in far.taken()} == {b"a", b"b"}
 
 
+@pytest.mark.in_turn
 def test_a_refused_row_goes_where_the_document_says(far, pipeline):
     """Pass: the good lines have come, the other is in the sink of `out.rejected`, with status and body."""
     far.tell(refuse="bad", body="no bad ones")

@@ -624,6 +624,7 @@ def test_importing_the_plugin_imports_no_server():
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.in_turn
 def test_a_second_delivery_is_answered_and_not_stored(tmp_path):
     """Pass: as a process: a replay answers 200 and is one row; the same id at another path is a second;
     the parts of a batch that comes again are dropped, all of them."""
@@ -682,6 +683,7 @@ def test_a_port_that_is_taken_is_waited_for():
     assert set(descendants()) <= before, "the server has not ended"
 
 
+@pytest.mark.in_turn
 def test_a_server_that_starts_too_late_is_ended_all_the_same(monkeypatch):
     """Pass: `Unreachable` when nobody waits any more; closing ends it, and the next one serves."""
     given, before = options(), set(descendants())

@@ -496,6 +496,7 @@ def flood(connection, *, read, size=100_000_000, seconds=8):
     return sent
 
 
+@pytest.mark.in_turn
 def test_requests_that_do_not_wait_for_answers_fill_no_memory(tmp_path):
     """Pass: as many as go on a connection that reads its answers, and on 200 that do not (100 MB are on
     their way to each): the process grows by less than 96 MiB, and others are answered meanwhile."""

@@ -64,6 +64,7 @@ def test_the_published_examples():
 
 
 @given(raw_secrets, ids, bodies)
+@pytest.mark.in_turn
 def test_what_is_signed_here_verifies_there(raw, message_id, body):
     """Pass: `standardwebhooks` and `svix` take our signature, also after another one."""
     secret, now = f"whsec_{encoded(raw)}", int(datetime.now(UTC).timestamp())

@@ -230,6 +230,7 @@ def test_random_kills(place, peers):
     assert missing <= kills * (2 * MARK + ON_THE_WAY), f"seed {seed}: {missing} are missing"
 
 
+@pytest.mark.in_turn
 def test_a_log_without_room_takes_nothing(place, peers, tmp_path):
     """Pass: above the high-water mark of the log nothing more is taken, the peer is held back, and what was taken is
     stored; nothing of it is lost."""

@@ -291,6 +291,7 @@ def test_names_that_are_no_receivers_are_passed_over(log: Log) -> None:
     assert Log(log.folder / "nowhere").receivers() == []
 
 
+@pytest.mark.in_turn
 def test_a_receiver_that_is_no_longer_wanted_is_read_and_tidied_by_the_first(
     far: Far, log: Log
 ) -> None:
@@ -315,6 +316,7 @@ def test_a_receiver_that_is_no_longer_wanted_is_read_and_tidied_by_the_first(
     assert values_in(log, 1)[-1] == 101
 
 
+@pytest.mark.in_turn
 def test_a_receiver_that_works_keeps_its_folder_for_itself(far: Far, log: Log) -> None:
     """The first one, started again with fewer receivers, while the second still runs."""
     with Process(QueueReceiver, log, FarOptions(port=far.port, receivers=2), 1) as second:

@@ -402,6 +402,7 @@ def waiting_rows(first: int, count: int, spread: int = 0) -> list[dict[str, obje
 
 
 @pytest.mark.parametrize("spread", [0, 5000])
+@pytest.mark.in_turn
 def test_rows_that_wait_cost_what_comes_and_goes(spread) -> None:
     """Pass: with fifty times as many rows that wait, a batch writes no more than three times as much, and
     a row is written a few times in all; by key it would be written fifty times."""

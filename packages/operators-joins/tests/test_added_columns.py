@@ -56,6 +56,7 @@ def document(pipeline, case, schema):
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.in_turn
 def test_a_column_that_is_added_is_null_in_what_was_kept(pipeline, spark, case):
     """Pass: an update tells the row as it was without it, and what comes new has it."""
     document(pipeline, case, ROW)
@@ -75,6 +76,7 @@ def test_a_column_that_is_added_is_null_in_what_was_kept(pipeline, spark, case):
     ]
 
 
+@pytest.mark.in_turn
 def test_a_column_that_is_gone_is_refused(pipeline, spark):
     """Pass: what was kept has values in it that nobody would tell any more."""
     document(pipeline, "table", MORE)

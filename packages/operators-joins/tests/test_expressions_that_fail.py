@@ -38,6 +38,7 @@ def bad(pipeline):
 
 
 @pytest.mark.parametrize("more", [{}, {"deletes_within": "1 hour", "sequence": "t"}])
+@pytest.mark.in_turn
 def test_a_table_refuses_rows_of_which_nobody_knows_whether_they_delete(trial, more):
     """Pass: with a deadline of deletions too, which has a reason of its own."""
     options = {"key": ["id"], "sequence": "n", "delete": "CAST(gone AS BOOLEAN)", **more}
@@ -57,6 +58,7 @@ def test_a_table_refuses_rows_of_which_nobody_knows_whether_they_delete(trial, m
 
 
 @pytest.mark.parametrize("join", ["left", "inner"])
+@pytest.mark.in_turn
 def test_a_join_refuses_rows_whose_reference_it_cannot_compute(trial, join):
     """Pass: the others refer to what they mean, or to nothing; a deletion needs no reference."""
     orders = {

@@ -79,6 +79,7 @@ def partners(row, others, before, after):
 
 
 @pytest.mark.parametrize("name", ["slow", "fast"])
+@pytest.mark.in_turn
 def test_a_chain_of_three_goes_on_with_one_event_time(world, name):
     """Pass: each left row with each of its partners in both others, or none: however it was cut."""
     pipeline, rows = world

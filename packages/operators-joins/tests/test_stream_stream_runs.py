@@ -118,6 +118,7 @@ def world(tmp_path_factory, spark):
 @pytest.mark.parametrize(
     "kind", ["inner", "left", "right", "full", "left_semi", "unmatched", "unmatched_right"]
 )
+@pytest.mark.in_turn
 def test_what_comes_out_is_what_a_database_makes_of_all_rows(world, kind):
     """Pass: each pair, and each row without a partner, once: over batches, a restart and the flush at the
     end; null keys and null times match nothing.

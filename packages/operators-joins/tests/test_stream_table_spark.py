@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from mainstem_testkit.pipelines import CONF
 from stream_table_model import brief, change, event, minute, whole
 
@@ -88,6 +89,7 @@ def _arriving(
     return sorted(rows, key=lambda row: row[column].timestamp() + chance.randrange(180))
 
 
+@pytest.mark.in_turn
 def test_a_complete_join_of_random_data_equals_merge_asof_with_crashes_between(trial):
     """Pass: ten cases of random events and changes at once; each output row, and each event unmatched."""
     chance = random.Random(11)
@@ -118,6 +120,7 @@ def test_a_complete_join_of_random_data_equals_merge_asof_with_crashes_between(t
     assert run.rows("joined.late_changes") == []
 
 
+@pytest.mark.in_turn
 def test_a_table_with_preimages_late_rows_and_rows_that_lack_something(trial):
     """Pass: a deletion holds from its own time, not from that of the row it carries; each row at its output,
     with the types of its own side, though the other has a column of that name, and fields of any name."""

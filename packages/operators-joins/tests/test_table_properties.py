@@ -98,6 +98,7 @@ def _rows(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @fuzz(300)
 @given(_rows(), st.lists(st.integers(0, 16), max_size=4), st.sampled_from([1, 3]), st.booleans())
+@pytest.mark.in_turn
 def test_each_change_is_told_with_what_was_before(rows, places, pages, restarts):
     """Pass: changes, late rows with their reasons, and the table equal the model's after each batch."""
     run, model = driver(pages), Model()

@@ -125,6 +125,7 @@ def late(batches: Sequence[Sequence[dict[str, Any]]], side: str) -> int:
 @pytest.mark.parametrize("how", ["inner", "left", "full"])
 @fuzz(CASES)
 @given(course=courses())
+@pytest.mark.in_turn
 def test_tables_of_one_key_joined_are_what_pandas_makes_of_them(how, course):
     """Pass: at each batch's end, and in any order by version, the table is pandas' join; pre-images fit."""
     join = EqualKeys(how, pages=course["pages"], seed=course["seed"])

@@ -216,6 +216,7 @@ def test_totals_do_not_depend_on_batches_or_restarts(tmp_path, max_files):
     assert case.totals() == expected
 
 
+@pytest.mark.in_turn
 def test_a_changed_window_over_an_old_checkpoint_is_refused_in_words(tmp_path):
     """Pass: the error names the option with both values, before any query starts."""
     case = Case(tmp_path, window=HOUR, **TOTAL)

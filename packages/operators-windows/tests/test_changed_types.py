@@ -6,6 +6,7 @@ import pytest
 from mainstem.errors import DocumentError
 
 
+@pytest.mark.in_turn
 def test_a_changed_type_of_what_state_keeps_is_refused_before_a_query_starts(pipeline):
     """Pass: the problem names column, old and new type and the way on; `verify` says the same, and the type
     changed back goes on."""

@@ -147,6 +147,7 @@ def test_names_beyond_ascii_and_with_blanks_and_dots_are_served(trial):
         assert [(row["n"], row["m"]) for row in run.rows("out")] == [("w", "s")]
 
 
+@pytest.mark.in_turn
 def test_distinct_totals_are_refused_with_what_to_write(tmp_path):
     """Pass: Spark's analyser is asked, and says what streams can't do and what can stand there instead."""
     from mainstem.analysis.process import Process, Remembered

@@ -83,6 +83,7 @@ def suite_of(word, place, **more):
 
 
 @pytest.mark.parametrize(("word", "test", "words"), FAULTS)
+@pytest.mark.in_turn
 def test_each_fault_is_caught(word, test, words, tmp_path):
     """Pass: the standard test fails, in words that tell the fault."""
     with pytest.raises((AssertionError, Unshown), match=words):
@@ -103,6 +104,7 @@ def test_what_is_not_claimed_is_not_asked_for(word, test, why, tmp_path):
         getattr(suite_of(word, tmp_path, depth=2), test)()
 
 
+@pytest.mark.in_turn
 def test_a_course_that_fails_is_told_so_that_it_can_be_tried_again(tmp_path, capsys):
     """Pass: as the docs print it; what it says to call fails again, in the same words; sound, it passes."""
     suite = suite_of("zoo_tidies_up_after_errors", tmp_path)
@@ -135,6 +137,7 @@ def every_course(setting, depth, course=()):
 @pytest.mark.parametrize(
     "word", ["zoo_stages", "zoo_tidies_up_after_errors", "zoo_asks_then_writes", "zoo_patient"]
 )
+@pytest.mark.in_turn
 def test_merged_states_hide_nothing(word, tmp_path):
     """Pass: exploring finds what trying each course by itself finds, and as many of them."""
     suite = suite_of(word, tmp_path)

@@ -23,6 +23,7 @@ EMULATORS = pytest.mark.parametrize("emulator", ["kinesalite", "kinesis_local"])
 
 
 @EMULATORS
+@pytest.mark.in_turn
 def test_an_emulator_has_shards_that_split_and_merge(emulator, request):
     """Pass: records lie by key in their shards in order, and children name their parents."""
     server: Kinesis = request.getfixturevalue(emulator)
@@ -74,6 +75,7 @@ def test_an_emulator_outlives_a_client_that_goes_away_within_a_request(emulator,
 
 
 @pytest.mark.parametrize("kind", [Kinesalite, KinesisLocal])
+@pytest.mark.in_turn
 def test_an_emulator_with_a_quicker_clock_lets_iterators_expire(kind, tmp_path):
     """Pass: an iterator good for 300 seconds is refused once so many have passed by its clock alone."""
     with ExitStack() as stack:

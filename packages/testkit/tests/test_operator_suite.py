@@ -69,6 +69,7 @@ def tried(tmp_path, quick_java):
         ("zoo_holds_longer", HOLDS, "the rows differ"),
     ],
 )
+@pytest.mark.in_turn
 def test_a_fault_is_caught_by_the_test_that_is_for_it(tried, word, test, told):
     """Pass: that standard test fails on the word, and says what is wrong."""
     with pytest.raises((AssertionError, MainstemError)) as caught:

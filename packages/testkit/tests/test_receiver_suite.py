@@ -116,6 +116,7 @@ def broken(queue_server, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=[pytest.mark.slow] if f in _SLOW else []) for f in CAUGHT]
 )
+@pytest.mark.in_turn
 def test_a_broken_receiver_is_caught(broken, fault):
     """Pass: the standard test that the fault is about fails on it, as it does not on the sound one."""
     test, words = CAUGHT[fault]

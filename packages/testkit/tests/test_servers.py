@@ -72,6 +72,7 @@ def test_mariadb_starts_in_a_folder_of_any_depth(tmp_path):
         assert server.sql("SELECT DATABASE(), @@bind_address") == "test\t127.0.0.1"
 
 
+@pytest.mark.in_turn
 def test_rabbitmq_keeps_its_users_over_a_restart(rabbitmq):
     """Pass: a user added before is there after; nothing that it started outlives a kill."""
     rabbitmq.control("add_user", "carol", "secret")
@@ -99,6 +100,7 @@ def test_kafka_keeps_topics_and_rows_over_a_kill_and_a_restart(kafka):
     assert sorted(kafka.tool("kafka-console-consumer", *reading).split()) == ["one", "two"]
 
 
+@pytest.mark.in_turn
 def test_a_tool_of_kafka_that_fails_is_told_with_what_it_printed(kafka):
     """Pass: the error names the topic that is not there."""
     with pytest.raises(ServerFailed, match="no-such-topic"):

@@ -99,6 +99,7 @@ def suite_of(word, place, **more):
 
 
 @pytest.mark.parametrize(("word", "test", "words"), FAULTS)
+@pytest.mark.in_turn
 def test_each_fault_is_caught(word, test, words, spark, tmp_path, monkeypatch):
     """Pass: the standard test fails, in words that tell the fault."""
     monkeypatch.setattr(sink, "TYPES", {kind: TYPED[kind] for kind in AFFECTED})
@@ -130,6 +131,7 @@ def test_a_sink_that_nobody_can_read_must_read_all_the_same(test, spark, tmp_pat
     ("deliver", "key", "made"),
     [("zoo_keyed", ("name", "id"), "_commit_version"), ("zoo_by_id", (), "_id")],
 )
+@pytest.mark.in_turn
 def test_a_suite_says_how_it_writes(deliver, key, made, spark, tmp_path):
     """Pass: rows come by the strategy and with the key that it names, batch by batch and by a document."""
     named = {"use": deliver, "with": {"on_purpose": True}}
@@ -148,12 +150,14 @@ def test_a_suite_says_how_it_writes(deliver, key, made, spark, tmp_path):
 
 
 @pytest.mark.parametrize("test", [BESIDE, FENCED, KEYED, UNSEQUENCED, IDS])
+@pytest.mark.in_turn
 def test_a_sink_is_made_ready_for_what_is_written(test, spark, tmp_path):
     """Pass: a sink that has `prepare` is given each frame's columns and shape before the first of them."""
     getattr(suite_of("zoo_prepares", tmp_path), f"test_{test}")(spark)
 
 
 @pytest.mark.parametrize("word", ["zoo_changes", "zoo_message_table"])
+@pytest.mark.in_turn
 def test_sinks_that_take_changes_or_messages_alone(word, spark, tmp_path):
     """Pass: the suite writes what the sink takes, batch by batch and through a document."""
     suite = suite_of(word, tmp_path)

@@ -38,6 +38,7 @@ class TestASoundSource(LogSuite):
     """The source `files` passes the suite in every run; this one has a server."""
 
 
+@pytest.mark.in_turn
 def test_a_sound_source_outlives_its_server(tmp_path, quick_java):
     """Pass: the one standard test that no built-in source can show."""
     suite = TestASoundSource()
@@ -83,6 +84,7 @@ SLOW = (
 @pytest.mark.parametrize(
     "fault", [pytest.param(f, marks=pytest.mark.slow) if f in SLOW else f for f in CAUGHT]
 )
+@pytest.mark.in_turn
 def test_a_broken_source_is_caught(tmp_path, quick_java, monkeypatch, fault):
     """Pass: the standard test that the fault is about fails on it, as it does not on the sound one."""
     test, words = CAUGHT[fault]

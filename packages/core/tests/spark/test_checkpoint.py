@@ -69,6 +69,7 @@ def test_a_source_and_a_stateless_step_can_be_added(pipeline):
     assert sorted(row["k"] for row in pipeline.rows("out")) == ["in", "in+", "three", "two"]
 
 
+@pytest.mark.in_turn
 def test_a_checkpoint_of_a_run_without_a_batch_is_no_hindrance(pipeline):
     """Pass: nothing was there to read; a second run with another source finds and reads its rows."""
     pipeline.document(**parts(pipeline))
@@ -218,6 +219,7 @@ def test_a_sink_is_told_the_first_batch_that_it_was_given(pipeline, monkeypatch)
     assert sorted(told) == [("more", 0, 0), ("out", 0, 0)]
 
 
+@pytest.mark.in_turn
 def test_a_query_that_was_to_begin_anew_does_after_a_kill_on_the_way(pipeline):
     """Pass: killed when a node's state was moved and the query was not, the next run, told nothing, moves it too and
     reads all from the start."""
@@ -238,6 +240,7 @@ def test_a_query_that_was_to_begin_anew_does_after_a_kill_on_the_way(pipeline):
     assert list((checkpoint / "set-aside").iterdir()) == [aside]
 
 
+@pytest.mark.in_turn
 def test_a_sink_is_told_whether_an_earlier_run_had_planned_the_batch(pipeline, monkeypatch):
     """Pass: only of the batch that failed, in the run after that; each run has a name of its own."""
     told = []

@@ -40,6 +40,7 @@ def test_more_results_of_a_step_with_state_than_are_shown(pipeline, capsys):
         assert {line["more"] for line in told if "more" in line} == {"only 2 rows are shown"}
 
 
+@pytest.mark.in_turn
 def test_a_row_past_those_shown_is_refused_as_any_other(pipeline, capsys):
     """Pass: all rows of the batch are counted, and so is the refused one in its last file."""
     decode = {"format": "json", "schema": "n INT"}

@@ -75,6 +75,7 @@ def test_a_kill_after_sparks_commit(pipeline):
     assert_each_row_once(pipeline)
 
 
+@pytest.mark.in_turn
 def test_a_batch_that_was_written_but_not_committed_replaces_itself(pipeline):
     """Pass: with Spark's commit of the last batch taken back, a rerun leaves one copy of it."""
     document(pipeline)

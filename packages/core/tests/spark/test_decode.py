@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
 SCHEMA = "n BIGINT NOT NULL, s STRING, d DOUBLE, t TIMESTAMP, a ARRAY<INT>, o STRUCT<x: INT>"
 
 GOOD = {
@@ -214,6 +216,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.in_turn
 def test_a_number_that_would_take_hours_to_reckon_out_is_refused(pipeline):
     """Pass: exponents of millions where a DECIMAL belongs are refused at once, however they are
     written; in other strings they are what they were."""

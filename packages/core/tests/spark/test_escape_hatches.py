@@ -135,6 +135,7 @@ def test_sql_has_several_tables(pipeline, same_anchor):
     assert list(summary["queries"]) == (["lines"] if same_anchor else ["step"])
 
 
+@pytest.mark.in_turn
 def test_sql_streams_above_an_anchor(pipeline):
     """Pass: a step above one that keeps state works in each of two runs on one checkpoint."""
     pipeline.document(
@@ -151,6 +152,7 @@ def test_sql_streams_above_an_anchor(pipeline):
     assert pairs(pipeline) == [("A", 0), ("B", 0), ("C", 1)]
 
 
+@pytest.mark.in_turn
 def test_row_wise_steps_keep_the_identity(pipeline):
     """Pass: below `sql` and `python` a refused row has the `_id` that it has without them."""
     module(pipeline, "kept_rows", "def same(frame):\n    return frame.where('k != \"x\"')\n")
@@ -264,6 +266,7 @@ def test_what_is_wrong_with_a_query_is_told(pipeline, step, told):
     assert told in refusal(pipeline, step)
 
 
+@pytest.mark.in_turn
 def test_the_event_time_can_pass_and_can_not_be_computed(pipeline):
     """Pass: as it came it goes on with its watermark; computed it is refused, for that would be gone."""
     for text in ("at", "at + INTERVAL 1 DAY AS at"):

@@ -103,6 +103,7 @@ def test_decode_refuses_them_in_csv_and_in_envelopes(pipeline):
     ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_a_file_with_one_ends_the_run(pipeline):
     """Pass: the error names the column, and nothing is written."""
     given = {"path": "./in", "format": "jsonlines", "schema": "n INT, at TIMESTAMP"}

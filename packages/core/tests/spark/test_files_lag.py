@@ -28,6 +28,7 @@ def test_files_that_were_read_are_known_by_any_way_to_them(pipeline, path):
     assert [found.lag.rows for found in lags(plan)] == [1]
 
 
+@pytest.mark.in_turn
 def test_files_that_spark_logged_once_more_are_counted_once(pipeline):
     """Twelve batches of a file each, so that Spark's log was written together on the way. Pass: nothing is
     unread; nothing is gone, and of three files that are removed the two of later batches are."""

@@ -47,6 +47,7 @@ def late(summary):
 
 
 @pytest.mark.parametrize("more", ["", ".123", ".123456"], ids=["seconds", "millis", "micros"])
+@pytest.mark.in_turn
 def test_runs_with_nothing_new_do_not_make_the_next_rows_late(minutes, more):
     """Pass: after two runs without rows, those of the next minutes are counted, and none is late."""
     feed(minutes, "1.jsonl", "12:00:10", f"12:00:59{more}")

@@ -150,6 +150,7 @@ def for_crashes(pipeline):
     tell(pipeline, "3", b="B")
 
 
+@pytest.mark.in_turn
 def test_a_kill_between_the_phases(pipeline):
     """Pass: killed with kill -9 before and after a phase is written down, the next run goes on from there."""
     for_crashes(pipeline)
@@ -174,6 +175,7 @@ def test_a_kill_in_each_batch_of_each_phase(pipeline):
     )
 
 
+@pytest.mark.in_turn
 def test_a_kill_in_the_middle_of_loading(pipeline):
     """Pass: killed in the second of three batches, the run after it loads the rest, then begins."""
     for_crashes(pipeline)
@@ -186,6 +188,7 @@ def test_a_kill_in_the_middle_of_loading(pipeline):
     assert told.batches == [[], ["table"], [], []]
 
 
+@pytest.mark.in_turn
 def test_a_source_that_the_table_gains_is_loaded_before_the_stream_goes_on(pipeline):
     """Pass: later rows see the new source's table; none of the stream's rows is lost or comes twice."""
     document(pipeline)
@@ -210,6 +213,7 @@ def test_a_source_that_the_table_gains_is_loaded_before_the_stream_goes_on(pipel
     assert found(pipeline)[5:] == [(6, "C")]
 
 
+@pytest.mark.in_turn
 def test_a_batch_in_hand_is_finished_as_it_was_planned_before_a_new_source_is_loaded(pipeline):
     """Pass: the batch that was killed is written once, as planned; what follows sees the new source."""
     document(pipeline)
@@ -231,6 +235,7 @@ def test_a_batch_in_hand_is_finished_as_it_was_planned_before_a_new_source_is_lo
     assert told.batches[:2] == [[], ["more", "table"]]
 
 
+@pytest.mark.in_turn
 def test_a_table_made_by_a_table_is_loaded_in_its_turn(pipeline):
     """Pass: three phases; a row of the stream sees what rows of the second table saw in the first."""
     document(
@@ -254,6 +259,7 @@ def test_a_table_made_by_a_table_is_loaded_in_its_turn(pipeline):
     ]
 
 
+@pytest.mark.in_turn
 def test_two_tables_of_one_query_are_loaded_together(pipeline):
     """Pass: one phase for both; a row is looked up in one, then in the other."""
     document(
@@ -275,6 +281,7 @@ def test_two_tables_of_one_query_are_loaded_together(pipeline):
     ]
 
 
+@pytest.mark.in_turn
 def test_a_source_on_both_sides_is_read_twice_and_loaded_by_one_of_the_reads(pipeline):
     """Pass: the first row sees what the last row of the same source tells."""
     both = "n BIGINT, k STRING, t STRING"
@@ -298,6 +305,7 @@ def test_a_source_on_both_sides_is_read_twice_and_loaded_by_one_of_the_reads(pip
     assert told.news == [("loading", 1, 2, "stream__2"), ("loaded", 1, 2, "stream__2")]
 
 
+@pytest.mark.in_turn
 def test_an_endless_run_loads_first_and_tells_so(pipeline):
     """Pass: the JSON lines tell of loading, of its batches and of its end before the stream's rows."""
     document(pipeline, trigger={"every": "200 milliseconds"})

@@ -71,6 +71,7 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
+@pytest.mark.in_turn
 def test_a_new_pipeline_runs_and_goes_on_with_new_files(tmp_path, monkeypatch):
     """Pass: large orders and the refused line of the sample; a second run adds the new file alone."""
     monkeypatch.delenv("INCOMING", raising=False)
@@ -164,6 +165,7 @@ def test_new_plugins_conform(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.in_turn
 def test_the_example_of_a_new_plugin_is_right(tmp_path, kind):
     """Pass: `mainstem validate` takes it; the word is the one that was asked for."""
     new_plugin(kind, "a_word", tmp_path / "project")

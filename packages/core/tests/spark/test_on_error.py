@@ -55,6 +55,7 @@ def test_select_refuses_the_rows_that_it_cannot_compute(trial):
     assert bad == {"b": "columns.n fails: CAST(n AS INT)"}
 
 
+@pytest.mark.in_turn
 def test_what_a_condition_keeps_out_is_not_computed(trial):
     """Pass: rows that `where` drops are refused by no column; those on which it fails are."""
     columns = {"k": "k", "n": "CAST(n AS INT)"}
@@ -66,6 +67,7 @@ def test_what_a_condition_keeps_out_is_not_computed(trial):
     assert bad == {"b": "where fails: CAST(n AS INT) > 1"}
 
 
+@pytest.mark.in_turn
 def test_changelog_and_encode_refuse_theirs(trial):
     """Pass: a condition of deletion and the parts of a message fail for their row alone."""
     table = step("changelog", key=["k"], sequence="k", delete="CAST(gone AS BOOLEAN)")
@@ -80,6 +82,7 @@ def test_changelog_and_encode_refuse_theirs(trial):
     assert bad == {"b": "headers.n fails: CAST(CAST(n AS INT) AS STRING)"}
 
 
+@pytest.mark.in_turn
 def test_by_default_the_run_ends_and_says_which_expression(pipeline):
     """Pass: the error names the node, the option's key and what Spark said, without the row's content."""
     failing = {
@@ -110,6 +113,7 @@ def test_dropping_what_is_never_refused_is_a_mistake():
     assert "on_error: reject" in str(caught.value)
 
 
+@pytest.mark.in_turn
 def test_sql_refuses_the_rows_that_it_cannot_compute(trial):
     """Pass: of a query with a part of its own, each expression and condition refuses its rows alone."""
     query = (
@@ -128,6 +132,7 @@ def test_sql_refuses_the_rows_that_it_cannot_compute(trial):
 
 
 @pytest.mark.parametrize("call", ["by_row", "by_expression", "by_arrow"])
+@pytest.mark.in_turn
 def test_python_refuses_the_rows_that_its_functions_raise_for(trial, tmp_path, call):
     """Pass: what the function raised is told; the other rows go on."""
     (tmp_path / "steps_that_raise.py").write_text(
@@ -174,6 +179,7 @@ FAILING = {
 
 @pytest.mark.parametrize("use", FAILING)
 @pytest.mark.parametrize("show_rows", [False, True])
+@pytest.mark.in_turn
 def test_a_run_that_ends_names_the_row_that_it_ended_for(pipeline, spark, use, show_rows):
     """Pass: node, expression, the row's origin, partition and position; its content if asked for."""
     options, told = FAILING[use]
@@ -202,6 +208,7 @@ def test_a_run_that_ends_names_the_row_that_it_ended_for(pipeline, spark, use, s
     assert pipeline.rows("out") == []
 
 
+@pytest.mark.in_turn
 def test_an_error_of_no_row_is_told_at_once(pipeline, spark):
     """Pass: what a sink fails with is not tried again to find a row."""
     made = document(s={"use": "select", "from": "row", "with": {"columns": {"n": "n"}}})

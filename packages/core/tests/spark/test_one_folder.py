@@ -6,6 +6,7 @@ import pytest
 from mainstem.run.runner import telling_of_a_lost_session
 
 
+@pytest.mark.in_turn
 def test_good_and_bad_rows_in_one_folder(pipeline, spark):
     """Pass: after two batches, of which the second has no bad rows, all rows are there; taken back, one batch."""
     into = {"path": "./out", "format": "jsonlines"}

@@ -15,6 +15,7 @@ from mainstem.run.runner import run
 DECODE = {"use": "decode", "from": "lines", "with": {"format": "json", "schema": "k STRING, v INT"}}
 
 
+@pytest.mark.in_turn
 def test_select_computes_and_filters(pipeline):
     """Pass: only rows that meet the condition come out, with the computed columns."""
     pipeline.document(
@@ -35,6 +36,7 @@ def test_select_computes_and_filters(pipeline):
     ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_changelog_marks_deletes_and_refuses_rows_without_key_or_sequence(pipeline):
     """Pass: change columns are right, key and sequence are there, the rest is rejected; names in any case."""
     pipeline.document(
@@ -58,6 +60,7 @@ def test_changelog_marks_deletes_and_refuses_rows_without_key_or_sequence(pipeli
     assert {json.loads(p).get("v") for p in payloads} == {2, None}
 
 
+@pytest.mark.in_turn
 def test_encode_makes_messages_and_tombstones(pipeline):
     """Pass: key, value, headers and origin are as asked; a delete has no value."""
     pipeline.document(
@@ -98,6 +101,7 @@ def test_encode_makes_messages_and_tombstones(pipeline):
     assert found[b"a"]["origin"] == "topic-a"
 
 
+@pytest.mark.in_turn
 def test_encode_keeps_the_place_in_the_log_for_sinks_that_go_by_it(pipeline):
     """Pass: kept columns come beside the message's, with the types that are known of their source."""
     places = {name: name for name in ("origin", "partition", "position")}
@@ -138,6 +142,7 @@ def test_encode_keeps_no_column_under_a_name_of_the_messages(name):
         operator.shape(Inputs({"input": Events("k STRING")}))
 
 
+@pytest.mark.in_turn
 def test_ids_are_the_same_after_a_replay_in_other_batches(pipeline):
     """Pass: a fresh run over the same files, cut into other batches, gives the same ids."""
 
@@ -163,6 +168,7 @@ def test_ids_are_the_same_after_a_replay_in_other_batches(pipeline):
     assert one == many
 
 
+@pytest.mark.in_turn
 def test_a_union_of_two_sources_is_one_stream(pipeline):
     """Pass: rows of both sources come out of the named union, in one query."""
     (pipeline.folder / "in2").mkdir()
@@ -182,6 +188,7 @@ def test_a_union_of_two_sources_is_one_stream(pipeline):
     assert list(summary["queries"]) == ["both"]
 
 
+@pytest.mark.in_turn
 def test_a_changelogs_sequence_reaches_a_sink_that_uses_it_behind_encode(pipeline):
     """Pass: the sink that names `_commit_version` gets it beside the message, another one does not."""
     pipeline.document(

@@ -66,6 +66,7 @@ def twice(pipeline):
     )
 
 
+@pytest.mark.in_turn
 def test_the_end_of_each_read_is_published_and_only_of_what_is_committed(twice):
     """Pass: at last both queries' ends, as their checkpoints have them, each after its commit."""
     twice.feed("1.jsonl", [{"k": "a", "v": 1}])
@@ -84,6 +85,7 @@ def test_the_end_of_each_read_is_published_and_only_of_what_is_committed(twice):
         assert all(k is None or d is not None for k, d in zip(known, done, strict=True))
 
 
+@pytest.mark.in_turn
 def test_what_a_killed_run_could_not_publish_is_published_by_the_next(twice):
     """Pass: a run without new rows tells what the checkpoint has."""
     twice.feed("1.jsonl", [{"k": "a", "v": 1}])
@@ -93,6 +95,7 @@ def test_what_a_killed_run_could_not_publish_is_published_by_the_next(twice):
     assert source.told[0][0] == [{"logOffset": 0}, {"logOffset": 0}]
 
 
+@pytest.mark.in_turn
 def test_a_source_that_can_not_publish_is_told_of_and_tried_again(twice):
     """Pass: failing with its reason and without the password, then running; all rows are written."""
     twice.feed("1.jsonl", [{"k": "a", "v": 1}])
@@ -127,6 +130,7 @@ def test_a_source_that_hangs_holds_up_no_batch(twice, monkeypatch):
         let_go.set()
 
 
+@pytest.mark.in_turn
 def test_a_replay_publishes_nothing(twice):
     """Pass: rows reach the shadow, and the source is not told."""
     twice.feed("1.jsonl", [{"k": "a", "v": 1}])
@@ -157,6 +161,7 @@ def test_a_replay_begins_after_offsets(twice):
         replay_plan(plan, "lines", '{"lines": {"logOffset": 3}}', into)
 
 
+@pytest.mark.in_turn
 def test_a_source_is_told_what_the_checkpoint_has_of_its_read_and_can_read_a_second_stream(twice):
     """Pass: nothing before the first batch, then planned and committed offsets; each name once."""
     seen = []

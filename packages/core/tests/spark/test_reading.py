@@ -89,6 +89,7 @@ def run(spark, reading, checkpoint):
     return batches, query
 
 
+@pytest.mark.in_turn
 def test_batches_are_what_the_planner_says(spark, tmp_path):
     """Pass: each number once, in batches of three; the planner is told what is done, but for the last batch;
     and another run has nothing new."""
@@ -102,6 +103,7 @@ def test_batches_are_what_the_planner_says(spark, tmp_path):
     assert run(spark, counting(tmp_path), tmp_path / "checkpoint")[0] == []
 
 
+@pytest.mark.in_turn
 def test_a_batch_that_is_tried_again_is_the_same(spark, tmp_path):
     """Its commit is taken away. Pass: the same parts are asked for, and the same rows come."""
     checkpoint = tmp_path / "checkpoint"
@@ -114,6 +116,7 @@ def test_a_batch_that_is_tried_again_is_the_same(spark, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["planning", "reading"])
+@pytest.mark.in_turn
 def test_its_errors_are_told_as_they_are(spark, tmp_path, fault):
     """Pass: a user is shown the node and the plugin's text, quoted names too, and no traceback."""
     with pytest.raises(StreamingQueryException) as failed:
@@ -125,6 +128,7 @@ def test_its_errors_are_told_as_they_are(spark, tmp_path, fault):
     assert told.node == "far"
 
 
+@pytest.mark.in_turn
 def test_nothing_of_it_is_shown(spark, tmp_path):
     """Pass: what a reading holds is in no plan, no option and no file of the checkpoint."""
     frame = (

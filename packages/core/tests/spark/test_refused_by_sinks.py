@@ -9,6 +9,7 @@ from mainstem.builtin.files_sink import FilesSink
 
 
 @pytest.mark.parametrize("query", [{}, {"query": "own"}], ids=["shared", "own"])
+@pytest.mark.in_turn
 def test_what_a_sink_refused_comes_with_what_others_refused(pipeline, monkeypatch, query):
     """Pass: the sink's refused rows and those of the step, each once; the other sinks have all their rows."""
     write = FilesSink.write
@@ -40,6 +41,7 @@ def test_what_a_sink_refused_comes_with_what_others_refused(pipeline, monkeypatc
     assert refused[0][1] == "too large"
 
 
+@pytest.mark.in_turn
 def test_refused_rows_keep_their_ids_where_a_step_makes_new_ones(pipeline, monkeypatch):
     """Pass: of a step whose rows are known by their key, those that it refused for want of one differ by `_id`."""
     monkeypatch.setattr(FilesSink, "capabilities", replace(FilesSink.capabilities, needs_id=True))

@@ -19,6 +19,7 @@ def url(spark):
     return f"jdbc:derby:memory:{uuid.uuid4().hex};create=true"
 
 
+@pytest.mark.in_turn
 def test_rows_are_appended_and_what_is_observed_of_them_is_complete(spark, url):
     """Pass: two batches are there, and of each the observation tells the rows without waiting for more."""
     options = {"url": url, "DBTable": "numbers", "driver": DRIVER}
@@ -39,6 +40,7 @@ def test_what_ends_a_task_comes_up_as_by_sparks_own_writer(spark, url):
         write_by_relation(rows, "jdbc", {"url": url, "dbtable": "numbers", "driver": DRIVER})
 
 
+@pytest.mark.in_turn
 def test_no_option_stands_in_a_plan(spark, url):
     """Pass: none of Spark's records of executions has the password; that of `save` would, but for redaction."""
     password = uuid.uuid4().hex

@@ -28,6 +28,7 @@ def decode(**more):
     return {"use": "decode", "from": "lines", "with": {"format": "json", "schema": SCHEMA}, **more}
 
 
+@pytest.mark.in_turn
 def test_sinks_of_one_query_share_a_batch_that_is_computed_once(pipeline):
     """Pass: a random number, drawn once a row, is the same in both sinks."""
     pipeline.document(
@@ -64,6 +65,7 @@ def test_rows_are_counted_by_node_and_a_dropped_refusal_is_counted(pipeline):
     assert nodes == {"lines": {"rows": 3}, "row": {"rows": 2, "rejected": 1}, "out": {"rows": 2}}
 
 
+@pytest.mark.in_turn
 def test_a_refused_row_that_nobody_reads_ends_the_run_and_tells_its_id_not_its_content(pipeline):
     """Pass: exit code 1 with node, reason and `_id`; the content shows only when asked for."""
     parts = {
@@ -82,6 +84,7 @@ def test_a_refused_row_that_nobody_reads_ends_the_run_and_tells_its_id_not_its_c
     assert pipeline.rows("out") == []
 
 
+@pytest.mark.in_turn
 def test_a_failing_expression_is_traced_to_its_node_without_a_java_stack(pipeline):
     """Pass: node, key and Spark's reason in the message; no stack trace."""
     pipeline.document(
@@ -99,6 +102,7 @@ def test_a_failing_expression_is_traced_to_its_node_without_a_java_stack(pipelin
     assert len(result.stderr.splitlines()) < 6
 
 
+@pytest.mark.in_turn
 def test_a_failing_expression_above_a_stateless_anchor_is_traced_too(pipeline):
     """Pass: a step of the streaming part is named just so."""
     pipeline.document(
@@ -149,6 +153,7 @@ def test_wrong_expressions_are_found_before_any_query_starts(pipeline, columns, 
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
+@pytest.mark.in_turn
 def test_a_signal_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline, number):
     """Pass: exit 0, a summary, and over both runs each row once."""
     source = {"path": "./in", "format": "message", "max_files": 1}
@@ -191,6 +196,7 @@ def test_a_stop_from_python_ends_a_run_too(pipeline):
     assert found["queries"]["lines"]["rows_in"] == 1
 
 
+@pytest.mark.in_turn
 def test_a_second_runner_on_one_checkpoint_is_refused_and_a_dead_one_is_not_in_the_way(pipeline):
     """Pass: while one runs the other is refused with its process id; after kill -9 it is not."""
     parts = {
@@ -226,6 +232,7 @@ def test_files_that_do_not_fit_a_declared_format_end_the_run(pipeline):
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonlines"])
+@pytest.mark.in_turn
 def test_what_the_files_sink_writes_the_files_source_reads(pipeline, form):
     """Pass: rows written in each format come back the same through a second pipeline."""
     rows = [{"k": 'x,y"z', "v": 1}, {"k": "ü", "v": None}, {"k": None, "v": 3}]
@@ -266,6 +273,7 @@ def test_partitions_merged_files_and_plain_readers(pipeline):
     ]
 
 
+@pytest.mark.in_turn
 def test_the_console_sink_and_the_json_lines_of_a_run(pipeline):
     """Pass: every line on standard output is JSON; rows, batches and summary are all told."""
     pipeline.document(
@@ -284,6 +292,7 @@ def test_the_console_sink_and_the_json_lines_of_a_run(pipeline):
     assert lines[-1]["event"] == "summary"
 
 
+@pytest.mark.in_turn
 def test_on_a_terminal_a_table_shows_queries_and_nodes(pipeline):
     """Pass: under a pseudo terminal the run draws a table with each node, then ends."""
     pipeline.document(
@@ -312,6 +321,7 @@ def test_on_a_terminal_a_table_shows_queries_and_nodes(pipeline):
 
 
 @pytest.mark.parametrize("arguments", [[], pytest.param(["--debug"], marks=pytest.mark.slow)])
+@pytest.mark.in_turn
 def test_a_run_never_prints_what_a_reference_stands_for(pipeline, arguments):
     """Pass: neither a right run, nor one that fails with the value in Spark's message, shows it."""
     secret = "hunter2-swordfish"
@@ -338,6 +348,7 @@ def test_a_run_never_prints_what_a_reference_stands_for(pipeline, arguments):
         assert secret not in result.stdout + result.stderr
 
 
+@pytest.mark.in_turn
 def test_a_component_tells_what_to_do_about_a_failure_that_it_knows(pipeline):
     """Pass: the failure with the step of the source that knows it; nothing where nobody does."""
     pipeline.document(

@@ -46,6 +46,7 @@ def test_headers_are_maps_again_on_the_other_side(spark, headers, expected):
     ]
 
 
+@pytest.mark.in_turn
 def test_frames_without_headers_are_handed_over_as_they_are(spark):
     """Pass: a column of another type by that name, or none, is no matter of ours."""
     frame = spark.range(2).selectExpr("X'31' AS value", "CAST(NULL AS STRING) AS headers")
@@ -72,6 +73,7 @@ def test_times_are_microseconds_whatever_their_unit(unit, zone, given):
     assert list(micros_of(batch, "when")) == [None, None]
 
 
+@pytest.mark.in_turn
 def test_a_keys_rows_come_into_one_partition_and_into_the_order_of_their_log(spark):
     """Pass: so by a key; without one there are at most as many partitions as asked for."""
     frame = spark.range(0, 40, 1, 8).selectExpr(
