@@ -28,18 +28,19 @@ def scratch_of(plan: Plan, process: int) -> Path:
 def own_scratch(plan: Plan) -> Path | None:
     """Return this process's folder, made; remove what others that ran the plan have left.
 
-    None where the path would be too long: Spark then takes the system's folder, and leaves there what
-    it leaves.
-
-    Raises:
-        OSError: it can't be made.
+    None where it can't be made, or the path would be too long: Spark then takes the system's folder, and
+    leaves there what it leaves.
     """
     folder = scratch_of(plan, os.getpid())
     if len(str(folder)) > _LONGEST:
         return None
-    private_folder(folder.parent)
+    try:
+        private_folder(folder.parent)
+        private_folder(folder)
+    except OSError:
+        return None
     beginning = folder.name.partition("-")[0]
     for left in folder.parent.glob(f"{beginning}-*"):
         if not Path("/proc", left.name.partition("-")[2]).exists():
             shutil.rmtree(left, ignore_errors=True)
-    return private_folder(folder)
+    return folder
