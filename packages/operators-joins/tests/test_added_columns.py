@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from mainstem.errors import DocumentError
 
@@ -85,3 +87,61 @@ def test_a_column_that_is_gone_is_refused(pipeline, spark):
     document(pipeline, "table", ROW)
     with pytest.raises(DocumentError, match="'t' had columns"):
         pipeline.run()
+
+
+def joined(pipeline, rows, more):
+    """Write a document that joins events with the version of their time of a table, and waits for it."""
+    times = {"column": "at", "delay": "1 minute", "ahead": "36500 days"}
+    files = {"format": "jsonlines"}
+
+    def source(folder, schema):
+        (pipeline.folder / folder).mkdir(exist_ok=True)
+        given = {**files, "path": f"./{folder}", "schema": schema}
+        return {"use": "files", "with": given, "watermark": times, "on_rejected": "drop"}
+
+    join = {"on": ["id"], "take": ["name", *(["more"] if more else [])]}
+    pipeline.document(
+        sources={
+            "rows": source("in", f"id BIGINT, at TIMESTAMP{rows}"),
+            "others": source("others", f"id BIGINT, at TIMESTAMP, name STRING{more}"),
+        },
+        operators={
+            "table": {
+                "use": "changelog",
+                "from": "others",
+                "with": {"key": ["id"], "sequence": "at"},
+                "on_rejected": "drop",
+            },
+            "t": {
+                "use": "stream_table_join",
+                "from": {"stream": "rows", "table": "table"},
+                "with": join,
+                "on_rejected": "drop",
+            },
+        },
+        sinks={"out": pipeline.sink("out", "t")},
+    )
+
+
+def tell(pipeline, folder, file, **row):
+    hidden = pipeline.folder / folder / f".{file}"
+    hidden.write_text(json.dumps(row) + "\n")
+    hidden.rename(pipeline.folder / folder / file)
+
+
+def test_columns_that_are_added_beside_and_above_a_stream_table_join_are_served(pipeline, spark):
+    """Pass: an event that waited, and a version that was kept, have nulls in them; new ones what they had."""
+    joined(pipeline, "", "")
+    tell(pipeline, "others", "1.json", id=1, at="2026-01-01T00:00:00Z", name="old")
+    tell(pipeline, "in", "1.json", id=1, at="2026-01-01T00:10:00Z")
+    pipeline.run()
+    joined(pipeline, ", extra STRING", ", more STRING")
+    tell(pipeline, "others", "2.json", id=2, at="2026-01-01T00:15:00Z", name="new", more="m")
+    tell(pipeline, "in", "2.json", id=2, at="2026-01-01T00:20:00Z", extra="x")
+    for minute in (40, 50):
+        tell(pipeline, "others", f"{minute}.json", id=9, at=f"2026-01-01T00:{minute}:00Z", name="z")
+        tell(pipeline, "in", f"{minute}.json", id=9, at=f"2026-01-01T00:{minute}:30Z")
+        pipeline.run()
+    found = {row["id"]: row for row in pipeline.rows("out") if row["id"] < 9}
+    told = {n: (r["name"], r.get("more"), r.get("extra")) for n, r in found.items()}
+    assert told == {1: ("old", None, None), 2: ("new", "m", "x")}

@@ -83,15 +83,14 @@ def row_as_json(columns: Iterable[str]) -> str:
     return f"CAST(to_json(struct({plain})) AS BINARY)"
 
 
-def refusal(reason: str, payload: str) -> list[str]:
+def refusal(reason: str, payload: str, *, wanted: bool = True) -> list[str]:
     """Return the columns by which a row goes to `rejected`, as SQL.
 
     Args:
         reason: SQL for why; null for a row that is not refused.
         payload: SQL for the row's bytes.
+        wanted: whether anybody reads what is refused; else no bytes are made.
     """
-    told = f"struct({reason} AS reason, {payload} AS payload)"
-    return [
-        f"IF({reason} IS NOT NULL, 'rejected', NULL) AS _output",
-        f"IF({reason} IS NOT NULL, {told}, NULL) AS _rejected",
-    ]
+    row = f"struct({reason} AS reason, {payload} AS payload)"
+    columns = [f"IF({reason} IS NOT NULL, 'rejected', NULL) AS _output"]
+    return [*columns, f"IF({reason} IS NOT NULL, {row}, NULL) AS _rejected"] if wanted else columns

@@ -7,6 +7,8 @@ import json
 import pytest
 from mainstem.errors import DocumentError, PipelineError
 from mainstem.plan.making import make_plan
+from mainstem.run.failures import with_row
+from mainstem.run.telling import told
 
 SCHEMA = "k STRING, n STRING, gone STRING"
 ROWS = [
@@ -131,6 +133,26 @@ def test_sql_refuses_the_rows_that_it_cannot_compute(trial):
     assert bad["d"].startswith("the condition fails: ")
 
 
+@pytest.mark.parametrize(
+    ("condition", "refused"),
+    [
+        ("k != 'b'", set()),  # Spark drops the row before it computes anything of it
+        ("kk != 'b'", set()),
+        ("n > 0 OR n IS NULL", {"b"}),
+        ("m IS NULL OR m > 0", {"b"}),
+    ],
+)
+def test_a_row_that_is_dropped_by_what_came_is_not_refused(trial, condition, refused):
+    """Pass: one whose condition rests on what failed is, whatever the condition makes of a null."""
+    query = (
+        "SELECT k, n FROM (SELECT k, k AS kk, n, n AS m FROM "
+        f"(SELECT k, CAST(n AS INT) AS n FROM input)) WHERE {condition}"
+    )
+    good, bad = run(trial, document(s=step("sql", query=query, schema="k STRING, n INT")))
+    assert {row["k"] for row in good} == {"a", "c", "d"}
+    assert {*bad} == refused
+
+
 @pytest.mark.parametrize("call", ["by_row", "by_expression", "by_arrow"])
 @pytest.mark.in_turn
 def test_python_refuses_the_rows_that_its_functions_raise_for(trial, tmp_path, call):
@@ -217,3 +239,23 @@ def test_an_error_of_no_row_is_told_at_once(pipeline, spark):
     pipeline.feed("1.jsonl", ["nope"])
     with pytest.raises(PipelineError, match="refused a row, and nobody reads row.rejected"):
         pipeline.run()
+
+
+def test_a_later_failure_is_told_as_what_it_is(pipeline, spark):
+    """Pass: a row of a later batch, another expression's, is named with that one, and not the first."""
+    made = document(s=step("select", columns={"k": "CAST(k AS INT)", "n": "CAST(n AS INT)"}))
+    made["operators"]["s"]["with"]["on_error"] = "fail"
+    made["operators"]["row"]["on_rejected"] = "drop"
+    made["sinks"] = {"out": pipeline.sink("out", "s")}
+    found = told(
+        "[USER_RAISED_EXCEPTION] mainstem-failed:s\x1fcolumns.k fails: CAST(k AS INT)\x1forigin o\x1f"
+        "{secret} SQLSTATE: P0001"
+    )
+    pipeline.document(**made)
+    plan = pipeline.plan()
+    first = PipelineError("s (operators.s.with.columns.n): [CAST_INVALID_INPUT] The value '?' ...")
+    assert str(with_row(found, plan, first)).startswith(
+        f"{first}\n  row: origin o\n  content: {{secret}}"
+    )
+    later = str(with_row(found, plan, None))
+    assert later.startswith("s: columns.k fails: CAST(k AS INT)\n  row: origin o")

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from mainstem.durable import private_folder
 from mainstem.run.scratch import own_scratch, scratch_of
 
 
@@ -45,9 +46,13 @@ def test_each_checkpoint_has_folders_of_its_own(pipeline, tmp_path, monkeypatch)
         processes = (os.getpid(), os.getppid(), gone.pid)
         for each in (plan, other.plan()):
             for process in processes:
-                scratch_of(each, process).mkdir(parents=True)
+                made = scratch_of(each, process)
+                private_folder(made.parent)
+                private_folder(made)
         assert own_scratch(plan) == scratch_of(plan, os.getpid())
         assert [scratch_of(plan, each).exists() for each in processes] == [True, True, False]
         assert all(scratch_of(other.plan(), each).exists() for each in processes)
+        scratch_of(plan, 1).parent.chmod(0o777)
+        assert own_scratch(plan) is None, "others could put files there"
         monkeypatch.setattr("tempfile.tempdir", f"{temporary}/{'x' * 60}")
-        assert own_scratch(plan) is None
+        assert own_scratch(plan) is None, "too long for sockets"

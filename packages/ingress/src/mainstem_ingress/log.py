@@ -126,7 +126,7 @@ class Log:
             folder = self.receiver(name)
             for suffix in (SUFFIX, IDS_SUFFIX):
                 for number in numbers(folder, suffix):
-                    yield partial(open_segment, file_of(folder, number, suffix))
+                    yield partial(_check, file_of(folder, number, suffix))
             yield partial(kept_cursor, folder, -1)
         yield self.consumers.all
 
@@ -144,6 +144,15 @@ class Log:
             return 0, 0.0
         first, last = self.header(receiver, since), self.header(receiver, end - 1)
         return last.rows_before + last.rows - first.rows_before, first.created
+
+
+def _check(file: Path) -> None:
+    """Read a segment whole; one that was removed meanwhile, for all have read it, is none."""
+    try:
+        open_segment(file)
+    except LogError:
+        if file.exists():
+            raise
 
 
 def keep_cursor(folder: Path, end: int, cursor: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REASON, PAYLOAD = "__reason", "__payload"
 #: Begins the name of a reserved column of the input as it came.
 CAME = "__came"
-_ATTEMPT = "__attempt"
+_ATTEMPT, _FAILED = "__attempt", "__failed"
 #: Spark's numbers for functions that are called with the values of one row.
 _BY_ROW = {100: False, 101: True}  # whether the values come by Arrow
 
@@ -77,6 +77,8 @@ class _Steps:
         self._at = at
         self._made = 0
         self._came = [name for name in given.columns if name.startswith("_")]
+        #: The ids of the columns that may be null for an expression that failed.
+        self._computed: set[int] = set()
         sql = _jvm(given).org.apache.spark.sql
         self._expressions = sql.catalyst.expressions
         self._utils = sql.classic.ExpressionUtils
@@ -97,7 +99,13 @@ class _Steps:
         columns: list[SparkColumn] = []
         reasons: list[SparkColumn] = []
         for each in listed:
-            if _kind(each) != "Alias" or _kind(each.child()).endswith(("Literal", "Reference")):
+            if _kind(each) != "Alias":
+                columns.append(self._column(each))
+                continue
+            plain = _kind(each.child()).endswith(("Literal", "Reference"))
+            if not plain or self._may_have_failed(each):
+                self._computed.add(each.exprId().id())
+            if plain:
                 columns.append(self._column(each))
                 continue
             value, failed = self._tried(each.child(), f"column {each.name()}")
@@ -107,18 +115,29 @@ class _Steps:
         self._tell(columns, reasons)
 
     def keep(self, condition: Any) -> None:
-        """Drop the rows that do not meet a condition; one for which it fails stays, with the reason."""
+        """Drop the rows that do not meet a condition; one for which it fails stays, with the reason.
+
+        A row that was refused before stays too, unless the condition asks for nothing that may have
+        failed: Spark would not have computed what it drops.
+        """
         from pyspark.sql import functions as F  # noqa: N812
 
+        certain = not self._may_have_failed(condition)
         holds, failed = self._tried(condition, "the condition")
         own = [
             self._column(each)
             for each in _output(self.frame)
             if not each.name().startswith((_ATTEMPT, CAME)) and each.name() not in (REASON, PAYLOAD)
         ]
-        self._tell([*own, holds.alias(_ATTEMPT)], [failed])
-        kept = F.coalesce(F.col(_ATTEMPT), F.lit(False)) | F.col(REASON).isNotNull()
-        self.frame = self.frame.where(kept).drop(_ATTEMPT)
+        self._tell([*own, holds.alias(_ATTEMPT), failed.alias(_FAILED)], [failed])
+        refused = F.col(_FAILED if certain else REASON).isNotNull()
+        kept = F.coalesce(F.col(_ATTEMPT), F.lit(False)) | refused
+        self.frame = self.frame.where(kept).drop(_ATTEMPT, _FAILED)
+
+    def _may_have_failed(self, expression: Any) -> bool:
+        """Whether an expression rests on columns that are null where another one failed."""
+        asked = _list(expression.references().toSeq())
+        return any(each.exprId().id() in self._computed for each in asked)
 
     def _tell(self, columns: list[SparkColumn], reasons: list[SparkColumn]) -> None:
         from pyspark.sql import functions as F  # noqa: N812

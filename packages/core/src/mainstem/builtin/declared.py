@@ -151,7 +151,7 @@ class Declared(Operator):
             return frame.select(*names)
         tried = attempted(frame, tables.only, given.only, self.at)
         self._check_event_time(given, tried)
-        told = refusal(REASON, PAYLOAD)[: 2 if "rejected" in ctx.wanted else 1]
+        told = refusal(REASON, PAYLOAD, wanted="rejected" in ctx.wanted)
         # What it refused is told from others as it came.
         came = [
             f"IF({REASON} IS NOT NULL, {CAME}{name}, NULL) AS {name}"

@@ -204,7 +204,7 @@ class Encode(Operator):
         columns_made = [column.alias(name) for name, column in message.items()]
         if options.on_error == "fail":
             return frame.select(*kept, *columns_made)
-        told = refusal("_why", row_as_json(given))[: 2 if "rejected" in ctx.wanted else 1]
+        told = refusal("_why", row_as_json(given), wanted="rejected" in ctx.wanted)
         return frame.withColumn("_why", F.expr(tried.failure())).select(
             *kept, *columns_made, *map(F.expr, told)
         )

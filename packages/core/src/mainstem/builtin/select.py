@@ -176,7 +176,7 @@ class Select(Operator):
         return frame.selectExpr(
             *reserved,
             *map(quoted, columns),
-            *refusal("__reason", "__payload")[: 2 if told else 1],
+            *refusal("__reason", "__payload", wanted=told),
         )
 
     def _left(self, given: Shape) -> Shape:

@@ -37,7 +37,6 @@ class StateFacts:
 
     version: int
     shaped_by: Mapping[str, object] = field(default_factory=dict)
-    gains: frozenset[str] = frozenset()
     grows: str = ""
     holds: timedelta = timedelta(0)
     #: Spark's output mode for a query that ends in this operator: `append` or `update`.
@@ -46,6 +45,7 @@ class StateFacts:
     waits: bool = False
     #: It is kept by transformWithState, which not every state store can do; see `StateStoreCapabilities`.
     keyed: bool = False
+    gains: frozenset[str] = frozenset()
 
 
 @runtime_checkable

@@ -75,9 +75,7 @@ def read_file(path: Path) -> Written:
         text = read_regular(path, MOST_BYTES)
     except FileNotFoundError:
         raise DocumentError([Problem("there is no such file", file=str(path))]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError([Problem(f"can't be read: {error}", file=str(path))]) from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise DocumentError([Problem(f"can't be read: {error}", file=str(path))]) from None
     return read_text(text, file=str(path), folder=path.resolve().parent)
 
@@ -128,7 +126,7 @@ def _check_bounds(yaml: YAML, text: str, file: str) -> None:
         if depth > MOST_LEVELS:
             message = f"nested more than {MOST_LEVELS} deep"
             raise DocumentError([Problem(message, "", file, line, column)])
-        if count > 2 * MOST_VALUES:  # keys, too, and the ends of lists
+        if count > 3 * MOST_VALUES + 4:  # a value may have a key, a beginning and an end
             message = f"more than {MOST_VALUES:,} values"
             raise DocumentError([Problem(message, "", file, line, column)])
 

@@ -67,12 +67,11 @@ def resolve(written: Written, scrubber: Scrubber) -> tuple[Any, set[Path_]]:
         file = Path(written.folder, form.group(5))
         try:
             return read_regular(file, MOST_BYTES).rstrip("\n")
-        except UnicodeDecodeError:
-            reason = "it is not UTF-8 text"
-            written.problems.append(written.problem(f"can't read {file}: {reason}", path))
-            return None
         except (OSError, ValueError) as error:
-            reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
+            if isinstance(error, UnicodeDecodeError):
+                reason = "it is not UTF-8 text"
+            else:
+                reason = getattr(error, "strerror", None) or str(error)
             written.problems.append(written.problem(f"can't read {file}: {reason}", path))
             return None
 

@@ -9,7 +9,7 @@ from typing import Any
 from mainstem.contracts.abilities import Advising, Expressions
 from mainstem.errors import MainstemError, PipelineError
 from mainstem.plan.model import Node, Plan
-from mainstem.run.telling import told
+from mainstem.run.telling import Told
 
 #: Begins the message of an error that our own plans raise on a refused row; the parts after it are
 #: separated by a unit separator: node, reason, `_id` in hex, content.
@@ -81,18 +81,23 @@ def of_an_expression(error: BaseException, plan: Plan, nodes: Iterable[Node]) ->
     return blame(error, plan, named)[0] is not None or _IN_PYTHON in str(error)
 
 
-def with_row(failed: MainstemError, text: str, plan: Plan) -> MainstemError:
-    """Return the error of an expression that failed with the row that it failed for.
+def with_row(
+    found: Told, plan: Plan, failed: MainstemError | None, *, show_rows: bool = False
+) -> MainstemError:
+    """Return the error for a row that an expression failed for.
 
     Args:
-        failed: what it failed with first.
-        text: what the batch failed with when it was run again to find the row out.
+        found: the row.
+        failed: what the same batch failed with before it was run again to find the row out; None for
+            a later batch.
     """
-    if (found := told(text)) is None:
-        return failed
-    node, place, content = found
+    node, reason, place, content = found
+    if failed is not None:
+        why = re.sub(r"^query \S+:", f"{node}:", str(failed))
+    else:
+        why = f"{node}: {reason if show_rows else without_values(reason)}"
     lines = [
-        re.sub(r"^query \S+:", f"{node}:", str(failed)),
+        why,
         *([f"row: {place}"] if place else []),
         *([f"content: {content[:500]}"] if content else []),
         f"`on_error: reject` of {node} sends such rows to {node}.rejected.",

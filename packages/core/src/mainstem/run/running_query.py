@@ -26,7 +26,7 @@ from mainstem.run.lagging import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent
 from mainstem.run.loading import Loading, Phase, Waiting, loaded_by
 from mainstem.run.showing import Reporter
-from mainstem.run.telling import can_refuse
+from mainstem.run.telling import can_refuse, told
 from mainstem.run.watermarks import Watermarks
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class RunningQuery:
         self._restarts = 0
         #: What an expression failed with, while the batch is run again to find out for which row.
         self._failed: MainstemError | None = None
+        #: The last batch that was done before it.
+        self._failed_after = -1
         self._reported = -1
         self._lag = Measuring(self._measure)
         self._latest = LatestEvent(checkpoint.query(query.name))
@@ -242,7 +244,7 @@ class RunningQuery:
         nodes = [self._plan.nodes[name] for name in self.nodes]
         if not of_an_expression(cause, self._plan, [n for n in nodes if can_refuse(n)]):
             return False
-        self._failed = self._explained(cause)
+        self._failed, self._failed_after = self._explained(cause), self._reported
         return True
 
     def _went_on(self) -> bool:
@@ -329,8 +331,9 @@ class RunningQuery:
         return found[::-1]
 
     def _explained(self, error: BaseException) -> MainstemError:
-        if self._failed is not None:
-            return with_row(self._failed, str(error), self._plan)
+        if (found := told(str(error))) is not None:
+            again = self._failed if self._failed_after == self._reported else None
+            return with_row(found, self._plan, again, show_rows=self._show_rows)
         return explain(error, self._plan, self._query.name, show_rows=self._show_rows)
 
     def end(self, report: Any) -> None:

@@ -28,14 +28,16 @@ def scratch_of(plan: Plan, process: int) -> Path:
 def own_scratch(plan: Plan) -> Path | None:
     """Return this process's folder, made; remove what others that ran the plan have left.
 
-    None where it can't be made, or the path would be too long: Spark then takes the system's folder, and
-    leaves there what it leaves.
+    None where it can't be made, is somebody else's, or the path would be too long: Spark then takes the
+    system's folder, and leaves there what it leaves.
     """
     folder = scratch_of(plan, os.getpid())
     if len(str(folder)) > _LONGEST:
         return None
     try:
-        private_folder(folder.parent)
+        above = private_folder(folder.parent).stat()
+        if above.st_uid != os.getuid() or above.st_mode & 0o077:
+            return None  # others could put files there
         private_folder(folder)
     except OSError:
         return None

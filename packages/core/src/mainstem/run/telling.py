@@ -8,7 +8,7 @@ again: by an error that names the row's place. Rows carry it from their source a
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -22,18 +22,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: Begins the message of an error that tells the row; the parts after it stand between unit separators:
-#: node, place, content.
+#: node, reason, place, content.
 FAILED = "mainstem-failed:"
-_TOLD = re.compile(re.escape(FAILED) + r"([^\x1f]*)\x1f([^\x1f]*)\x1f([^\n]*?)(?: SQLSTATE|\n|$)")
+_TOLD = re.compile(
+    re.escape(FAILED) + r"([^\x1f]*)\x1f([^\x1f]*)\x1f([^\x1f]*)\x1f([^\n]*?)(?: SQLSTATE|\n|$)"
+)
 _REFUSED = "_rejected"
 #: What the reasons of rows say for which an expression failed; an operator may refuse others too.
 _FAILS = r" (fails: |raised )"
 
 
-def told(text: str) -> tuple[str, str, str] | None:
-    """Return node, place and content of the row that an error tells of, or None."""
+class Told(NamedTuple):
+    """The row that an error tells of; its place and content may be empty."""
+
+    node: str
+    reason: str
+    place: str
+    content: str
+
+
+def told(text: str) -> Told | None:
+    """Return the row that an error tells of, or None."""
     found = _TOLD.search(text)
-    return (found[1], found[2], found[3]) if found else None
+    return Told(*found.groups()) if found else None
 
 
 def can_refuse(node: Node) -> bool:
@@ -70,7 +81,14 @@ def failing(node: Node, frame: DataFrame, *, show_rows: bool) -> DataFrame:
         return frame
     place = PLACE if PLACE in frame.columns else "''"
     content = f"CAST({_REFUSED}.payload AS STRING)" if show_rows else "''"
-    parts = f"{literal(FAILED + node.name)}, coalesce({place}, ''), coalesce({content}, '')"
+    parts = ", ".join(
+        [
+            literal(FAILED + node.name),
+            f"{_REFUSED}.reason",
+            f"coalesce({place}, '')",
+            f"coalesce({content}, '')",
+        ]
+    )
     error = F.raise_error(F.expr(f"concat_ws('\\u001f', {parts})")).cast("string")
     failed = F.expr(f"{OUTPUT} = 'rejected' AND {_REFUSED}.reason RLIKE {literal(_FAILS)}")
     frame = frame.withColumn(OUTPUT, F.when(failed, error).otherwise(F.col(OUTPUT)))

@@ -139,14 +139,14 @@ class SinkSuite(AbilitiesSuite):
         """
         self._free()
         schemas = {f"id BIGINT, measured {kind}": kind for kind in TYPES}
-        # No file of lines has intervals.
-        lines = [schema for schema, kind in schemas.items() if "interval" not in kind]
-        schema = next((schema for schema in lines if self._refusal(schema) is not None), None)
+        schema = next((schema for schema in schemas if self._refusal(schema) is not None), None)
         if schema is None:
             not_claimed("refusing a type")
         self._elsewhere("refused", schema)
-        told = self.parts()
-        for parts in (told, _hidden(told, f"CAST(NULL AS {schemas[schema]})")):
+        told, kind = self.parts(), schemas[schema]
+        hidden = _hidden(told, f"CAST(NULL AS {kind})")
+        # No file of lines has intervals, which are refused before the sink sees them.
+        for parts in (hidden,) if "interval" in kind else (told, hidden):
             pipeline = PipelineFolder(self.place / "pipeline").document(**parts)
             pipeline.feed("1.jsonl", [{"id": 1}])
             with pytest.raises(DocumentError, match="measured") as refusal:

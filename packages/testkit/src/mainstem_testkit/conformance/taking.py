@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem import HelperProcess
+from mainstem.run.helpers import inherited
 
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.servers.server import living
@@ -170,7 +171,7 @@ class TakingProcess:
         self._out, self._err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             list(process.argv),
-            env={**os.environ, **process.env, **env},
+            env={**inherited(os.environ, process.inherits), **process.env, **env},
             stdin=subprocess.PIPE,
             stdout=self._out,
             stderr=self._err,
