@@ -586,7 +586,8 @@ def test_a_request_names_one_host(hosts):
     """Pass: none, or two, are 400 and the end of the connection; HTTP/1.0 needs none."""
     with standing() as stand:
         with connect(stand.port) as connection:
-            connection.sendall(b"POST /in HTTP/1.1\r\n" + hosts + b"Content-Length: 0\r\n\r\n" * 2)
+            request = b"POST /in HTTP/1.1\r\n" + hosts + b"Content-Length: 1\r\n\r\nx"
+            connection.sendall(request * 2)
             told = ends(connection)
         assert told.startswith(b"HTTP/1.1 400")
         assert told.count(b"HTTP/1.1 4") == 1
