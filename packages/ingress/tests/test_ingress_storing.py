@@ -451,12 +451,12 @@ import random
 
 folder, number, count, seed = sys.argv[1], *map(int, sys.argv[2:])
 store = store_of(Log(Path(folder)), number)
-print("ready", flush=True)
-sys.stdin.readline()
 order = list(range(count))
 random.Random(seed).shuffle(order)
 chance = random.Random(number)
 while order:
+    print("ready", flush=True)
+    sys.stdin.readline()
     size = chance.randint(1, 40)
     store.store(messages(*order[:size], ids=True))
     del order[:size]
@@ -465,7 +465,10 @@ print(store.counts.stored, store.counts.duplicates)
 
 
 def stored_by_two(log: Log, count: int, seeds: tuple[int, int]) -> list[tuple[int, int]]:
-    """Let two processes store the same ids at once; return what each counted."""
+    """Let two processes store the same ids at once; return what each counted.
+
+    They begin each batch together: one that has the processor for itself would be done before the other.
+    """
     running = [
         subprocess.Popen(
             [sys.executable, "-c", STORING, log.folder, str(number), str(count), str(seed)],
@@ -476,19 +479,26 @@ def stored_by_two(log: Log, count: int, seeds: tuple[int, int]) -> list[tuple[in
         )
         for number, seed in enumerate(seeds)
     ]
+    told: dict[int, tuple[int, int]] = {}
+    while len(told) < len(running):
+        ready = []
+        for number, process in enumerate(running):
+            if number in told:
+                continue
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if line == "ready\n":
+                ready.append(process)
+            else:
+                stored, duplicates = line.split()
+                told[number] = (int(stored), int(duplicates))
+        for process in ready:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
     for process in running:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    told = []
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in running:
-        out, _ = process.communicate(timeout=120)
-        stored, duplicates = out.split()
-        told.append((int(stored), int(duplicates)))
-    return told
+        process.communicate(timeout=60)
+    return [told[number] for number in range(len(running))]
 
 
 @pytest.mark.parametrize(
