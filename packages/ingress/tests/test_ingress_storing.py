@@ -518,7 +518,8 @@ def test_two_processes_that_store_the_same_ids_store_each_once(
     assert Counter(values_in(log)) == Counter(range(count))
     assert sum(stored for stored, _ in told) == count
     assert sum(duplicates for _, duplicates in told) == count
-    assert all(stored for stored, _ in told), "both were at work"
+    if seeds[0] != seeds[1]:  # in the same order one may always be the later one
+        assert all(stored for stored, _ in told), "both were at work"
 
 
 @pytest.mark.parametrize(

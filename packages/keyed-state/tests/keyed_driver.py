@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
-from mainstem_keyed_state.entries import Entry, Name
+from mainstem_keyed_state.directory import Directory
+from mainstem_keyed_state.entries import Entries, Entry, Name
+from mainstem_keyed_state.loaded import Declared
 from mainstem_keyed_state.logic import KEY, Logic
 from mainstem_keyed_state.stepping import Stepping
 
@@ -74,3 +76,12 @@ class OneBucket:
         assert stepping.timer == self.timer, "the bucket forgot when it was to be woken"
         self.timer = stepping.next_timer
         return found
+
+    def entries(self) -> Entries:
+        """Return what reads and writes the bucket's entries."""
+        logic = self.logic
+        return Entries(self.store, Declared(logic.tables, logic.version, logic.migrate))
+
+    def directory(self) -> Directory:
+        """Return which pages there are."""
+        return self.entries().directory

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_driver import OneBucket, key
 from keyed_logics import TIME, Count, CountText, Remember
+from mainstem import DamagedError
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
-from mainstem_keyed_state.directory import Directory
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = pl.Schema({"k": pl.Int64, "text": pl.String, "at": TIME})
@@ -160,7 +160,7 @@ def test_pages_stay_about_as_large_as_wanted() -> None:
     hot = [{KEY: key(k, 1_000_000 + k), "k": k} for k in range(20_000)]
     bucket.batch({"rows": hot})
     bucket.batch({"rows": rows_of(list(range(100_000, 102_000)))})
-    directory = Directory.of_bytes(bucket.store.entries[("", 0)][1])
+    directory = bucket.directory()
     sizes = sorted(page.size for page in directory.pages)
     assert sizes[-1] <= 8_000
     assert sizes[len(sizes) // 2] >= 2_000
@@ -193,7 +193,7 @@ def test_a_huge_key_is_a_page_of_its_own() -> None:
     bucket.batch({"rows": [{KEY: key(1), "k": 1, **row}] * 10_000})
     others = [{KEY: key(k), "k": k, **row} for k in range(2, 500)]
     bucket.batch({"rows": others})
-    directory = Directory.of_bytes(bucket.store.entries[("", 0)][1])
+    directory = bucket.directory()
     (huge,) = [page for page in directory.pages if page.tables["kept"].rows >= 10_000]
     assert huge.tables["kept"].rows == 10_000
     assert len(directory.pages) > 5
@@ -318,7 +318,7 @@ def test_a_table_without_rows_is_migrated_as_an_empty_one(both: bool) -> None:
     bucket = OneBucket(Signs(), page_bytes=500)
     ids = list(range(200)) + list(range(-20, 0) if both else [])
     bucket.batch({"rows": rows_of(ids)})
-    pages = Directory.of_bytes(bucket.store.entries[("", 0)][1]).pages
+    pages = bucket.directory().pages
     assert any(set(page.tables) == {"above"} for page in pages)
     bucket.logic = OneSign()
     found = bucket.batch({"rows": rows_of(ids)})[MAIN]
@@ -502,3 +502,24 @@ def test_a_queue_that_is_no_longer_declared_is_told() -> None:
     bucket.logic = Remember(COLUMNS, "at")
     with pytest.raises(ValueError, match="rows of \\['kept'\\] wait"):
         bucket.batch({"rows": waiting_rows(0, 10)}, 1)
+
+
+def test_every_changed_bit_of_what_is_kept_is_found() -> None:
+    """Pass: the error says what was changed and what to do; a page under another's name is found too."""
+    bucket = OneBucket(Remember(COLUMNS, "at"))
+    rows = [{KEY: key(k), "k": k, "text": "x", "at": START} for k in range(3)]
+    bucket.batch({"rows": rows})
+    whole = dict(bucket.store.entries)
+    assert len(whole) == 2
+    for name, (layout, data) in whole.items():
+        for bit in range(8 * len(data)):
+            changed = bytearray(data)
+            changed[bit // 8] ^= 1 << bit % 8
+            bucket.store.entries = {**whole, name: (layout, bytes(changed))}
+            with pytest.raises(DamagedError, match="was changed after it was written .*rollback"):
+                bucket.batch({"rows": rows})
+    (page,) = (name for name in whole if name[0])
+    moved = (page[0], page[1] + 1)
+    bucket.store.entries = {**whole, moved: whole[page]}
+    with pytest.raises(DamagedError, match=f"page {moved[1]} of table"):
+        bucket.entries().get([moved])

@@ -96,7 +96,7 @@ def test_a_turn_that_is_none_is_refused(pytester, monkeypatch, turn):
 
 
 def test_the_first_class_of_a_word_stands_for_it():
-    """Pass: of it, what is dear is run in turn; of a variant the rest is, and what is dear only with all."""
+    """Pass: of it, what is dear or takes a few runs is in turn; of a variant all, the dear with all alone."""
 
     class TestFirst(SourceSuite):
         use = "rate"
@@ -121,6 +121,8 @@ def test_the_first_class_of_a_word_stands_for_it():
     dear, cheap = "test_one_event_and_a_kill_while_idle", "test_rows_are_as_announced"
     assert (turns[TestFirst][dear], turns[TestFirst][cheap]) == (Tier.TURN, Tier.EVERY)
     assert (turns[TestVariant][dear], turns[TestVariant][cheap]) == (Tier.ALL, Tier.TURN)
+    runs = "test_positions_only_grow"
+    assert (turns[TestFirst][runs], turns[TestVariant][runs]) == (Tier.TURN, Tier.TURN)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 11, 20])

@@ -69,23 +69,66 @@ def open_private(file: Path) -> BinaryIO:
 def private_folder(folder: Path) -> Path:
     """Make a folder, and those above it that are missing, for its owner alone (0700); return it.
 
-    One that is there is left as it is.
+    Their names are on disk afterwards. One that is there is left as it is.
 
     Raises:
         OSError: it can't be made.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        made_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(folder.parent)
     return folder
 
 
+def made_folder(folder: Path) -> Path:
+    """Make a folder, and those above it that are missing; return it. Their names are on disk afterwards.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    if not folder.is_dir():
+        made_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+    return folder
+
+
+def sync_file(file: Path) -> None:
+    """Make what a file holds safe on disk; one that is gone needs nothing.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    _sync(file, os.O_RDONLY)
+
+
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder safe on disk.
+    """Make the names in a folder safe on disk; one that is gone needs nothing.
 
     Raises:
         OSError: it is no folder, or the disk fails.
     """
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make a folder safe on disk with all that lies below it, its own name excepted.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    for path, _, names in os.walk(folder):
+        for name in names:
+            sync_file(Path(path, name))
+        sync_folder(Path(path))
+
+
+def _sync(path: Path, flags: int) -> None:
+    try:
+        opened = os.open(path, flags)
+    except FileNotFoundError:
+        return
     try:
         os.fsync(opened)
     finally:

@@ -1,11 +1,16 @@
-"""The entries in which a bucket's rows are kept: bytes by table and number, and what layout they have."""
+"""The entries in which a bucket's rows are kept: bytes by table and number, and what layout they have.
+
+Each ends with a checksum (CRC-32) of its name, its layout and its bytes, looked at when it is read.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import polars as pl
+from mainstem import DamagedError
 
 from mainstem_keyed_state.directory import Directory, Layout
 from mainstem_keyed_state.loaded import Declared
@@ -32,6 +37,38 @@ class Store(Protocol):
         """Remove entries that are there."""
 
 
+def sealed(name: Name, entry: Entry) -> Entry:
+    """Return an entry as it is kept, with its checksum."""
+    layout, data = entry
+    return layout, data + _checksum(name, layout, data)
+
+
+def opened(name: Name, kept: Entry | None) -> Entry | None:
+    """Return an entry from what was kept of it.
+
+    Raises:
+        DamagedError: it is not what was kept under that name.
+    """
+    if kept is None:
+        return None
+    layout, data = kept[0], kept[1][:-_CHECKSUM]
+    if kept[1][-_CHECKSUM:] != _checksum(name, layout, data):
+        what = f"page {name[1]} of table {name[0]!r}" if name != _DIRECTORY else "its directory"
+        raise DamagedError(
+            f"the state was changed after it was written ({what}): take the query back to an earlier "
+            "batch (`mainstem checkpoint rollback`), bring the checkpoint back from a copy, or begin "
+            "anew with `--fresh`"
+        )
+    return layout, data
+
+
+def _checksum(name: Name, layout: int, data: bytes) -> bytes:
+    return zlib.crc32(data, zlib.crc32(f"{name} {layout}".encode())).to_bytes(_CHECKSUM, "big")
+
+
+_CHECKSUM = 4
+
+
 class Entries:
     """The entries of one bucket; what is put or removed is written by `flush`.
 
@@ -42,7 +79,7 @@ class Entries:
     def __init__(self, store: Store, declared: Declared) -> None:
         self._store = store
         self._declared = declared
-        (found,) = store.get([_DIRECTORY])
+        (found,) = self.get([_DIRECTORY])
         self._before = found[1] if found else b""
         self.directory = Directory.of_bytes(found[1]) if found else Directory()
         self._put: dict[Name, Entry] = {}
@@ -51,8 +88,13 @@ class Entries:
     # -- reading ------------------------------------------------------------------------------
 
     def get(self, names: Sequence[Name]) -> list[Entry | None]:
-        """Return the entries of that name, None for those that are not there."""
-        return self._store.get(names)
+        """Return the entries of that name, None for those that are not there.
+
+        Raises:
+            DamagedError: one is not what was kept.
+        """
+        found = self._store.get(names)
+        return [opened(name, kept) for name, kept in zip(names, found, strict=True)]
 
     def present(self) -> set[tuple[int, str]]:
         """Return the layouts, and the tables they are of, that are this version's."""
@@ -127,7 +169,7 @@ class Entries:
     def flush(self) -> None:
         """Write what was put and removed; later reads see it."""
         if self._put:
-            self._store.put(self._put)
+            self._store.put({name: sealed(name, entry) for name, entry in self._put.items()})
         if self._removed:
             self._store.remove(sorted(self._removed))
         self._put, self._removed = {}, set()
@@ -139,7 +181,7 @@ class Entries:
         if now == self._before:
             return
         if not self.directory.empty:
-            self._store.put({_DIRECTORY: (-1, now)})
+            self._store.put({_DIRECTORY: sealed(_DIRECTORY, (-1, now))})
         elif self._before:
             self._store.remove([_DIRECTORY])
         self._before = now

@@ -31,8 +31,10 @@ from mainstem import (
     SinkCapabilities,
     failpoint,
     option,
+    sync_folder,
 )
 from mainstem.contracts.columns import find_column
+from mainstem.durable import made_folder, sync_tree
 from mainstem.formats.words import odd_key
 
 if TYPE_CHECKING:
@@ -147,7 +149,7 @@ class FilesSink(Sink):
         staging = root.with_name(f".{root.name}.staging")
         staged, final = staging / name, root / name
         for folder in (root, staging):
-            folder.mkdir(parents=True, exist_ok=True)
+            made_folder(folder)
         if root.stat().st_dev != staging.stat().st_dev:
             raise PipelineError(f"{root} is a mount point; give a folder in it", node=batch.sink)
         shutil.rmtree(staged, ignore_errors=True)
@@ -161,13 +163,17 @@ class FilesSink(Sink):
         if not rows:  # Spark writes a file with no rows; nobody needs a folder for it
             shutil.rmtree(staged)
             shutil.rmtree(final, ignore_errors=True)
+            sync_folder(root)
             return
+        sync_tree(staged)
         failpoint("files.before-rename")
         if final.exists():
             _exchange(staged, final)
+            sync_folder(root)
             shutil.rmtree(staged)
         else:
             staged.rename(final)
+            sync_folder(root)
         failpoint("files.after-rename")
 
     def forget(self, query_id: str, after: int) -> None:
@@ -175,6 +181,7 @@ class FilesSink(Sink):
         for folder in self.options.path.glob(f"{query_id[:8]}-*"):
             if int(folder.name.rpartition("-")[2]) > after:
                 shutil.rmtree(folder)
+        sync_folder(self.options.path)
 
     def _write(self, frame: DataFrame, path: Path) -> int:
         """Write the files and return how many rows they have.

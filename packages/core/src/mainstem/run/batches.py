@@ -18,6 +18,7 @@ from mainstem.run.batch_frames import BatchFrames
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.frames import Frames
 from mainstem.run.history import History
+from mainstem.run.syncing import Syncing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +51,7 @@ class Batches:
         self._frames = frames
         self._checkpoint = checkpoint
         self._begins = checkpoint.begins(query.name)
+        self._syncing = Syncing(checkpoint.query(query.name))
         self._planned = max(History(checkpoint.query(query.name)).planned(), default=-1)
         self._nodes = (*query.streaming, *query.per_batch, *query.sinks)
         self.query_id = ""
@@ -86,6 +88,7 @@ class Batches:
         if self.stopping.is_set():
             raise Stopping
         failpoint("run.before-batch")
+        self._syncing.planned(batch_id)
         made = self._begin(frame, batch_id)
         written: dict[str, dict[str, int]] = {}
         try:
@@ -93,6 +96,7 @@ class Batches:
                 self.node = name
                 written[name] = self._write(made, self._sink(name), batch_id)
             self.node = None
+            self._syncing.written()
             self.counts[batch_id] = made.counts() | written
         except BaseException as error:
             self.error = error

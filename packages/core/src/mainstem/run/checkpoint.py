@@ -26,11 +26,12 @@ from types import TracebackType
 from typing import Any
 
 from mainstem.crashpoints import failpoint
-from mainstem.durable import private_folder, read_whole, write_whole
+from mainstem.durable import made_folder, private_folder, read_whole, sync_folder, write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.plan.model import Node, Plan
 from mainstem.run import rollback, swapping
 from mainstem.run.history import History
+from mainstem.run.syncing import mend
 
 FORMAT = 1
 
@@ -96,6 +97,9 @@ class Checkpoint:
                 self._set_aside(name)
             for query in self.plan.queries:
                 rollback.finish(self.plan, query)
+                if self._checked:
+                    stateful = any(self.plan.nodes[name].state for name in query.streaming)
+                    mend(self.query(query.name), stateful=stateful)
             if self._checked:
                 self._check()
                 for query in self.plan.queries:
@@ -120,9 +124,7 @@ class Checkpoint:
 
     def node(self, name: str) -> Path:
         """Return a node's durable folder, made when it is not there yet."""
-        folder = self.path / "nodes" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return made_folder(self.path / "nodes" / name)
 
     def _set_aside(self, name: str) -> None:
         """Move what belongs to a query into `set-aside/`, so that it begins anew."""
@@ -145,8 +147,10 @@ class Checkpoint:
         for folder in (*chain.from_iterable(of_nodes), self.query(name)):
             if folder.exists():
                 place = aside / folder.relative_to(self.path)
-                place.parent.mkdir(parents=True, exist_ok=True)
+                made_folder(place.parent)
                 folder.rename(place)
+                sync_folder(place.parent)
+                sync_folder(folder.parent)
                 failpoint("fresh.set-aside")
         mark.unlink()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Verifiable
+from mainstem.durable import sync_folder, sync_tree
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
@@ -115,5 +116,7 @@ def copy(plan: Plan, into: Path) -> Path:
             file.with_name(".metadata.crc").unlink(missing_ok=True)
             last = History(file.parent).last()
             file.with_name(COPIED).write_text(str(-1 if last is None else last))
+        sync_tree(unfinished)
         unfinished.rename(target)
+        sync_folder(into)
     return target

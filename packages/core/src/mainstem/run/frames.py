@@ -22,6 +22,7 @@ from mainstem.contracts.shapes import (
     Shape,
     sequenced_by_batch,
 )
+from mainstem.durable import made_folder
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.plan.loading import read_name
 from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
@@ -81,13 +82,13 @@ class NodeContext:
 
     def read_planned(self, reading: Reading, beside: str = "") -> DataFrame:
         name = f"{self._checkpoint.run} {self.read_name} {beside}"
-        return self.reader(beside).format(register(self.spark, reading, self.node, name)).load()
+        records = self._checkpoint.query(self._query)
+        word = register(self.spark, reading, self.node, name, records)
+        return self.reader(beside).format(word).load()
 
     def folder(self) -> Path:
         # What an operator keeps belongs to its state in this query, and goes with it.
-        folder = self._home or self._checkpoint.node(self.node) / "state" / self._query
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return made_folder(self._home or self._checkpoint.node(self.node) / "state" / self._query)
 
 
 class Frames:

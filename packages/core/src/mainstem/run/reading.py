@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -22,12 +23,15 @@ from pyspark.sql.streaming.datasource import (
 from mainstem.contracts.reading import Offset, Planner, Reading
 from mainstem.errors import MainstemError, OptionError
 from mainstem.run.failures import SAID
+from mainstem.run.syncing import sync_done
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(spark: SparkSession, reading: Reading, node: str, name: str) -> str:
+def register(
+    spark: SparkSession, reading: Reading, node: str, name: str, records: Path | None = None
+) -> str:
     """Make a read of a node known to Spark; return the name of its format.
 
     Args:
@@ -35,9 +39,10 @@ def register(spark: SparkSession, reading: Reading, node: str, name: str) -> str
         reading: takes the place of one that had the same name.
         node: the node's name in the document.
         name: tells the read from every other of the session.
+        records: Spark's checkpoint of the query, which is synced before `reading` hears what is done.
     """
     word = f"{node}_{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    given = {"reading": reading, "node": node, "word": word}
+    given = {"reading": reading, "node": node, "word": word, "records": records}
     spark.dataSource.register(type("Read", (ReadingSource,), given))
     return word
 
@@ -48,6 +53,7 @@ class ReadingSource(DataSource):
     reading: ClassVar[Reading]
     node: ClassVar[str]
     word: ClassVar[str]
+    records: ClassVar[Path | None]
 
     @classmethod
     def name(cls) -> str:
@@ -57,15 +63,19 @@ class ReadingSource(DataSource):
         return self.reading.schema()
 
     def streamReader(self, schema: Any) -> ReadingStream:  # noqa: N802  # Spark's name
-        return ReadingStream(schema, self.reading, self.node)
+        return ReadingStream(schema, self.reading, self.node, self.records)
 
 
 class ReadingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans beside the driver, reads in executors."""
 
-    def __init__(self, schema: Any, reading: Reading, node: str) -> None:
+    def __init__(
+        self, schema: Any, reading: Reading, node: str, records: Path | None = None
+    ) -> None:
         self._schema = schema
         self._node = node
+        self._records = records
+        self._start: Offset | None = None
         self._reading = reading
         self._made: Planner | None = None
 
@@ -90,6 +100,10 @@ class ReadingStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         with _told(self._node):
+            if start != self._start:  # all before it is done, and the planner may let go of it
+                if self._records is not None:
+                    sync_done(self._records)
+                self._start = start
             return self._planner.latest(start)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mainstem.contracts.abilities import Forgetful, Rewindable
 from mainstem.crashpoints import failpoint
-from mainstem.durable import read_whole, write_whole
+from mainstem.durable import read_whole, sync_folder, sync_tree, write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.delivering import promised
 from mainstem.plan.loading import reads_of
@@ -127,6 +127,7 @@ def finish(plan: Plan, query: Query) -> None:
     for file in (folder / "state").glob("[0-9]*/[0-9]*/**/*"):
         if file.is_file() and file.name[0].isdigit() and _number(file) > batch + 1:
             file.unlink()
+    sync_tree(folder)
     mark.unlink()
 
 
@@ -154,6 +155,7 @@ def _forget_control_rows(plan: Plan, query: Query, batch: int) -> None:
         for file in control.iterdir():
             if file.name not in read:
                 file.unlink()
+        sync_folder(control)
 
 
 def _number(file: Path) -> int:

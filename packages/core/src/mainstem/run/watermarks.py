@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
+from mainstem.durable import sync_file, sync_folder
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
 from mainstem.run.times import in_millis, moved
@@ -200,7 +201,9 @@ def unknown_null(kind: DataType) -> Column:
 def _write(folder: Path, at: datetime, more: str = "") -> None:
     hidden = folder / f".{_stem(at)}"
     hidden.write_text(json.dumps({"at": at.astimezone(UTC).isoformat()}) + "\n")
+    sync_file(hidden)
     hidden.replace(folder / f"{_stem(at)}{more}.json")
+    sync_folder(folder)
 
 
 def _stem(at: datetime) -> str:

@@ -79,7 +79,7 @@ class SourceSuite(SourcingSuite):
                 ]
                 assert not empty, f"a message without {empty[0]}"
 
-    @proves("identity", shown_by="ingress")
+    @proves("identity", runs=True)
     def test_no_two_rows_have_one_identity(self) -> None:
         """The identity that the shape announces tells each row from every other, over batches."""
         if not self.component.shape().identity:  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ class SourceSuite(SourcingSuite):
         twice = [row for row in reading.rows if ids[row["_id"]] > 1]
         assert not twice, f"{len(twice)} rows share an identity, such as {dict(twice[0])}"
 
-    @proves("positions", shown_by="ingress")
+    @proves("positions", runs=True)
     def test_positions_only_grow(self) -> None:
         """Within a partition, positions are unique, of one width, and grow from batch to batch."""
         if not self._message:
@@ -120,7 +120,7 @@ class SourceSuite(SourcingSuite):
                 numbers = [number for _, _, number in in_order]
                 assert numbers == sorted(numbers), f"{place} is not in the order of its events"
 
-    @proves("replayable", shown_by="ingress")
+    @proves("replayable", runs=True)
     def test_a_range_reads_the_same_three_times(self) -> None:
         """A batch whose commit was lost is read again, twice, the last time with more behind it."""
         if not self.claims.replayable:
@@ -147,7 +147,7 @@ class SourceSuite(SourcingSuite):
             self.read_to_end(reading, start + 5)
         self.check(reading.rows, range(30) if self.fed else None)
 
-    @proves("resume", shown_by="ingress")
+    @proves("resume", runs=True)
     def test_nothing_is_lost_or_doubled_when_stopped_in_the_middle(self) -> None:
         """A run that is told to stop while events come in, and one after it, give each once."""
         self._feed(range(5))
@@ -197,7 +197,7 @@ class SourceSuite(SourcingSuite):
         pipeline = self.pipeline(**limits)
         self.break_at_crash_points(pipeline, oracle, begin, others=("run.", "files."))
 
-    @proves("available_now")
+    @proves("available_now", runs=True)
     def test_a_bounded_run_ends(self) -> None:
         """`available_now` reads what was there when it began, and ends; also with nothing there."""
         reading = self.reading()
@@ -213,7 +213,7 @@ class SourceSuite(SourcingSuite):
                 ) from None
         self.check(reading.rows, range(10) if self.fed else None)
 
-    @proves("limits", shown_by="ingress")
+    @proves("limits", runs=True)
     def test_a_batch_keeps_to_its_limit(self) -> None:
         """With a limit of 3 rows no batch has more, and all come in the end."""
         limit = self.limited(3)
@@ -295,7 +295,7 @@ class SourceSuite(SourcingSuite):
                 reading.wait(running, number * 10 + 10)
         self.check(reading.rows, range(30))
 
-    @proves("Measurable")
+    @proves("Measurable", runs=True)
     def test_the_lag_is_what_was_not_read(self) -> None:
         """The lag is 0 when all is read, and else tells the rows, or at least their age."""
         source: Measurable = self.can(Measurable)
@@ -317,7 +317,7 @@ class SourceSuite(SourcingSuite):
         assert (rows, seconds) != (None, None), "the lag tells neither rows nor seconds"
         assert source.end(reading.home) != end, "7 more rows, and `end` is where it was"
 
-    @proves("Rewindable", shown_by="ingress")
+    @proves("Rewindable", runs=True)
     def test_reading_can_begin_elsewhere(self) -> None:
         """From `earliest` all is read again; from a time, what came since; nothing is gone."""
         source: Rewindable = self.can(Rewindable)

@@ -34,11 +34,14 @@ _POINTS = 2
 _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
 
-def proves(claim: str, *, dear: bool = False, shown_by: str = "") -> Callable[[TestT], TestT]:
+def proves(
+    claim: str, *, dear: bool = False, runs: bool = False, shown_by: str = ""
+) -> Callable[[TestT], TestT]:
     """Say which claim a standard test proves; the report lists tests by claim.
 
     Args:
-        dear: it takes many runs or processes, so it is run in turn.
+        dear: it takes many runs or processes, so it is run in turn, and of a variant only with all.
+        runs: it takes a few runs on Spark, so it is run in turn.
         shown_by: the mechanism of which its own tests show the same: for a component on that
             mechanism it is run in turn.
     """
@@ -46,6 +49,7 @@ def proves(claim: str, *, dear: bool = False, shown_by: str = "") -> Callable[[T
     def mark(test: TestT) -> TestT:
         test.proves = claim  # type: ignore[attr-defined]
         test.dear = dear  # type: ignore[attr-defined]
+        test.runs = runs  # type: ignore[attr-defined]
         test.shown_by = shown_by  # type: ignore[attr-defined]
         return test
 
@@ -132,9 +136,10 @@ class Suite:
     def tier(cls, name: str) -> Tier:
         """Return when a standard test is run.
 
-        Every time, unless it is dear, or shows what the tests of a mechanism show that the component is
-        built on: then in turn. Of a variant all is run in turn, and what is dear only with all. The first
-        class of a module that tests a word stands for the word; the others are variants.
+        Every time, unless it takes a few runs on Spark or is dear, or shows what the tests of a mechanism
+        show that the component is built on: then in turn. Of a variant all is in turn, and what is dear
+        only with all. The first class of a module that tests a word stands for the word; the others are
+        variants.
         """
         test: Any = getattr(cls, name, None)
         if not getattr(test, "proves", None):
@@ -142,7 +147,7 @@ class Suite:
         if cls._is_variant():
             return Tier.ALL if test.dear else Tier.TURN
         shown = bool(test.shown_by) and test.shown_by in cls.mechanisms()
-        return Tier.TURN if test.dear or shown else Tier.EVERY
+        return Tier.TURN if test.dear or test.runs or shown else Tier.EVERY
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:

@@ -1,0 +1,166 @@
+"""Puts Spark's records of a query on disk before what relies on them.
+
+Spark renames its files into place, and leaves it to the system when they reach the disk. After a loss
+of power a batch that a sink has could then be planned anew with other rows, or what a source has let go
+of be wanted once more. So the runner syncs, each with its folder:
+
+- what was planned (`offsets/N`, and what Spark's sources note of it) before a sink is given batch N
+- the state that a batch leaves before Spark calls the batch done
+- `commits/N` before a source of ours hears that batch N is done, and before the next is begun
+
+What was not synced may be there in part, which Spark could not go on from; `mend` removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+from mainstem.durable import sync_file, sync_folder
+from mainstem.run.history import History
+
+#: Of Hadoop's files of checksums: the bytes before them, of each, and for how many bytes each is.
+_CRC_HEADER, _CRC, _CRC_OF = 8, 4, 512
+
+
+class Syncing:
+    """Syncs the records of one query while it runs.
+
+    Args:
+        folder: Spark's checkpoint folder of the query, on a disk or a file system that all share.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, set[str]] = {}
+        self._begun = False
+
+    def planned(self, batch: int) -> None:
+        """Sync what batch `batch` was planned with; nothing has been written of it yet.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        if not self._begun:
+            for folder in (self._folder, *self._folder.parents[:3]):
+                sync_folder(folder)
+            self._sync_new(
+                "state"
+            )  # made when the first batch is planned; Spark does not go on without
+            self._begun = True
+        sync_record(self._folder / "commits" / str(batch - 1))
+        self._sync_new("sources")
+        sync_record(self._folder / "offsets" / str(batch))
+
+    def written(self) -> None:
+        """Sync the state that a batch leaves; all its rows are written, and Spark has not noted that.
+
+        Raises:
+            OSError: the disk fails.
+        """
+        self._sync_new("state")
+
+    def _sync_new(self, part: str) -> None:
+        """Sync what came below a folder since the last time."""
+        present: set[str] = set()
+        known = self._known.get(part, set())
+        for path, folders, names in os.walk(self._folder / part):
+            files = {f"{path}/{name}" for name in names if not name.endswith(".tmp")}
+            here = files | {f"{path}/{name}" for name in folders}
+            for file in files - known:
+                sync_file(Path(file))
+            if here - known:
+                sync_folder(Path(path))
+            present |= here
+        self._known[part] = present
+
+
+def sync_done(folder: Path) -> None:
+    """Sync what says that a query's last batch is done.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    last = History(folder).last()
+    if last is not None:
+        sync_record(folder / "commits" / str(last))
+
+
+def sync_record(file: Path) -> None:
+    """Sync a record of Spark's, with its checksums and its name; one that is gone needs nothing.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    sync_file(file)
+    sync_file(_checksums(file))
+    sync_folder(file.parent)
+
+
+def mend(folder: Path, *, stateful: bool) -> None:
+    """Remove what a loss of power, or a kill, has left in part, of what nothing relied on yet.
+
+    Those are the newest record of a batch that is done, which then is done once more; the newest of one
+    that is planned, if it is after that; that of the first, if what is made of the state with it is not
+    whole; and snapshots of state, which is read from the changes instead.
+    """
+    history = History(folder)
+    for batch in history.committed()[-1:]:
+        if _torn(history, folder / "commits" / str(batch)):
+            _remove(folder / "commits" / str(batch))
+    done = history.committed()
+    for batch in history.planned()[-1:]:
+        begun = bool(done) or not stateful or _state_begun(folder / "state")
+        if batch not in done and (not begun or _torn(history, folder / "offsets" / str(batch))):
+            _remove(folder / "offsets" / str(batch))
+    for snapshot in (folder / "state").glob("[0-9]*/[0-9]*/**/*.zip"):
+        if not zipfile.is_zipfile(snapshot):
+            _remove(snapshot)
+
+
+def _state_begun(state: Path) -> bool:
+    """Whether what describes the state is there and whole; it is made when the first batch is planned."""
+    files = [f for f in state.rglob("*") if f.is_file() and f.parent.name.startswith("_")]
+    return bool(files) and not any(_short(file, file.stat().st_size) for file in files)
+
+
+def _remove(file: Path) -> None:
+    _checksums(file).unlink(missing_ok=True)
+    file.unlink()
+
+
+def _torn(history: History, file: Path) -> bool:
+    """Whether a record of Spark's, or that of its checksums, ends too early."""
+    data = file.read_bytes()
+    if _short(file, len(data)):
+        return True
+    lines = data.strip(b"\0\n ").split(b"\n")
+    before = max((n for n in history.planned() if n < int(file.name)), default=None)
+    if file.parent.name == "offsets":  # the version, the settings, each source's offset
+        known = [] if before is None else file.with_name(str(before)).read_bytes().split(b"\n")
+        if len(lines) < max(3, len(known)):
+            return True
+        lines[-1] = lines[-1].partition(b":")[2]
+    elif len(lines) < 2:  # the version, the watermark
+        return True
+    try:
+        json.loads(lines[-1])
+    except UnicodeDecodeError:
+        return False
+    except json.JSONDecodeError as error:
+        return error.pos >= len(lines[-1]) - 1 or error.msg.startswith("Unterminated string")
+    return False
+
+
+def _short(file: Path, size: int) -> bool:
+    """Whether a file of Spark's is empty, or its checksums are not of a file of its size."""
+    sums = _checksums(file)
+    wanted = _CRC_HEADER + _CRC * -(-size // _CRC_OF)
+    return not size or (sums.exists() and sums.stat().st_size != wanted)
+
+
+def _checksums(file: Path) -> Path:
+    """Return where Hadoop keeps the checksums of a file."""
+    return file.with_name(f".{file.name}.crc")

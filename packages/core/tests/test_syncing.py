@@ -1,0 +1,157 @@
+"""Spark's records of a query: what is synced when, and what a loss of power has left in part."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from mainstem.run.syncing import Syncing, mend, sync_done
+
+OFFSETS = "v2\n" + json.dumps({"batchWatermarkMs": 0, "conf": {"a": "b" * 600}}) + '\ns:{"0":7}'
+COMMIT = "v1\n" + json.dumps({"nextBatchWatermarkMs": 0})
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The paths that were synced, in order."""
+    found = []
+
+    def fsync(file):
+        found.append(Path(f"/proc/self/fd/{file}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return found
+
+
+def put(file, text):
+    """Write a record as Spark does, with its checksums."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    size = 8 + 4 * -(-len(text) // 512)
+    file.with_name(f".{file.name}.crc").write_bytes(bytes(size))
+
+
+def records(folder, planned, done):
+    for batch in range(planned):
+        put(folder / "offsets" / str(batch), OFFSETS)
+    for batch in range(done):
+        put(folder / "commits" / str(batch), COMMIT)
+    return folder
+
+
+def names(folder, part):
+    return sorted(file.name for file in (folder / part).glob("*"))
+
+
+def test_what_is_planned_is_synced_with_its_names(tmp_path, synced):
+    folder = records(tmp_path / "checkpoint" / "queries" / "q", 1, 0)
+    put(folder / "sources" / "s" / "0", "v1")
+    put(folder / "state" / "0" / "_metadata" / "metadata", "v1")
+    syncing = Syncing(folder)
+    syncing.planned(0)
+    for part in ("offsets/0", "offsets/.0.crc", "offsets", "sources/s/0", "sources/s", "sources"):
+        assert folder / part in synced
+    assert {folder / "state", folder / "state/0/_metadata/metadata"} <= set(synced)
+    assert {folder, folder.parent, folder.parent.parent} <= set(synced)
+    assert synced.index(folder / "offsets" / "0") < synced.index(folder / "offsets")
+    synced.clear()
+    put(folder / "offsets" / "1", OFFSETS)
+    put(folder / "commits" / "0", COMMIT)
+    syncing.planned(1)
+    done = [folder / "commits" / name for name in ("0", ".0.crc", ".")]
+    planned = [folder / "offsets" / name for name in ("1", ".1.crc", ".")]
+    assert synced == [*done, *planned], "what is known is not synced again"
+
+
+def test_the_state_of_a_batch_is_synced_but_for_what_is_not_whole(tmp_path, synced):
+    folder = tmp_path / "q"
+    syncing = Syncing(folder)
+    for version in (1, 2):
+        (folder / "state" / "0" / "1").mkdir(parents=True, exist_ok=True)
+        (folder / "state" / "0" / "1" / f"{version}.changelog").write_text("x")
+        (folder / "state" / "0" / "1" / f".{version}.changelog.abc.tmp").write_text("x")
+        synced.clear()
+        syncing.written()
+        files = [path.name for path in synced if path.is_file()]
+        assert files == [f"{version}.changelog"]
+        assert folder / "state" / "0" / "1" in synced
+
+
+def test_what_is_done_is_synced(tmp_path, synced):
+    folder = records(tmp_path / "q", 2, 2)
+    sync_done(folder)
+    assert synced == [folder / "commits" / n for n in ("1", ".1.crc")] + [folder / "commits"]
+    sync_done(tmp_path / "nothing")
+
+
+def test_a_record_of_what_is_done_that_ends_too_early_goes(tmp_path):
+    for cut in range(len(COMMIT)):
+        folder = records(tmp_path / "q", 2, 2)
+        (folder / "commits" / "1").write_text(COMMIT[:cut])
+        mend(folder, stateful=False)
+        assert names(folder, "commits") == [".0.crc", "0"], cut
+        assert names(folder, "offsets") == [".0.crc", ".1.crc", "0", "1"]
+
+
+def test_a_record_of_what_is_planned_that_ends_too_early_goes(tmp_path):
+    for cut in range(len(OFFSETS)):
+        folder = records(tmp_path / "q", 3, 2)
+        (folder / "offsets" / "2").write_text(OFFSETS[:cut])
+        mend(folder, stateful=False)
+        assert names(folder, "offsets") == [".0.crc", ".1.crc", "0", "1"], cut
+        assert names(folder, "commits") == [".0.crc", ".1.crc", "0", "1"]
+
+
+def test_one_of_which_blocks_were_never_written_goes(tmp_path):
+    folder = records(tmp_path / "q", 3, 2)
+    (folder / "offsets" / "2").write_bytes(bytes(len(OFFSETS)))
+    mend(folder, stateful=False)
+    assert names(folder, "offsets") == [".0.crc", ".1.crc", "0", "1"]
+
+
+def test_one_whose_checksums_end_too_early_goes(tmp_path):
+    folder = records(tmp_path / "q", 3, 2)
+    (folder / "offsets" / ".2.crc").write_bytes(bytes(8))
+    mend(folder, stateful=False)
+    assert names(folder, "offsets") == [".0.crc", ".1.crc", "0", "1"]
+
+
+def test_what_was_relied_on_stays_whatever_it_is(tmp_path):
+    """Pass: a record with a wrong byte, and one of a batch that is done, are left to be told."""
+    folder = records(tmp_path / "q", 3, 3)
+    (folder / "offsets" / "2").write_text(OFFSETS[:9])
+    mend(folder, stateful=False)
+    assert len(names(folder, "offsets")) == 6
+    folder = records(tmp_path / "p", 3, 2)
+    (folder / "offsets" / "2").write_text(OFFSETS.replace("conf", "c{nf").replace('"a"', '"a'))
+    mend(folder, stateful=False)
+    assert len(names(folder, "offsets")) == 6
+
+
+def test_a_first_batch_whose_state_was_not_described_begins_anew(tmp_path):
+    folder = records(tmp_path / "q", 1, 0)
+    mend(folder, stateful=False)
+    assert names(folder, "offsets") == [".0.crc", "0"]
+    put(folder / "state" / "0" / "_metadata" / "metadata", "v1")
+    mend(folder, stateful=True)
+    assert names(folder, "offsets") == [".0.crc", "0"]
+    (folder / "state" / "0" / "_metadata" / "metadata").write_text("")
+    mend(folder, stateful=True)
+    assert names(folder, "offsets") == []
+
+
+def test_a_snapshot_that_ends_too_early_goes(tmp_path):
+    folder = records(tmp_path / "q", 2, 2)
+    state = folder / "state" / "0" / "0"
+    state.mkdir(parents=True)
+    for name in ("5.zip", "6.zip"):
+        with zipfile.ZipFile(state / name, "w") as made:
+            made.writestr("x", "y" * 1000)
+    whole = (state / "6.zip").read_bytes()
+    (state / "6.zip").write_bytes(whole[:200])
+    (state / "6.changelog").write_text("x")
+    mend(folder, stateful=True)
+    assert names(folder, "state/0/0") == ["5.zip", "6.changelog"]
