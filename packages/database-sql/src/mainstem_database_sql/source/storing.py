@@ -1,13 +1,16 @@
 """Files of rows that were read: whole and safe on disk, or not there at all.
 
-A file is Parquet. It comes under its name only after it is safe, and is never changed, so what is
-read from it is the same for ever. It is written and read in parts, so that memory stays flat.
+A file is Parquet, whose pages have checksums, and after it one of Parquet's footer. It comes under its
+name only after it is safe, and is never changed, so what is read from it is the same for ever. It is
+written and read in parts, so that memory stays flat.
 """
 
 from __future__ import annotations
 
 import fcntl
+import io
 import os
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
@@ -16,7 +19,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mainstem import Column, PipelineError, failpoint, open_private, sync_folder
+from mainstem import Column, DamagedError, PipelineError, failpoint, open_private, sync_folder
 
 from mainstem_database_sql.source.values import schema_of
 
@@ -58,12 +61,16 @@ def write(
     rows = 0
     try:
         with open_private(new) as written:
-            with pq.ParquetWriter(written, schema, compression="zstd") as writer:
+            with pq.ParquetWriter(
+                written, schema, compression="zstd", write_page_checksum=True
+            ) as writer:
                 for part in parts:
                     writer.write_batch(part, row_group_size=max(1, part.num_rows))
                     rows += part.num_rows
                     failpoint(f"{points}-in-write")
             failpoint(f"{points}-after-write")
+            written.flush()
+            written.write(_ending(new))
             written.flush()
             os.fsync(written.fileno())
         failpoint(f"{points}-after-fsync")
@@ -162,9 +169,54 @@ def read(
 @contextmanager
 def _opened(file: Path) -> Iterator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(file) as opened:
+        with (
+            _Body(file) as body,
+            pq.ParquetFile(body, page_checksum_verification=True) as opened,
+        ):
             yield opened
     except FileNotFoundError:
         raise PipelineError(f"{file} is gone, and its rows are still to be read") from None
+    except DamagedError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise PipelineError(f"{file} can't be read: {error}") from None
+
+
+class _Body(io.FileIO):
+    """A file without its last bytes, which it is held against.
+
+    Raises:
+        DamagedError: Parquet's footer is not what was written.
+    """
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self._size = max(0, os.fstat(self.fileno()).st_size - _CHECKSUM)
+        super().seek(self._size)
+        if not self._size or super().read() != _ending(file, self._size):
+            self.close()
+            raise DamagedError(
+                f"{file} was changed after it was written: bring the checkpoint back from a copy, or "
+                "begin anew with `--fresh`"
+            )
+        super().seek(0)
+
+    def seek(self, position: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_END:
+            position, whence = self._size + position, os.SEEK_SET
+        return super().seek(position, whence)
+
+
+def _ending(file: Path, size: int | None = None) -> bytes:
+    """Return what follows Parquet's bytes: the checksum (CRC-32) of its footer, whose size ends it."""
+    with file.open("rb") as opened:
+        size = os.fstat(opened.fileno()).st_size if size is None else size
+        opened.seek(max(0, size - _TAIL))
+        tail = opened.read(min(size, _TAIL))
+        footer = int.from_bytes(tail[:4], "little")
+        opened.seek(max(0, size - _TAIL - footer))
+        return zlib.crc32(opened.read(min(size, footer + _TAIL))).to_bytes(_CHECKSUM, "big")
+
+
+#: The bytes of the checksum, and of what ends a Parquet file: the footer's size and a mark.
+_CHECKSUM, _TAIL = 4, 8

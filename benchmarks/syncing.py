@@ -1,0 +1,70 @@
+"""What syncing costs a batch: the same small batches with `fsync` and, beside it, with one that does nothing.
+
+    python benchmarks/syncing.py [ROUNDS]
+
+Prints medians by batch: the whole batch both ways, how often a file or a folder is synced by the driver,
+and how long that takes. Not a goal: what is promised over a loss of power is promised at this price.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from job import Job, make_input
+from rich.console import Console
+from rich.table import Table
+from small_batch import FILES, ROWS, SKIP, STEP
+
+
+class Counted:
+    """An `fsync` that counts its calls and their seconds."""
+
+    def __init__(self, real: Callable[[int], None]) -> None:
+        self._real = real
+        self.calls, self.seconds = 0, 0.0
+
+    def __call__(self, file: int) -> None:
+        began = time.perf_counter()
+        self._real(file)
+        self.calls, self.seconds = self.calls + 1, self.seconds + time.perf_counter() - began
+
+
+def main() -> None:
+    """Run both in turn and print a table."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 4
+    real = os.fsync
+    table = Table(title=f"Batches of {ROWS} rows, medians", title_justify="left")
+    for column in ("round", "synced, ms", "not synced, ms", "calls", "in them, ms"):
+        table.add_column(column, justify="right")
+    found = []
+    with tempfile.TemporaryDirectory(prefix="mainstem-bench-", ignore_cleanup_errors=True) as name:
+        make_input(Path(name, "in"), files=FILES, rows=ROWS, step=STEP)
+        job = Job(Path(name, "in"), Path(name, "out"), max_files=1)
+        spark = job.session()
+        job.by_document()  # warms up
+        for _ in range(rounds):
+            counted = Counted(real)
+            os.fsync = counted
+            synced = median(job.by_document().batches[SKIP:])
+            os.fsync = lambda file: None
+            plain = median(job.by_document().batches[SKIP:])
+            os.fsync = real
+            each = (synced, plain, counted.calls / FILES, counted.seconds / FILES)
+            found.append(each)
+        for number, row in enumerate([*found, tuple(map(median, zip(*found, strict=True)))], 1):
+            label = str(number) if number <= rounds else "median"
+            synced, plain, calls, seconds = row
+            ms = [f"{1000 * part:.0f}" for part in (synced, plain)]
+            table.add_row(label, *ms, f"{calls:.1f}", f"{1000 * seconds:.1f}")
+        Console().print(table)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
