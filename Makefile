@@ -87,6 +87,7 @@ bench: install services
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/small_batch.py
+	$(BIN)/python benchmarks/syncing.py
 	$(BIN)/python benchmarks/metrics_overhead.py
 	$(BIN)/python benchmarks/looking.py
 	$(BIN)/python benchmarks/amqp_source.py

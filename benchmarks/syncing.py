@@ -1,4 +1,4 @@
-"""What syncing costs a batch: the same small batches with `fsync` and, beside it, with one that does nothing.
+"""What syncing costs a batch: small batches with `fsync` and, beside it, with one that does nothing.
 
     python benchmarks/syncing.py [ROUNDS]
 
@@ -35,6 +35,10 @@ class Counted:
         self.calls, self.seconds = self.calls + 1, self.seconds + time.perf_counter() - began
 
 
+def _idle(_: int) -> None:
+    """Sync nothing."""
+
+
 def main() -> None:
     """Run both in turn and print a table."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 4
@@ -52,7 +56,7 @@ def main() -> None:
             counted = Counted(real)
             os.fsync = counted
             synced = median(job.by_document().batches[SKIP:])
-            os.fsync = lambda file: None
+            os.fsync = _idle
             plain = median(job.by_document().batches[SKIP:])
             os.fsync = real
             each = (synced, plain, counted.calls / FILES, counted.seconds / FILES)
