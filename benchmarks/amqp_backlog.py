@@ -73,7 +73,7 @@ def waiting(url: str) -> int:
 
 
 def main(messages: int) -> None:
-    from mainstem_testkit.servers.rabbitmq import RabbitMQ
+    from mainstem_broker_amqp.testing import RabbitMQ
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         place = Path(name)

@@ -38,7 +38,7 @@ def publish(url: str, seconds: float) -> None:
 
 def main(seconds: float) -> None:
     """Measure and print."""
-    from mainstem_testkit.servers.rabbitmq import RabbitMQ
+    from mainstem_broker_amqp.testing import RabbitMQ
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         place = Path(name)

@@ -19,7 +19,7 @@ from mainstem_broker_amqp.connecting import parameters
 from mainstem_broker_amqp.sink.link import Message, encode_properties
 from mainstem_broker_amqp.sink.publisher import Publisher
 from mainstem_broker_amqp.sink.sink import AMQPSink, AMQPSinkOptions
-from mainstem_testkit.servers.rabbitmq import RabbitMQ
+from mainstem_broker_amqp.testing import RabbitMQ
 from rich.console import Console
 from rich.table import Table
 

@@ -100,7 +100,7 @@ def timed(*commands: list[str]) -> tuple[float, int]:
 
 
 def main(messages: int, rounds: int) -> None:
-    from mainstem_testkit.servers.rabbitmq import RabbitMQ
+    from mainstem_broker_amqp.testing import RabbitMQ
 
     rates: dict[str, list[float]] = {"pika": [], "one receiver": [], "two receivers": []}
     with tempfile.TemporaryDirectory() as place, RabbitMQ(Path(place, "rabbitmq")) as server:

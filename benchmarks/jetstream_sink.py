@@ -21,7 +21,7 @@ from mainstem import Batch, messages
 from mainstem_broker_nats.sink.jetstream import JetStreamSink, JetStreamSinkOptions
 from mainstem_broker_nats.sink.messages import Message
 from mainstem_broker_nats.sink.publisher import Publisher
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nats.js.api import StreamConfig
 from rich.console import Console
 from rich.table import Table

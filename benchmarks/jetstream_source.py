@@ -107,7 +107,7 @@ def drain(spark: Any, url: str, messages: int, tasks: int, place: Path) -> float
 
 
 def main(messages: int, rounds: int) -> None:
-    from mainstem_testkit.servers.nats import NATS
+    from mainstem_broker_nats.testing import NATS
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -22,7 +22,7 @@ from mainstem.plan.making import make_plan
 from mainstem.run.session import start
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.sink import KafkaSink
-from mainstem_testkit.servers.kafka import Kafka
+from mainstem_broker_kafka.testing import Kafka
 from rich.console import Console
 from rich.table import Table
 

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from mainstem.plan.making import make_plan
 from mainstem.run.runner import run
 from mainstem.run.session import start
-from mainstem_testkit.servers.kafka import Kafka
+from mainstem_broker_kafka.testing import Kafka
 from rich.console import Console
 from rich.table import Table
 

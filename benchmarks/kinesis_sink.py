@@ -23,7 +23,7 @@ from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.sink.putting import Putter
 from mainstem_broker_kinesis.sink.records import Message
 from mainstem_broker_kinesis.sink.sink import KinesisSink
-from mainstem_testkit.servers.kinesis import CREDENTIALS, Kinesalite
+from mainstem_broker_kinesis.testing import CREDENTIALS, Kinesalite
 from rich.console import Console
 from rich.table import Table
 

@@ -139,7 +139,7 @@ def limits(url: str, stream: str) -> dict[str, float]:
 
 
 def main(records: int, rounds: int, emulator: str) -> None:
-    from mainstem_testkit.servers import kinesis
+    from mainstem_broker_kinesis import testing as kinesis
 
     os.environ.update(kinesis.CREDENTIALS)
     kind = {"kinesalite": kinesis.Kinesalite, "kinesis_local": kinesis.KinesisLocal}[emulator]

@@ -28,8 +28,8 @@ import pymysql
 from job import Job
 from mainstem import Batch, Changelog, Events
 from mainstem_database_sql.sink.sink import SQLSink, SQLSinkOptions
-from mainstem_testkit.servers.mariadb import MariaDB
-from mainstem_testkit.servers.postgres import Postgres
+from mainstem_database_sql.testing.mariadb import MariaDB
+from mainstem_database_sql.testing.postgres import Postgres
 from rich.console import Console
 from rich.table import Table
 

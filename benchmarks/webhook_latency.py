@@ -22,7 +22,7 @@ import urllib.request
 from pathlib import Path
 
 from latency import WARM, measure, report
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 RATE = 500
 CONNECTIONS = 16

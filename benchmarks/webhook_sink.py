@@ -29,7 +29,7 @@ from mainstem import Batch, messages
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.sending import send
 from mainstem_direct_webhook.sink.sink import WebhookSink
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from rich.console import Console
 from rich.table import Table
 

@@ -96,7 +96,7 @@ def receiver(port: str, messages: int, folder: str, more: dict[str, Any]) -> Non
 
 def timed(side: str, messages: int, folder: str) -> float:
     """Run a side and a peer; return the messages a second."""
-    from mainstem_testkit.servers.server import free_port
+    from mainstem_testkit.server import free_port
 
     port = str(free_port())
     words = [side, port, str(messages), folder]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from mainstem_testkit import wait_for
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 ROOT = Path(__file__).parent.parent
 #: What tells a command of the environment that these tests run in.

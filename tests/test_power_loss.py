@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 from mainstem_testkit import PipelineFolder
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from power.disk import Disk, Recorder, on_disk, put
 
 TOKEN = "open-sesame"

@@ -16,7 +16,7 @@ import pytest
 from mainstem_ingress import IngressOptions, Message, Receiver
 from mainstem_ingress.source import _TYPES
 from mainstem_testkit import serve, wait_for
-from mainstem_testkit.servers.server import living
+from mainstem_testkit.server import living
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parent.parent

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mainstem_broker_amqp.testing import RabbitMQ
+from mainstem_broker_kafka.testing import Kafka
+from mainstem_broker_kinesis.testing import Kinesalite
+from mainstem_broker_nats.testing import NATS
+from mainstem_database_sql.testing.postgres import Postgres
 from mainstem_testkit.proxy import FaultProxy
-from mainstem_testkit.servers.kafka import Kafka
-from mainstem_testkit.servers.kinesis import Kinesalite
-from mainstem_testkit.servers.nats import NATS
-from mainstem_testkit.servers.postgres import Postgres
-from mainstem_testkit.servers.rabbitmq import RabbitMQ
-from mainstem_testkit.servers.server import Server, free_port
+from mainstem_testkit.server import Server, free_port
 
 ROOT = Path(__file__).parents[2]
 #: Spark's connector for Kafka.

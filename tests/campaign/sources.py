@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 from campaign.events import Event
 from campaign.places import JARS, Places
@@ -321,7 +321,7 @@ def postgres(place: Any, text: str) -> list[Any]:
 
 def kinesis(place: Any) -> dict[str, str]:
     """Return the options of a connection to the emulator, which takes any credentials."""
-    from mainstem_testkit.servers.kinesis import CREDENTIALS, REGION
+    from mainstem_broker_kinesis.testing import CREDENTIALS, REGION
 
     return {
         "endpoint": place.url,

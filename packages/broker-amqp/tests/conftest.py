@@ -13,9 +13,9 @@ from typing import Any
 import pika
 import pytest
 from mainstem_broker_amqp.connecting import ConnectionOptions, parameters
+from mainstem_broker_amqp.testing import RabbitMQ
 from mainstem_testkit.plugin import serve
-from mainstem_testkit.servers.rabbitmq import RabbitMQ
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 
 @dataclass

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from mainstem_testkit.servers.kafka import Kafka
-from mainstem_testkit.servers.server import free_port
+from mainstem_broker_kafka.testing import Kafka
+from mainstem_testkit.server import free_port
 
 USER, PASSWORD = "reader", 'p"a\\ss=w;ord $x'
 CLIENT, CLIENT_SECRET = "the-job", "hush-secret"

@@ -7,9 +7,9 @@ import threading
 import pytest
 from ksink_writing import Place, numbered, values_of
 from mainstem import PipelineError
+from mainstem_broker_kafka.testing import Kafka
 from mainstem_testkit.plugin import serve
-from mainstem_testkit.servers.kafka import Kafka
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 #: Kafka's numbers for requests, as they stand in their first bytes.
 ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 25, 26, 28

@@ -18,7 +18,7 @@ from mainstem_broker_kinesis.client import connect
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.sink.putting import Putter
 from mainstem_broker_kinesis.sink.records import Message, messages
-from mainstem_testkit.servers.kinesis import Kinesis
+from mainstem_broker_kinesis.testing import Kinesis
 
 #: A row: its key, and its number among all.
 Row = tuple[str | None, int]

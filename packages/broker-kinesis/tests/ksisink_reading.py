@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mainstem_broker_kinesis.aggregation import from_tags, is_aggregated, unpacked
-from mainstem_testkit.servers.kinesis import CREDENTIALS, Kinesis, home, node
+from mainstem_broker_kinesis.testing import CREDENTIALS, Kinesis, home, node
 
 #: Options of a connection to an emulator, which takes any credentials.
 KEYS = {

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mainstem_broker_kinesis.testing import CREDENTIALS
 from mainstem_testkit.pipelines import Process
-from mainstem_testkit.servers.kinesis import CREDENTIALS
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "kinesis-clicks"
 COUNT = 1000

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kinesis_proxy import THROTTLED, KinesisProxy
 from ksisink_reading import KEYS, found
+from mainstem_broker_kinesis.testing import Kinesis
 from mainstem_testkit import PipelineFolder, crash_at_every_point
-from mainstem_testkit.servers.kinesis import Kinesis
 
 FILES, LINES, NAMES = 3, 120, 5
 

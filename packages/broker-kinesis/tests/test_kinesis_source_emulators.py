@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kinesis_logs import MemoryLog, run, settle
 from kinesis_proxy import THROTTLED, KinesisProxy
 from kinesis_streams import Stream
+from mainstem_broker_kinesis.testing import Kinesalite, KinesisError, KinesisLocal
 from mainstem_ingress import Unmendable, Unreachable
-from mainstem_testkit.servers.kinesis import Kinesalite, KinesisError, KinesisLocal
 
 EMULATORS = ["kinesis_local", "kinesalite"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import nkeys
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 
 
 def seed(prefix: int) -> str:

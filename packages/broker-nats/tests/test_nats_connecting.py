@@ -10,7 +10,7 @@ import nkeys
 import pytest
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connecting import APIError, ConnectionOptions, NATSError, login, places
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nats_secured import Certificates, Late, Operated, creds, public, seed
 from nats_streams import say
 from pydantic import ValidationError

@@ -9,7 +9,7 @@ from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.sink.core import NATSSink, NATSSinkOptions
 from mainstem_broker_nats.sink.flushing import FlushingPublisher
 from mainstem_broker_nats.sink.messages import Message
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nsink_streams import Listener
 
 

@@ -13,8 +13,8 @@ from mainstem_broker_nats.source.core import NATSSource, NATSSourceOptions
 from mainstem_broker_nats.source.core_receiver import REPLY, CoreReceiver
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import overlap
+from mainstem_broker_nats.testing import NATS
 from mainstem_ingress import Unmendable, Unreachable
-from mainstem_testkit.servers.nats import NATS
 from nats_streams import say, unique
 
 

@@ -17,7 +17,7 @@ from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
 from mainstem_broker_nats.sink.ledger import Ledger, _time
 from mainstem_broker_nats.sink.subjects import Template
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nats.js.api import StreamConfig, StreamSource
 from nsink_streams import at, bodies, info, make, read
 from pydantic import ValidationError

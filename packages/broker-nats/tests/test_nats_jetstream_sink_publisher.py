@@ -12,7 +12,7 @@ from mainstem_broker_nats.sink import publisher as module
 from mainstem_broker_nats.sink.jetstream import JetStreamSinkOptions
 from mainstem_broker_nats.sink.messages import Message
 from mainstem_broker_nats.sink.publisher import Publisher, PublishError
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nsink_streams import at, bodies, info, make, read
 
 

@@ -14,9 +14,9 @@ from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
+from mainstem_broker_nats.testing import NATS
 from mainstem_ingress import Unmendable, Unreachable
 from mainstem_ingress.segments import file_of
-from mainstem_testkit.servers.nats import NATS
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats_streams import api, at, consumers, info, make_stream, publish, unique
 

@@ -19,7 +19,7 @@ from mainstem_broker_nats.source.planning import Part
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_broker_nats.source.stream import Stream
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nats_streams import at, consumers, make_stream, publish, publish_many, spans
 
 

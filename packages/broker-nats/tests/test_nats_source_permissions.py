@@ -10,7 +10,7 @@ from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.reading import StreamReading
-from mainstem_testkit.servers.nats import NATS
+from mainstem_broker_nats.testing import NATS
 from nats_streams import make_stream, publish
 
 LOG = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 
-from mainstem_testkit.servers.mariadb import MariaDB
-from mainstem_testkit.servers.postgres import Postgres
+from mainstem_database_sql.testing.mariadb import MariaDB
+from mainstem_database_sql.testing.postgres import Postgres
 
 #: The user who needs a password, and whose it is.
 USER, PASSWORD = "alice", "S3CRET@/#?:%"

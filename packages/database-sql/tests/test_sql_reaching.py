@@ -9,7 +9,7 @@ import traceback
 import pytest
 from mainstem import DocumentError, Events, OptionError, PipelineError
 from mainstem_database_sql.connecting import make_engine
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from pydantic import ValidationError
 from sql_secured import CERTIFIED, ENCODED, PASSWORD, USER
 from sql_writing import Place, options_of, slow

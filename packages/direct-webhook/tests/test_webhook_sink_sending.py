@@ -25,7 +25,7 @@ from mainstem_direct_webhook.sink.sending import make_deliverer, send
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.plugin import serve
 from mainstem_testkit.processes import resident
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from webhook_far import FarEndpoint
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

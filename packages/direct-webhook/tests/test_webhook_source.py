@@ -23,7 +23,7 @@ from mainstem_ingress import Unreachable
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import TakingProcess, stored
 from mainstem_testkit.processes import descendants
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from webhook_clients import ask, connect, options, read_reply, standing, wire
 
 NONE = {"use": "none"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mainstem_testkit import ReceiverSuite
 from mainstem_testkit.conformance.source import SourceSuite
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from webhook_clients import Sender, wire
 
 

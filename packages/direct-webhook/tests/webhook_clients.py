@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 #: Requests of a sender that are on their way at once.
 _AT_ONCE = 64

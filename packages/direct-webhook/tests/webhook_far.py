@@ -17,7 +17,7 @@ import uuid
 from collections import defaultdict
 from pathlib import Path
 
-from mainstem_testkit.servers.server import Server
+from mainstem_testkit.server import Server
 
 
 class FarEndpoint(Server):

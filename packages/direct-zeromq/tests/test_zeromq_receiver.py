@@ -17,7 +17,7 @@ from mainstem_ingress import Unmendable, Unreachable
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
 from mainstem_testkit.proxy import FaultProxy
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 from zeromq_peers import GREETING, address, greeting, source, taker
 
 MIB = 2**20

@@ -12,7 +12,7 @@ from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
 from mainstem_direct_zeromq.source.source import ZeroMQSource, ZeroMQSourceOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import Taker
-from mainstem_testkit.servers.server import free_port
+from mainstem_testkit.server import free_port
 
 
 def address() -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from mainstem_ingress.log import Log
 from mainstem_ingress.segments import file_of, numbers, open_segment
-from mainstem_testkit.servers.server import living
+from mainstem_testkit.server import living
 
 #: A source whose messages are the lines of files in a folder; a file is removed when acknowledged.
 PLUGIN = '''

@@ -125,7 +125,7 @@ def test_a_missing_server_is_told_loudly(quick_java, pytester, monkeypatch, work
 SERVER = """
 import pytest
 from mainstem_testkit import Server, serve
-from mainstem_testkit.servers.server import ServerMissing
+from mainstem_testkit.server import ServerMissing
 
 class Nowhere(Server):
     name = "nowhere"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mainstem_testkit.pipelines import Process as Process
     from mainstem_testkit.pipelines import wait_for as wait_for
     from mainstem_testkit.plugin import serve as serve
-    from mainstem_testkit.servers.server import Server as Server
+    from mainstem_testkit.server import Server as Server
 
 _HOMES = {
     "DeliverySuite": "conformance.delivery",
@@ -25,7 +25,7 @@ _HOMES = {
     "PipelineFolder": "pipelines",
     "Process": "pipelines",
     "ReceiverSuite": "conformance.receiver",
-    "Server": "servers.server",
+    "Server": "server",
     "SinkSuite": "conformance.sink",
     "SourceSuite": "conformance.source",
     "crash_at_every_point": "crashing",

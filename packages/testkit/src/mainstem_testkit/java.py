@@ -23,7 +23,7 @@ from pathlib import Path
 
 from mainstem.run.java import find_java
 
-from mainstem_testkit.servers.server import living
+from mainstem_testkit.server import living
 
 _OPTIONS = "JDK_JAVA_OPTIONS"
 _PATIENCE = 90.0

@@ -19,7 +19,7 @@ from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 from ruamel.yaml import YAML
 
-from mainstem_testkit.servers.server import living
+from mainstem_testkit.server import living
 
 T = TypeVar("T")
 

@@ -6,14 +6,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from mainstem_testkit.conformance.report import PROPERTY, UNSHOWN, Report, Unshown
-from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing
+from mainstem_testkit.server import Server, ServerFailed, ServerMissing
 from mainstem_testkit.turns import TURN, Tier, Turn, turn_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from mainstem_testkit.pipelines import PipelineFolder
     from mainstem_testkit.proxy import FaultProxy
 
+#: The group of entry points that name test servers, classes of `Server`: each has a fixture of its name.
+SERVERS = "mainstem.test_servers"
 REQUIRE = "MAINSTEM_REQUIRE_SERVICES"
 #: Begins the reason of a test that was skipped for want of a server.
 _MISSING = "server missing: "
@@ -78,74 +82,24 @@ class _Elsewhere:
         raise AttributeError(name)
 
 
-@pytest.fixture(scope="session")
-def kafka(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """A Kafka node."""
-    from mainstem_testkit.servers.kafka import Kafka
-
-    yield from serve(Kafka, request, tmp_path_factory)
+def _servers() -> ModuleType:
+    """Return a plugin of pytest's with a fixture for each test server that is installed, by its name."""
+    found = ModuleType("mainstem_test_servers")
+    for entry in entry_points(group=SERVERS):
+        setattr(found, entry.name, _fixture(entry))
+    return found
 
 
-@pytest.fixture(scope="session")
-def kinesalite(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """The emulator kinesalite of Kinesis."""
-    from mainstem_testkit.servers.kinesis import Kinesalite
+def _fixture(entry: EntryPoint) -> Any:
+    """Return the fixture of a test server, which is loaded when it is first asked for."""
 
-    yield from serve(Kinesalite, request, tmp_path_factory)
+    def server(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Server]:
+        yield from serve(entry.load(), request, tmp_path_factory)
 
-
-@pytest.fixture(scope="session")
-def kinesis_local(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """The emulator kinesis-local of Kinesis."""
-    from mainstem_testkit.servers.kinesis import KinesisLocal
-
-    yield from serve(KinesisLocal, request, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def mariadb(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """A MariaDB server that logs changed rows."""
-    from mainstem_testkit.servers.mariadb import MariaDB
-
-    yield from serve(MariaDB, request, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def nats(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """A NATS server with JetStream."""
-    from mainstem_testkit.servers.nats import NATS
-
-    yield from serve(NATS, request, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def postgres(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """A PostgreSQL server with logical decoding."""
-    from mainstem_testkit.servers.postgres import Postgres
-
-    yield from serve(Postgres, request, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def rabbitmq(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    """A RabbitMQ node."""
-    from mainstem_testkit.servers.rabbitmq import RabbitMQ
-
-    yield from serve(RabbitMQ, request, tmp_path_factory)
+    server.__doc__ = f"The test server {entry.value}."
+    return pytest.fixture(scope="session", name=entry.name)(server)
 
 
 @pytest.fixture(scope="session")
@@ -263,6 +217,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     config.stash[_COLLECTOR] = _Collector()
     config.pluginmanager.register(config.stash[_COLLECTOR], "mainstem-collector")
+    config.pluginmanager.register(_servers(), "mainstem-test-servers")
 
 
 class _Collector:

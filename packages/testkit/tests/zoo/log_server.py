@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.servers.server import Server
+from mainstem_testkit.server import Server
 
 
 class LogServer(Server):

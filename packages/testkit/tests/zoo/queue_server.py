@@ -16,7 +16,7 @@ import sys
 import threading
 from pathlib import Path
 
-from mainstem_testkit.servers.server import Server
+from mainstem_testkit.server import Server
 
 PASSWORD = "open sesame"
 #: How many messages a connection is given ahead of `done`.

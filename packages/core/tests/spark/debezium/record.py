@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
-from mainstem_testkit.servers.mariadb import MariaDB
-from mainstem_testkit.servers.postgres import Postgres
+from mainstem_database_sql.testing.mariadb import MariaDB
+from mainstem_database_sql.testing.postgres import Postgres
 from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
 
 HERE = Path(__file__).parent

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mainstem_ingress import Message
 
     from mainstem_testkit.conformance.taking import Taker
-    from mainstem_testkit.servers.server import Server
+    from mainstem_testkit.server import Server
 
 _ROUNDS = 6
 _ALL = range(10)

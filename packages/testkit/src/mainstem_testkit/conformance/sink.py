@@ -27,7 +27,7 @@ from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
 from mainstem_testkit.conformance.values import TYPES, as_json, plain
 from mainstem_testkit.conformance.writing import OTHER, cut, must_raise, noted
 from mainstem_testkit.pipelines import MASTER, PipelineFolder
-from mainstem_testkit.servers.server import Server
+from mainstem_testkit.server import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

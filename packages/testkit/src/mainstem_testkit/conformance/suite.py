@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from mainstem_testkit.conformance.report import NotClaimed, NotGiven
 from mainstem_testkit.crashing import Oracle, crash_at_every_point
 from mainstem_testkit.pipelines import PipelineFolder
-from mainstem_testkit.servers.server import Server
+from mainstem_testkit.server import Server
 from mainstem_testkit.turns import Tier, Turn
 
 TestT = TypeVar("TestT", bound=Callable[..., None])
@@ -77,7 +77,7 @@ class Suite:
     kind: ClassVar[str]
     #: The component's word, as in `use: WORD`.
     use: ClassVar[str] = ""
-    #: The fixture of the server that the component talks to, such as `rabbitmq`, if there is one.
+    #: The fixture of the server that the component talks to, if there is one.
     server_fixture: ClassVar[str] = ""
     #: Standard tests that are known to fail: the reasons by the tests' names.
     expected_failures: ClassVar[Mapping[str, str]] = {}

@@ -20,7 +20,7 @@ from mainstem import HelperProcess
 from mainstem.run.helpers import inherited
 
 from mainstem_testkit.pipelines import wait_for
-from mainstem_testkit.servers.server import living
+from mainstem_testkit.server import living
 
 #: How long a call, or messages that must come, may take, in seconds.
 PATIENCE = 30.0

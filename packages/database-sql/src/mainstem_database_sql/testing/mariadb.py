@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing, receive
+from mainstem_testkit.server import Server, ServerFailed, ServerMissing, receive
 
 _USER = "root"
 _DATABASE = "test"

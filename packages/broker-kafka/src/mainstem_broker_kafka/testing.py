@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mainstem.errors import MachineError
 from mainstem.run.java import find_java
-
-from mainstem_testkit.servers.server import (
+from mainstem_testkit.server import (
     PATIENCE,
     Server,
     ServerFailed,

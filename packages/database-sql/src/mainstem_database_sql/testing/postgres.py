@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from mainstem_testkit.servers.server import Server, ServerMissing, receive
+from mainstem_testkit.server import Server, ServerMissing, receive
 
 _USER = "postgres"
 _SETTINGS = """

@@ -244,7 +244,7 @@ def living(session: int) -> list[int]:
 
 
 def _children(parent: int) -> list[int]:
-    """Return what a process has started; PostgreSQL's children outlive it, in sessions of their own."""
+    """Return what a process has started; children of some outlive them, in sessions of their own."""
     return [pid for pid, of in _processes(1) if of == parent]
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mainstem_testkit.servers.server import Server, ServerMissing
+from mainstem_testkit.server import Server, ServerMissing
 
 _PATIENCE = 2.0
 

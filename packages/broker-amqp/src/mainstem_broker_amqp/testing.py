@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mainstem_testkit.servers.server import Server, ServerFailed, ServerMissing, free_port, receive
+from mainstem_testkit.server import Server, ServerFailed, ServerMissing, free_port, receive
 
 _FOLDER = Path("/usr/lib/rabbitmq/bin")
 _LOOPBACK = "{127,0,0,1}"

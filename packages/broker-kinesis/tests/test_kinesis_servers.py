@@ -8,8 +8,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from mainstem_testkit.plugin import required
-from mainstem_testkit.servers.kinesis import (
+from mainstem_broker_kinesis.testing import (
     Kinesalite,
     Kinesis,
     KinesisError,
@@ -17,7 +16,8 @@ from mainstem_testkit.servers.kinesis import (
     home,
     node,
 )
-from mainstem_testkit.servers.server import ServerMissing
+from mainstem_testkit.plugin import required
+from mainstem_testkit.server import ServerMissing
 
 EMULATORS = pytest.mark.parametrize("emulator", ["kinesalite", "kinesis_local"])
 

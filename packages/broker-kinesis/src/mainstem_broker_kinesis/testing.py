@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.servers.server import (
+from mainstem_testkit.server import (
     PATIENCE,
     Server,
     ServerFailed,

@@ -1,0 +1,1 @@
+"""Test servers: PostgreSQL and MariaDB."""

@@ -1,1 +1,0 @@
-"""Real servers as processes of their own, on free ports of this machine."""

@@ -1,0 +1,31 @@
+"""All test servers that plugins bring."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+import pytest
+from mainstem_testkit import Server
+
+SERVERS = {entry.name: entry for entry in entry_points(group="mainstem.test_servers")}
+
+
+def test_each_has_its_own_name():
+    """Pass: the server's name is the fixture's, by which it is required or said to be elsewhere."""
+    assert {"kafka", "mariadb", "nats", "postgres", "rabbitmq"} <= SERVERS.keys()
+    assert {name: entry.load().name for name, entry in SERVERS.items()} == {n: n for n in SERVERS}
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("name", sorted(SERVERS))
+def test_a_paused_server_stands_still_and_goes_on(request, name):
+    """Pass: it takes connections and answers none, until it is resumed."""
+    server: Server = request.getfixturevalue(name)
+    server.pause()
+    try:
+        with pytest.raises(OSError):  # noqa: PT011
+            server.answers()
+        assert server.running
+    finally:
+        server.resume()
+    server.wait()
