@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 from mainstem_testkit import Server
@@ -29,3 +30,15 @@ def test_a_paused_server_stands_still_and_goes_on(request, name):
     finally:
         server.resume()
     server.wait()
+
+
+def test_the_kit_knows_none_of_them():
+    """Pass: no file of the kit names a server, or a client of one."""
+    import mainstem_testkit
+
+    folder = Path(mainstem_testkit.__file__).parent
+    texts = {file: file.read_text().lower() for file in folder.rglob("*.py")}
+    assert len(texts) > 20
+    words = {*SERVERS, "rabbit", "kinesis", "amqp", "mysql", "psycopg", "pika", "boto", "confluent"}
+    found = {f"{file.name}: {w}" for file, text in texts.items() for w in words if w in text}
+    assert found == set()
