@@ -12,7 +12,7 @@ REPORT := test-report
 TESTS := $(BIN)/pytest -n 2 --dist worksteal --durations 20 --ignore tests/test_campaign.py \
   --conformance-report $(REPORT)/conformance.json --junitxml $(REPORT)/tests.xml
 
-.PHONY: help install demo services announced test test-all tox crash fuzz cluster bench wheels lock clean
+.PHONY: help install demo services announced checked collected test test-all tox crash fuzz cluster bench wheels lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
@@ -47,18 +47,26 @@ services: install
 	@services/install.sh
 
 test: announced install services
+	$(MAKE) --no-print-directory -j2 checked collected
+	$(TESTS)
+	$(BIN)/pytest tests/test_campaign.py # runs several documents at once, as many as the machine bears
+
+checked:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(TESTS)
-	$(BIN)/pytest tests/test_campaign.py # runs several documents at once, as many as the machine bears
+
+# Two thirds of what it takes to collect the tests is pytest's work on their assertions: done once, and kept
+# for the processes that run them.
+collected:
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest --collect-only -q >.tools/collected.log || { tail -40 .tools/collected.log; exit 1; }
 
 announced:
 	@echo "Installs Python packages into .venv, jars and emulators into .tools, and, as root and by apt-get, the servers"
 	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: some 25 minutes on two"
 	@echo "cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
-test-all: install services
+test-all: install services collected
 	MAINSTEM_TURN=all MAINSTEM_CRASH=all $(TESTS) -m 'slow or not slow'
 	MAINSTEM_TURN=all $(BIN)/pytest -m 'slow or not slow' tests/test_campaign.py
 
