@@ -67,6 +67,30 @@ def test_the_report_names_what_was_drawn(pytester, monkeypatch, workers):
     )
 
 
+def test_a_further_server_of_the_same_is_tried_in_turn(pytester, monkeypatch):
+    """Pass: where a test has others too; one that has that server alone is always run."""
+    monkeypatch.setenv("MAINSTEM_TURN", "3")
+    pytester.makeini(f"{INI}mainstem_variants = other more\n")
+    pytester.makepyfile(
+        test_it="""
+        import pytest
+
+        @pytest.mark.parametrize("n", range(20))
+        @pytest.mark.parametrize("server", ["first", "other"])
+        def test_both(server, n):
+            pass
+
+        @pytest.mark.parametrize("server", ["other", "more"])
+        def test_alone(server):
+            pass
+        """
+    )
+    drawn = [n for n in range(20) if Turn(2, 10, "").takes(f"test_it.py::test_both[other-{n}]")]
+    assert len(drawn) < 10
+    result = pytester.runpytest_inprocess()
+    result.assert_outcomes(passed=20 + len(drawn) + 2)
+
+
 @pytest.mark.parametrize(
     ("turn", "arguments", "passed"),
     [

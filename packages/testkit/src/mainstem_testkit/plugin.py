@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -191,6 +191,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "in how many runs the tests marked `in_turn` all come round; 1: each runs all",
         default="1",
     )
+    parser.addini(
+        "mainstem_variants",
+        "words in the ids of parameters, such as of a second server: where a test has others too, those "
+        "with one of them are run in turn",
+        type="args",
+        default=[],
+    )
     group = parser.getgroup("mainstem")
     group.addoption(
         "--conformance-report", type=Path, metavar="FILE", help="write the suites' report as JSON"
@@ -249,18 +256,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if suite is not None and name in suite.expected_failures:
             reason = suite.expected_failures[name]
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+    for item in _variants(items, config.getini("mainstem_variants")):
+        item.add_marker(pytest.mark.in_turn)
     turn = config.stash[_TURN]
-    left_out = []
+    left_out = set()
     for item in items:
         if item.get_closest_marker("in_turn") is None:
             continue
         if turn.takes(item.nodeid) or _asked_for(item):
             item.user_properties.append((_DRAWN, True))
         else:
-            left_out.append(item)
+            left_out.add(item)
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in {*left_out}]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _variants(items: Sequence[pytest.Item], words: Collection[str]) -> list[pytest.Item]:
+    """Return the tests with a parameter that is one of some words, where the same has others too."""
+    found: dict[str, list[tuple[pytest.Item, bool]]] = {}
+    for item in items:
+        name, _, ids = item.nodeid.rstrip("]").partition("[")
+        if ids:
+            found.setdefault(name, []).append((item, not {*ids.split("-")}.isdisjoint(words)))
+    return [
+        item
+        for same in found.values()
+        if not all(variant for _, variant in same)
+        for item, variant in same
+        if variant
+    ]
 
 
 def _asked_for(item: pytest.Item) -> bool:
