@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from mainstem_testkit import DeliverySuite
-from mainstem_testkit.conformance.exploring import explore, played
+from mainstem_testkit.conformance.courses import by_chance, every, played, tried
 from mainstem_testkit.conformance.report import Unshown
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -27,7 +28,6 @@ class TestWithMemory(ZooDelivery):
     """Two calls for a batch, tries of its own, and something to remember: sound all the same."""
 
     use = "zoo_patient"
-    depth = 6  # what it remembers makes states of its own
 
 
 class TestChangesAlone(ZooDelivery):
@@ -77,7 +77,7 @@ FAULTS = [
 
 def suite_of(word, place, **more):
     kind = ZooDelivery if word.startswith("zoo_") else DeliverySuite
-    suite = type("Suite", (kind,), {"use": word, "depth": 4, **more})()
+    suite = type("Suite", (kind,), {"use": word, **more})()
     suite._move(place / "place")
     return suite
 
@@ -101,7 +101,7 @@ def test_each_fault_is_caught(word, test, words, tmp_path):
 def test_what_is_not_claimed_is_not_asked_for(word, test, why, tmp_path):
     """Pass: the test ends as not claimed, and says what."""
     with pytest.raises(Unshown, match=f"not claimed: {why}"):
-        getattr(suite_of(word, tmp_path, depth=2), test)()
+        getattr(suite_of(word, tmp_path, courses=5), test)()
 
 
 @pytest.mark.in_turn
@@ -123,32 +123,28 @@ def test_a_course_that_fails_is_told_so_that_it_can_be_tried_again(tmp_path, cap
         suite.replay("nowhere", "1 done")
 
 
-def every_course(setting, depth, course=()):
-    """Yield each course of at most so many decisions, and what it shows, as simply as can be."""
-    world = played(setting, course, end=False)
-    choices = [] if len(course) == depth or world.faults else world.choices()
-    world.close()
-    for decision in choices:
-        longer = (*course, decision)
-        yield longer, played(setting, longer).faults
-        yield from every_course(setting, depth, longer)
-
-
 @pytest.mark.parametrize(
     "word", ["zoo_stages", "zoo_tidies_up_after_errors", "zoo_asks_then_writes", "zoo_patient"]
 )
 @pytest.mark.in_turn
-def test_merged_states_hide_nothing(word, tmp_path):
-    """Pass: exploring finds what trying each course by itself finds, and as many of them."""
+def test_chance_finds_what_every_short_course_shows(word, tmp_path):
+    """Pass: no course of up to three decisions shows a kind of fault that those by chance do not."""
     suite = suite_of(word, tmp_path)
-    for setting in islice(suite._settings(), 4):  # the rest is treated as one of these
-        found = explore(setting, 4)
-        simple = list(every_course(setting, 4))
-        kinds = {kind for _, faults in simple for kind in faults}
-        assert found.findings.keys() == kinds
-        if not kinds:
-            assert found.courses == len(simple)
-            assert found.states < found.courses / 4
+    for setting in islice(suite._settings(), 4):
+        kinds = {kind for course in every(setting, 3) for kind in played(setting, course).faults}
+        chance = (by_chance(setting, f"{n}", 12)[1] for n in range(suite.courses))
+        assert kinds <= {kind for world in chance for kind in world.faults}
+
+
+def test_a_course_that_is_found_is_one_that_can_do_without_nothing(tmp_path):
+    """Pass: each decision of it is needed for what it shows."""
+    suite = suite_of("zoo_tidies_up_after_errors", tmp_path)
+    (finding, *_) = (f for s in suite._settings() for f in tried(s, 60).findings.values())
+    for at in range(len(finding.course)):
+        shorter = (*finding.course[:at], *finding.course[at + 1 :])
+        assert all(label <= 1 + n for n, (label, _) in enumerate(finding.course))
+        with suppress(ValueError):
+            assert finding.kind not in played(finding.setting, shorter).faults
 
 
 def test_a_model_sink_has_its_abilities_and_no_others(tmp_path):

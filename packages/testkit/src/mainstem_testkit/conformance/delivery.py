@@ -1,50 +1,33 @@
 """The standard tests of delivery strategies: what one promises holds, whatever happens to its calls.
 
 A strategy knows abilities of sinks only, so it is tried on a model of them, without Spark: see `far_side`
-for what the model does, `world` for what may happen, and `exploring` for how all of that is tried.
+for what the model does, `world` for what may happen, and `courses` for how that is tried.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    rule,
-    run_state_machine_as_test,
-)
 from mainstem import Changelog, Delivery, Events, Level, OptionError, Promise, Shape
 from mainstem.contracts.components import Component
 from mainstem.plan.making import make_plan
 from mainstem.plan.model import Plan
 
-from mainstem_testkit.conformance.exploring import (
-    Explored,
-    explore_all,
+from mainstem_testkit.conformance.courses import (
+    MANY_STEPS,
+    Tried,
+    longer,
     played,
     read,
-    shortened,
+    tried,
 )
 from mainstem_testkit.conformance.far_side import EVERY, PLAIN, FarSide, Frame, Kind, sink_class
 from mainstem_testkit.conformance.setting import Setting
 from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
-from mainstem_testkit.conformance.world import (
-    BEGIN_ANEW,
-    DONE,
-    FAIL,
-    KILL,
-    LOST,
-    Decision,
-    World,
-)
 from mainstem_testkit.pipelines import PipelineFolder
 
 #: What rows may be: events, changes with a sequence, and changes that come batch by batch.
@@ -67,15 +50,16 @@ class DeliverySuite(Suite):
         use = "twice"
     ```
 
-    Most of them look at one exploration: every course of a run, of one that takes its place, and of a
-    checkpoint that begins anew, up to `depth` decisions about who goes on and what comes of its call.
+    Most of them look at the same courses of a run, of one that takes its place, and of a checkpoint that
+    begins anew: decisions about who goes on and what comes of its call.
     """
 
     kind: ClassVar[str] = "delivery"
-    #: How many decisions long the courses are that are all tried.
-    depth: ClassVar[int] = 8
+    #: How many courses are tried of each sink and kind of rows, and how many long ones.
+    courses: ClassVar[int] = 250
+    long_courses: ClassVar[int] = 20
 
-    _explored: ClassVar[dict[type, list[Explored]]] = {}
+    _tried: ClassVar[dict[type, list[Tried]]] = {}
 
     @pytest.fixture
     def quick_java(self) -> None:
@@ -194,16 +178,11 @@ class DeliverySuite(Suite):
 
     # -- what a promise is worth ------------------------------------------------------------
 
-    def _all(self) -> list[Explored]:
-        """Return what exploring has shown; done once for all tests of a class."""
-        known = DeliverySuite._explored
+    def _all(self) -> list[Tried]:
+        """Return what the courses have shown; done once for all tests of a class."""
+        known = DeliverySuite._tried
         if type(self) not in known:
-            known[type(self)] = explore_all(list(self._settings()), self.depth)
-            for each in known[type(self)]:
-                print(
-                    f"{each.setting}: {each.courses} courses of up to {each.depth} decisions, "
-                    f"through {each.states} states"
-                )
+            known[type(self)] = [tried(setting, self.courses) for setting in self._settings()]
         assert known[type(self)], "no sink of the model is served"
         return known[type(self)]
 
@@ -267,20 +246,12 @@ class DeliverySuite(Suite):
 
     @proves("long courses")
     def test_long_courses_end_as_promised(self) -> None:
-        """More batches, runs and faults than can all be tried, chosen by chance: nothing is wrong."""
+        """More batches, runs and faults: nothing is wrong."""
         served = list(self._settings())
         assert served, "no sink of the model is served"
-        always_alike = settings(
-            max_examples=100,
-            stateful_step_count=50,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],  # what fails is made shorter by its decisions
-            suppress_health_check=list(HealthCheck),
-        )
-        machine = type("Course", (_Course,), {"served": served})
-        run_state_machine_as_test(machine, settings=always_alike)
+        for setting in served:
+            for finding in tried(longer(setting), self.long_courses, MANY_STEPS).findings.values():
+                raise AssertionError(str(finding))
 
     def replay(self, setting: str, course: str) -> None:
         """Try one course again, as a failed test has told it.
@@ -289,59 +260,9 @@ class DeliverySuite(Suite):
             AssertionError: it still shows a fault.
         """
         served = list(self._settings(EVERY))
-        known = {str(each): each for each in (*served, *map(_longer, served))}
+        known = {str(each): each for each in (*served, *map(longer, served))}
         assert setting in known, f"{self.use} serves none such: {setting}; but: {', '.join(known)}"
         world = played(known[setting], read(course))
         steps = "\n".join(world.transcript())
         print(steps)
         assert not world.faults, f"{'; '.join(world.faults.values())}\n{steps}"
-
-
-def _longer(setting: Setting) -> Setting:
-    return replace(setting, batches=12, runs=3)
-
-
-#: A number of a run that stands for another checkpoint.
-_SELDOM = 99
-
-
-class _Course(RuleBasedStateMachine):
-    """A course of a world, made up by chance."""
-
-    served: ClassVar[list[Setting]]
-    world: World
-
-    @initialize(number=st.integers(0, 2**16))
-    def begin(self, number: int) -> None:
-        """Choose a sink and what the rows are."""
-        self.setting = self.served[number % len(self.served)]
-        self.world = World(_longer(self.setting))
-        self.taken: list[Decision] = []
-
-    @rule(
-        number=st.sampled_from([0] * 16 + [1] * 8 + [2, 2, 3, _SELDOM]),
-        outcome=st.sampled_from([DONE] * 7 + [FAIL, LOST, KILL]),
-    )
-    def goes_on(self, number: int, outcome: str) -> None:
-        """Let a run go on, oftenest the newest, or the next begin; seldom another checkpoint begins."""
-        choices = self.world.choices()
-        labels = sorted({label for label, _ in choices} - {0}, reverse=True)
-        if labels and labels[0] > len(self.world.runs):
-            labels = [*labels[1:], labels[0]]
-        decision = BEGIN_ANEW
-        if labels and number != _SELDOM:
-            decision = (labels[number % len(labels)], outcome)
-        if decision in choices and not self.world.faults:
-            self.taken.append(decision)
-            self.world.take(decision)
-
-    def teardown(self) -> None:
-        """Let all come to its end, and look."""
-        world = self.world
-        if not world.faults:
-            world.finish()
-            world.check()
-        world.close()
-        for kind in world.faults:
-            settings = (self.setting, world.setting)
-            raise AssertionError(str(shortened(settings, self.taken, kind)))

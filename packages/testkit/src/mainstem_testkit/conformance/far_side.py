@@ -6,7 +6,6 @@ when it fails, and what need not be remembered is forgotten.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -108,26 +107,6 @@ class FarSide:
         self.staged: dict[tuple[Any, ...], list[Row]] = {}
         self.changes = 0
         self.keyed = False
-
-    def staged_by(self) -> list[tuple[str, int]]:
-        """Return the query id and the epoch of each try that is staged apart."""
-        return [(place[0], place[2]) for place in self.staged] if self.apart else []
-
-    def key(self, rank: Mapping[tuple[str, int], int]) -> tuple[Any, ...]:
-        """Return all there is, as one value that can be compared; what is doubled is no more than that.
-
-        Args:
-            rank: what epochs are to be compared by, by query id and epoch.
-        """
-        by = [rank[each] for each in self.staged_by()] or [0] * len(self.staged)
-        staged = zip(self.staged.items(), by, strict=True)
-        return (
-            frozenset((row, min(count, 2)) for row, count in Counter(self.rows).items()),
-            tuple(sorted(self.table.items())),
-            tuple(sorted(self.ledger.items())),
-            tuple(sorted(rank[each] for each in self.epochs.items())),
-            tuple(sorted((place[:2], r, place[3:], tuple(rows)) for (place, rows), r in staged)),
-        )
 
     def _fence(self, batch: Batch, *, register: bool = True) -> None:
         if self.epochs.get(batch.query_id, 0) > batch.epoch:

@@ -69,10 +69,6 @@ class Run:
         self.killed = False
         self.disturbed = False
         self.batch = -1
-        #: What the strategy has been told in this process, as far as it can remember; if it has
-        #: nothing to remember with, that is since its write began.
-        self.history: tuple[Any, ...] = ()
-        self.plain = True
         self._life = greenlet(self._live)
 
     @property
@@ -112,7 +108,6 @@ class Run:
     def _live(self, _: None) -> None:
         world, log = self.world, self.world.logs[self.query_id]
         strategy = world.setting.make()
-        self.plain = vars(strategy).keys() <= {"options"}
         frame = world.frame
         sink = sink_class(world.setting.sink.abilities)(
             world.setting.sink, world.far, self.call, frame
@@ -121,8 +116,6 @@ class Run:
         while self.batch < world.limit:
             batch = world.batch(self.batch, self.query_id, self.epoch)
             self.disturbed = False
-            if self.plain:
-                self.history = ()
             try:
                 rows = world.given[self.query_id][self.batch]
                 given: Any = frame(rows, ids=world.setting.ids)
@@ -136,7 +129,6 @@ class Run:
                 return
             if self.killed:
                 return
-            self.plain = self.plain and vars(strategy).keys() <= {"options"}
             if not (refused is None or isinstance(refused, Frame)):
                 world.fault("errors", f"returned {refused!r}, which is neither None nor a frame")
                 return
@@ -163,6 +155,7 @@ class World:
 
     Attributes:
         faults: what was wrong, by the kind of fault; see `check`.
+        names: of the calls that were made.
         limit: how many batches there are for now.
     """
 
@@ -177,6 +170,7 @@ class World:
         self.logs = {FIRST: Log()}
         self.faults: dict[str, str] = {}
         self.steps: list[tuple[Any, ...]] = []
+        self.names: set[str] = set()
         self._seen_from: dict[str, int] = {}
         self._session = Session(self._touched)
 
@@ -198,28 +192,6 @@ class World:
 
     def _touched(self, text: str) -> None:
         self.fault("frames", text)
-
-    def key(self) -> tuple[Any, ...]:
-        """Return the state: from equal ones the same decisions lead to the same.
-
-        Of epochs it has the order alone, since nothing else of them means anything.
-        """
-        far, alive = self.far, self.alive()
-        epochs = {(run.query_id, run.epoch) for run in alive}
-        epochs |= {*far.epochs.items(), *self._seen_from.items(), *far.staged_by()}
-        rank = {each: number for number, each in enumerate(sorted(epochs))}
-        return (
-            far.key(rank),
-            tuple(
-                (q, log.committed, log.epoch > 1, tuple(log.refused.items()))
-                for q, log in self.logs.items()
-            ),
-            tuple(
-                (rank[run.query_id, run.epoch], run.replaced, run.batch, run.history, run.calls)
-                for run in alive
-            ),
-            tuple(rank[each] for each in self._seen_from.items()),
-        )
 
     def alive(self) -> list[Run]:
         """Return the runs that wait for the outcome of a call."""
@@ -271,6 +243,7 @@ class World:
         call = _pending(run)
         before = self.far.changes
         self.steps.append((run, call, outcome))
+        self.names.add(call.name)
         answer: Any = None
         error: Exception | None = None
         try:
@@ -286,7 +259,6 @@ class World:
         if outcome != DONE and error is None:
             run.disturbed = True
             error = ConnectionError("no answer from the far side")
-        run.history = (*run.history, call.name, type(error).__name__ if error else _known(answer))
         run.go_on(answer, error)
 
     def _effect(self, run: Run, call: Pending) -> None:
@@ -381,15 +353,6 @@ class World:
 def _pending(run: Run) -> Pending:
     assert run.pending is not None
     return run.pending
-
-
-def _known(answer: Any) -> Any:
-    """Return what an answer tells: rows by their names, a place by the try that it is of."""
-    if not isinstance(answer, tuple):
-        return answer
-    if answer and isinstance(answer[0], str):
-        return answer[3:]
-    return tuple(row.name for row in answer)
 
 
 def _told(error: Exception) -> str:
