@@ -46,9 +46,8 @@ class Syncing:
         if not self._begun:
             for folder in (self._folder, *self._folder.parents[:3]):
                 sync_folder(folder)
-            self._sync_new(
-                "state"
-            )  # made when the first batch is planned; Spark does not go on without
+            # Made when the first batch is planned: Spark does not go on without it.
+            self._sync_new("state")
             self._begun = True
         sync_record(self._folder / "commits" / str(batch - 1))
         self._sync_new("sources")
@@ -121,9 +120,10 @@ def mend(folder: Path, *, stateful: bool) -> None:
 
 
 def _state_begun(state: Path) -> bool:
-    """Whether what describes the state is there and whole; it is made when the first batch is planned."""
-    files = [f for f in state.rglob("*") if f.is_file() and f.parent.name.startswith("_")]
-    return bool(files) and not any(_short(file, file.stat().st_size) for file in files)
+    """Whether there is any, and what describes it is whole; it is made when the first batch is planned."""
+    files = [file for file in state.rglob("*") if file.is_file()]
+    described = [file for file in files if file.parent.name.startswith("_")]
+    return bool(files) and not any(_short(file, file.stat().st_size) for file in described)
 
 
 def _remove(file: Path) -> None:
