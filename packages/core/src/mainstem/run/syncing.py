@@ -120,7 +120,7 @@ def mend(folder: Path, *, stateful: bool) -> None:
 
 
 def _state_begun(state: Path) -> bool:
-    """Whether there is any, and what describes it is whole; it is made when the first batch is planned."""
+    """Whether there is any, and what describes it is whole: made when the first batch is planned."""
     files = [file for file in state.rglob("*") if file.is_file()]
     described = [file for file in files if file.parent.name.startswith("_")]
     return bool(files) and not any(_short(file, file.stat().st_size) for file in described)
