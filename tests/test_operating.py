@@ -298,6 +298,7 @@ def test_a_program_has_the_power_of_the_command_line(pipeline):
         broken.start().wait(60)
 
 
+@pytest.mark.in_turn
 def test_metrics_are_served_while_it_runs_and_healthz_tells_when_it_does_not(pipeline):
     """Pass: the facts of finished batches under the names of the docs; 503 before, no port after."""
     from mainstem.run.metrics import Metrics

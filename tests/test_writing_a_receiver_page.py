@@ -126,6 +126,7 @@ def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
     assert (folder / "consumers" / "mailing.jobs.jobs.json").exists()
 
 
+@pytest.mark.in_turn
 def test_a_queue_that_is_not_there_ends_the_run(site, line_queue, pipeline):
     """Pass: exit 1 with the text of the receiver's `Unmendable`."""
     jobs = {"use": "jobs", "with": {"port": line_queue.port, "queue": "nowhere"}}

@@ -173,6 +173,7 @@ def test_two_receivers_share_a_queue_and_store_each_message_once(broker, place):
     assert sorted(place.stored(), key=int) == texts(range(30))
 
 
+@pytest.mark.in_turn
 def test_a_prefetch_smaller_than_a_segment_does_not_stop_it(broker, place):
     """Pass: 50 messages come through a prefetch of 3, in order, though a segment would take 20,000."""
     queue = broker.queue()
@@ -191,6 +192,7 @@ def test_messages_without_ids_are_all_stored(broker, place, ids):
         wait_for(lambda: len(place.stored()) == 5)
 
 
+@pytest.mark.in_turn
 def test_a_message_without_the_id_that_is_asked_for_is_refused(broker, place):
     """Pass: with `ids: always` it is in the log with its reason, and acknowledged."""
     queue = broker.queue()
@@ -296,6 +298,7 @@ def test_a_broker_that_is_gone_for_a_minute_is_waited_for(broker, place):
         wait_for(lambda: len(place.stored()) == 5, 90)
 
 
+@pytest.mark.in_turn
 def test_a_connection_that_is_cut_is_made_anew(broker, place, fault_proxy):
     """Pass: through a proxy that cuts five times while messages flow, each is stored once."""
     queue = broker.queue()
@@ -447,6 +450,7 @@ class Beyond(datetime):
         return 1970, 1, 1, 0, 0, 1_800_000_000_000
 
 
+@pytest.mark.in_turn
 def test_what_is_not_as_amqp_says_does_not_hold_up_the_queue(broker, place):
     """Pass: a routing key that is not UTF-8, and a header's time beyond the year 9999, arrive with the
     messages before and after; an empty message id is none."""

@@ -77,6 +77,7 @@ def test_what_another_client_publishes_arrives_with_all_it_carries(broker, other
     assert broker.count(queue) == 0
 
 
+@pytest.mark.in_turn
 def test_another_client_reads_what_the_sink_publishes(broker, other, pipeline):
     """Pass: it finds bodies, routing key, durable delivery, ids and headers as we wrote them."""
     queue = broker.queue()

@@ -153,6 +153,7 @@ def test_timestamps_that_the_broker_refuses_are_refused_before(kafka, spark):
     assert place.values() == [b"good"]
 
 
+@pytest.mark.in_turn
 def test_topics_are_made_as_told(kafka, spark):
     """Pass: partitions, policy and settings by Kafka's own tool; a second start finds nothing amiss, and
     another number, policy or setting is an error that names both."""
@@ -174,6 +175,7 @@ def test_topics_are_made_as_told(kafka, spark):
             place.sink(create=create | change).prepare(columns, None)
 
 
+@pytest.mark.in_turn
 def test_a_topic_that_is_missing_is_told(kafka, spark):
     """Pass: without `create` an error of the option, and no topic is made by asking."""
     place = Place(kafka, spark, partitions=0)
@@ -202,6 +204,7 @@ def test_columns_that_can_not_be_are_refused(columns, options, words):
         sink.check_types(read_columns(columns), Events(columns))
 
 
+@pytest.mark.in_turn
 def test_a_batch_written_again_by_microbatch_has_the_same_identities(place):
     """Pass: each message is there twice, with one identity."""
     for _ in range(2):

@@ -15,6 +15,7 @@ from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
 
 
+@pytest.mark.in_turn
 def test_a_time_that_most_programs_make_an_error_of_is_a_header_and_no_time(pipeline, topics):
     """Pass: microseconds that were sent for milliseconds give no time, and their number stays."""
     topic = topics.make(retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1)

@@ -119,6 +119,7 @@ def test_brokers_that_do_not_tell_what_is_lost_end_the_run_at_last(tmp_path):
         Looking(tmp_path, **given).run().latest(start)
 
 
+@pytest.mark.in_turn
 def test_what_a_run_did_not_look_at_the_next_one_does(tmp_path, topics):
     """Pass: a run ends after a batch and before it looked what went meanwhile: the next one tells that; what
     goes after a look was surely read and is not told."""

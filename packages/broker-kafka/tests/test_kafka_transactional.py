@@ -208,6 +208,7 @@ def test_what_was_refused_is_told_again_after_the_limit_was_raised(kafka, spark)
     assert len(place.values()) == 3
 
 
+@pytest.mark.in_turn
 def test_an_empty_batch_lets_no_writer_begin_a_transaction(place):
     """Pass: batches without rows are in by the ledger's first entry alone; the topic and the writers'
     entries stay as they are."""
@@ -221,6 +222,7 @@ def test_an_empty_batch_lets_no_writer_begin_a_transaction(place):
     assert sink.committed(place.batch(1))
 
 
+@pytest.mark.in_turn
 def test_a_key_keeps_its_order(place):
     """Pass: 50 keys with 40 changes each, in a batch of 4 partitions that hold whole keys: read back,
     each key's messages come in their order."""
@@ -313,6 +315,7 @@ def test_of_two_runs_with_one_epoch_the_later_one_writes(place):
     assert place.values() == values_of(1, 5, *range(40, 60))
 
 
+@pytest.mark.in_turn
 def test_a_writer_of_a_run_that_was_replaced_looks_before_it_fences(place):
     """Pass: a task of a former run begins only now: it ends with FencedError, and the writer of the new
     run, which has sent its rows and not committed, commits all the same."""
@@ -328,6 +331,7 @@ def test_a_writer_of_a_run_that_was_replaced_looks_before_it_fences(place):
     assert place.state().writers[0].epoch == 2
 
 
+@pytest.mark.in_turn
 def test_a_task_that_comes_late_leaves_the_writer_of_the_next_batch_alone(place):
     """Pass: batch 0 is in, and a writer of batch 1 has sent its rows, when another task of batch 0 begins: that
     one finds its share in, and the writer of batch 1 commits."""
@@ -345,6 +349,7 @@ def test_a_task_that_comes_late_leaves_the_writer_of_the_next_batch_alone(place)
     assert set(place.values()) > set(values_of(*range(20)))
 
 
+@pytest.mark.in_turn
 def test_a_driver_that_wakes_late_does_not_set_the_ledger_back(place):
     """Pass: a run has all of batch 0 in and stands still before it says so; another run takes over and
     goes on to batch 1; the first one wakes and says that 0 is in: FencedError, and entry 0 stays."""
@@ -359,6 +364,7 @@ def test_a_driver_that_wakes_late_does_not_set_the_ledger_back(place):
     assert (state.done.next, state.done.epoch, state.run.epoch) == (2, 2, 2)
 
 
+@pytest.mark.in_turn
 def test_two_sinks_and_two_checkpoints_do_not_know_each_other(place):
     """Pass: the same batch from another checkpoint is another batch; Kafka's tool lists a group each."""
     place.write(numbered(1))

@@ -49,6 +49,7 @@ def write(sink: KinesisSink, spark: Any, rows: list[dict[str, Any]], parts: int 
     return sink.write(frame, batch)
 
 
+@pytest.mark.in_turn
 def test_a_packed_record_is_what_the_rows_say(kinesalite, spark):
     """Pass: a reader finds key, value, headers and id of each row, and AWS's own library the same keys and values;
     the three messages of a key are one record."""
@@ -225,6 +226,7 @@ def test_who_may_not_look_at_the_stream_may_still_write(kinesalite, spark):
     assert [m.value for m in found(kinesalite, stream)] == [b"v"]
 
 
+@pytest.mark.in_turn
 def test_the_stream_says_how_large_a_record_may_be(kinesalite, spark):
     """Pass: what the stream says holds, and the option comes before it."""
     stream = stream_of(kinesalite)

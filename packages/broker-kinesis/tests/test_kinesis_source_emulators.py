@@ -118,6 +118,7 @@ def test_failures_of_calls_lose_and_double_nothing(stream, proxy, operation, cod
     read_all(stream, worker)
 
 
+@pytest.mark.in_turn
 def test_an_answer_that_is_lost_is_asked_for_again(stream, proxy):
     """Pass: connections cut after the read: each record once."""
     worker = stream.worker(url=proxy.url)

@@ -97,6 +97,7 @@ def test_what_the_stream_has_dropped_comes_out_of_lost(stream, pipeline):
     assert {row["node"] for row in gone} == {"rows"}
 
 
+@pytest.mark.in_turn
 def test_lag_tells_how_far_the_log_is_behind_each_shard(stream, tmp_path):
     """Pass: nothing before a log begins; nothing behind when all is read; a shard with more has an age."""
     made = KinesisSource(KinesisSourceOptions.model_validate(source(stream)))

@@ -81,6 +81,7 @@ def test_a_user(started):
     )
 
 
+@pytest.mark.in_turn
 def test_an_nkey(started):
     """Pass: with the seed in; with another one out; what is no seed is said without showing it."""
     mine, other = seed(nkeys.PREFIX_BYTE_USER), seed(nkeys.PREFIX_BYTE_USER)

@@ -88,6 +88,7 @@ def test_a_batch_that_a_deadlock_undid_is_written_again(product, place_in):
     assert place.rows() == [(1, "v2"), (2, "v2")]
 
 
+@pytest.mark.in_turn
 def test_a_failed_serialization_is_tried_again(place_in):
     """Pass: for a user whose transactions see one state, a row that changes meanwhile undoes the batch;
     it is written again, over the change."""
@@ -124,6 +125,7 @@ def test_a_lock_is_waited_for(place, how):
 
 
 @strategies(*EXACT)
+@pytest.mark.in_turn
 def test_a_lock_that_stays_ends_patience(place, how):
     """Pass: an error that names the place and what the database says, and no password; nothing is
     written, and the next try goes well."""

@@ -39,6 +39,7 @@ def test_batches_leave_nothing_in_memory(place_in):
     assert left(write) < _EACH
 
 
+@pytest.mark.in_turn
 def test_asking_for_the_lag_leaves_nothing_in_memory(place_in, tmp_path):
     """Pass: SQLAlchemy keeps things of each engine, so one and the same is asked."""
     place = place_in("postgres")

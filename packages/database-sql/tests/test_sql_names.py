@@ -121,6 +121,7 @@ HOSTILE = (
 
 
 @strategies(*HOWS)
+@pytest.mark.in_turn
 def test_hostile_texts_and_bytes_come_back(place, how):
     """Pass: SQL, marks of drivers and of CSV, control characters and a megabyte, as text and as bytes."""
     rows = [{"id": n, "s": text, "y": text.encode()} for n, text in enumerate(HOSTILE)]

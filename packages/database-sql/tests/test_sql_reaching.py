@@ -88,6 +88,7 @@ def test_the_plan_shows_no_password(pipeline):
     assert SECRET not in shown
 
 
+@pytest.mark.in_turn
 def test_a_file_is_found_beside_the_document(pipeline, place_in):
     """Pass: a relative path, with characters that URLs have other uses for, is relative to it."""
     url = "sqlite:///a%20b%23%25%3F.db"

@@ -174,6 +174,7 @@ def test_an_older_change_is_put_when_the_newest_of_its_key_is_refused(place, how
 
 
 @strategies("transactional", "staged")
+@pytest.mark.in_turn
 def test_a_delete_that_the_database_refuses_comes_back(place, how):
     """Pass: a row that another table needs stays, its delete comes back with the key; others are done."""
     shape = changes("id BIGINT, v BIGINT", ["id"])
@@ -328,6 +329,7 @@ def test_a_batch_of_which_mysql_refuses_much_gets_in(place_in):
     assert place.ids() == []
 
 
+@pytest.mark.in_turn
 def test_a_batch_of_which_mysql_refuses_too_much_says_so(place_in):
     """Pass: an error at once that names the setting and both sizes; nothing is written."""
     place = place_in("mariadb")

@@ -21,6 +21,7 @@ def numbers(*ids):
 
 
 @strategies("transactional", "staged")
+@pytest.mark.in_turn
 def test_two_checkpoints_write_their_own_rows(place, how):
     """Pass: batch 0 and 1 of two checkpoints are in, each once, though both are written twice; the
     ledger has an entry for each checkpoint."""
@@ -153,6 +154,7 @@ def test_a_run_that_skips_a_batch_fences_off_the_one_it_replaced(place, how):
 
 
 @strategies(*EXACT)
+@pytest.mark.in_turn
 def test_a_run_that_was_replaced_is_fenced_off(place, how):
     """Pass: once a later run has written, the earlier one gets an error that says so, and writes
     nothing; the later one goes on."""

@@ -87,6 +87,7 @@ def all_killed(processes, places, tmp_path, mode, passes):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.in_turn
 def test_the_points_are_all_that_a_reading_passes(mode, processes, tmp_path):
     with Place("sqlite", f"sqlite:///{tmp_path}/table.db") as place:
         world(place)
@@ -98,6 +99,7 @@ def test_the_points_are_all_that_a_reading_passes(mode, processes, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.in_turn
 def test_a_kill_at_each_crash_point_does_no_harm(mode, processes, tmp_path):
     def place(folder):
         return Place("sqlite", f"sqlite:///{folder}.db")

@@ -275,6 +275,7 @@ def test_decimals_are_polled_exactly(server, tmp_path, clock):
 # -- ties and limits --------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_rows_of_one_value_are_never_parted(place, tmp_path, clock):
     """Whatever the limit: each row once, and no batch above it but of a single value."""
     place.ask("CREATE TABLE {t} (n INT NOT NULL, id BIGINT)")

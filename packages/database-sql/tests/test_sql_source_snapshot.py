@@ -226,6 +226,7 @@ def test_a_folder_that_can_not_be_written_is_told(file, tmp_path):
 # -- trouble ----------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_connection_that_is_lost_in_the_middle_begins_anew(
     postgres, mariadb, tmp_path, monkeypatch
 ):

@@ -54,6 +54,7 @@ def server_in(place, zone):
     "count", [2, 24], ids=["few", "many"]
 )  # which PostgreSQL takes differently
 @strategies("transactional", "staged")
+@pytest.mark.in_turn
 def test_instants_are_the_same_in_every_zone(place, abroad, how, count):
     """Pass: with machine, session and server abroad, what a reader in UTC sees are the same instants,
     and times without a zone and dates are as they were."""

@@ -46,6 +46,7 @@ def write(sink, spark, rows, parts=1):
     return sink.write(frame, Batch(0, "test", "query", "5f0c7a52", "out", spark, messages(), 1))
 
 
+@pytest.mark.in_turn
 def test_refused_rows_come_back_and_the_others_are_sent(far, spark):
     """Pass: each refused row has reason, payload and id; reading them twice sends nothing more."""
     far.tell(refuse="bad")

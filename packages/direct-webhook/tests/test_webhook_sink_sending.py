@@ -304,6 +304,7 @@ def pulled(far, count, ahead, value=b"%d"):
         ahead.append(number + 1 - len(far.came()))
 
 
+@pytest.mark.in_turn
 def test_no_more_are_on_their_way_than_said(far):
     """Pass: of 300 requests 5 wait for their answers at a time, on 5 connections; the sender takes no
     more rows than it may hold while the endpoint stands still."""

@@ -702,6 +702,7 @@ def test_a_server_that_starts_too_late_is_ended_all_the_same(monkeypatch):
         receiver.close()
 
 
+@pytest.mark.in_turn
 def test_a_log_that_nobody_reads_fills_up_and_says_so(tmp_path):
     """Pass: as a process: above the high-water mark 503 with Retry-After, the state is `paused`, and all
     that was answered with 2xx is stored."""

@@ -161,6 +161,7 @@ def test_a_path_can_ask_for_a_certificate(authority, tmp_path):
         assert len(stand.messages) == 6
 
 
+@pytest.mark.in_turn
 def test_a_key_can_be_encrypted(authority):
     """Pass: with its password it serves; with a wrong one, or none, it ends with the files' names and
     without the password."""

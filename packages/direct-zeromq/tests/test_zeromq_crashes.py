@@ -151,6 +151,7 @@ def test_a_peer_that_binds_drops_its_queue_when_this_side_ends(tmp_path, peers, 
     assert (missing <= 2 * MARK + ON_THE_WAY) == binds, f"{missing} are missing"
 
 
+@pytest.mark.in_turn
 def test_what_a_crash_lost_is_told_if_messages_have_numbers(peers, tmp_path):
     """Pass: after a kill in the middle of traffic the rows of the log say exactly which numbers are missing: the
     count goes on from what was stored."""

@@ -104,6 +104,7 @@ def test_what_has_no_way_there_is_refused(spark: Any, tmp_path: Any) -> None:
         polars_schema(frame)
 
 
+@pytest.mark.in_turn
 def test_keys_can_be_read_back_and_stay_what_they_are(spark: Any, tmp_path: Any) -> None:
     """Pass: bytes are those written down here, for checkpoints hold them; texts are the values."""
     import pyarrow as pa

@@ -86,6 +86,7 @@ def _bag(rows: list[dict[str, object]]) -> Counter[tuple[object, ...]]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(0, 500)), max_size=60), max_size=8))
+@pytest.mark.in_turn
 def test_counts_are_exact_however_pages_are_cut(batches) -> None:
     """Pass: counting by key over small pages gives what a Counter gives."""
     bucket, counter = OneBucket(Count(), **SMALL), Counter()
@@ -122,6 +123,7 @@ class Keep(Count):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 2999), min_size=1, max_size=30), max_size=6))
+@pytest.mark.in_turn
 def test_few_keys_of_many_are_handled_alone(batches) -> None:
     """Pass: with much state and few rows, a step has only their keys, and no other row is lost."""
     sizes: list[int] = []
@@ -504,6 +506,7 @@ def test_a_queue_that_is_no_longer_declared_is_told() -> None:
         bucket.batch({"rows": waiting_rows(0, 10)}, 1)
 
 
+@pytest.mark.in_turn
 def test_every_changed_bit_of_what_is_kept_is_found() -> None:
     """Pass: the error says what was changed and what to do; a page under another's name is found too."""
     bucket = OneBucket(Remember(COLUMNS, "at"))

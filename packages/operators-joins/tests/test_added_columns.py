@@ -129,6 +129,7 @@ def tell(pipeline, folder, file, **row):
     hidden.rename(pipeline.folder / folder / file)
 
 
+@pytest.mark.in_turn
 def test_columns_that_are_added_beside_and_above_a_stream_table_join_are_served(pipeline, spark):
     """Pass: an event that waited, and a version that was kept, have nulls in them; new ones what they had."""
     joined(pipeline, "", "")
