@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from mainstem import Column, DamagedError, PipelineError
+from mainstem import Column, DamagedError, PipelineError, Verifiable
+from mainstem.plan.making import make_plan
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.values import schema_of
 
@@ -52,3 +53,31 @@ def test_a_file_that_is_cut_is_damaged(file):
         file.write_bytes(data[:size])
         with pytest.raises(DamagedError, match="--fresh"):
             storing.count(file)
+
+
+def test_verify_reads_the_rows_whole(file, tmp_path):
+    """Pass: what a changed page means is told before anybody reads it; a whole file is not mentioned."""
+    source = (
+        make_plan(
+            {
+                "pipeline": "test",
+                "trigger": {"available_now": True},
+                "sources": {
+                    "rows": {
+                        "use": "sql",
+                        "with": {"url": "sqlite:///x.db", "table": "t", "schema": "id BIGINT"},
+                    }
+                },
+                "sinks": {"out": {"use": "console", "from": "rows"}},
+            }
+        )
+        .nodes["rows"]
+        .component
+    )
+    assert isinstance(source, Verifiable)
+    assert list(source.damage(tmp_path)) == []
+    data = bytearray(file.read_bytes())
+    data[60] ^= 1
+    file.write_bytes(data)
+    (told,) = source.damage(tmp_path)
+    assert str(file) in told

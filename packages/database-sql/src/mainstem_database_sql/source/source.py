@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from mainstem import (
     Lag,
     Level,
     OptionError,
+    PipelineError,
     PositiveDuration,
     Reached,
     Schema,
@@ -284,6 +285,16 @@ class SQLSource(Source):
         if isinstance(point, datetime):
             other._since = point.astimezone(UTC).replace(tzinfo=None)
         return other
+
+    def damage(self, home: Path) -> Iterator[str]:
+        """Yield what is wrong with the files of rows: each is read whole."""
+        from mainstem_database_sql.source import storing
+
+        for file in sorted(home.rglob(f"*{storing.SUFFIX}")):
+            try:
+                storing.check(file)
+            except PipelineError as error:
+                yield str(error)
 
     def gone(self, since: Reached) -> str:
         """Return what can't be read again as it was: what was polled, and of a snapshot nothing.

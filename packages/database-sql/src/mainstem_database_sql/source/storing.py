@@ -122,6 +122,17 @@ def count(file: Path) -> int:
         return int(opened.metadata.num_rows)
 
 
+def check(file: Path) -> None:
+    """Read a file whole.
+
+    Raises:
+        PipelineError: it is gone, or damaged.
+    """
+    with _opened(file) as opened:
+        for number in range(opened.num_row_groups):
+            opened.read_row_group(number)
+
+
 def misfit(file: Path, columns: Sequence[Column], table: str) -> str:
     """Return how a file differs from what is to be read, in words; empty if it does not."""
     with _opened(file) as opened:
