@@ -63,7 +63,7 @@ collected:
 
 announced:
 	@echo "Installs Python packages into .venv, jars and emulators into .tools, and, as root and by apt-get, the servers"
-	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: some 25 minutes on two"
+	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: half an hour on two"
 	@echo "cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
 test-all: install services collected
