@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from mainstem import PipelineError
-from mainstem.durable import DamagedError, private_folder, read_whole, write_whole
+from mainstem.durable import DamagedError, made_folder, private_folder, read_whole, write_whole
 
 TEXTS = ["", "3", '{"end": 7, "cursor": "grüße 🎉"}', "a\n#00000000\n"]
 
@@ -58,3 +59,23 @@ def test_a_file_of_somebody_elses_format_has_no_checksum(tmp_path):
     """Pass: as Spark reads it."""
     write_whole(tmp_path / "metadata", "{}", checked=False)
     assert (tmp_path / "metadata").read_text() == "{}"
+
+
+def test_folders_that_are_made_are_safe_by_name(tmp_path, monkeypatch):
+    """Pass: each one's name is on disk before the next is made in it; one that is there is left alone."""
+    done = []
+    fsync, mkdir = os.fsync, Path.mkdir
+    monkeypatch.setattr(
+        os, "fsync", lambda f: (done.append(Path(f"/proc/self/fd/{f}").readlink().name), fsync(f))
+    )
+    monkeypatch.setattr(
+        Path, "mkdir", lambda p, *a, **k: (done.append(f"made {p.name}"), mkdir(p, *a, **k))
+    )
+    root = tmp_path.name
+    assert made_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert done == ["made a", root, "made b", "a"]
+    done.clear()
+    made_folder(tmp_path / "a" / "b")
+    private_folder(tmp_path / "a" / "c")
+    assert done == ["made c", "a"]
+    assert (tmp_path / "a" / "c").stat().st_mode & 0o777 == 0o700

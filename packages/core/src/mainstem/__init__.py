@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.tls import TLSOptions as TLSOptions
     from mainstem.crashpoints import failpoint as failpoint
     from mainstem.durable import DamagedError as DamagedError
+    from mainstem.durable import made_folder as made_folder
     from mainstem.durable import open_private as open_private
     from mainstem.durable import private_folder as private_folder
     from mainstem.durable import read_whole as read_whole
@@ -164,7 +165,7 @@ _HOMES = {
     ),
     "mainstem.crashpoints": "failpoint",
     "mainstem.durable": (
-        "DamagedError open_private private_folder read_whole sync_folder write_whole"
+        "DamagedError made_folder open_private private_folder read_whole sync_folder write_whole"
     ),
     "mainstem.hookspecs": "hookimpl",
     "mainstem.patience": "Patience pause_after",

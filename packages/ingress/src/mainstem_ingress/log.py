@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from mainstem import read_whole, sync_folder, write_whole
+from mainstem import made_folder, read_whole, sync_folder, write_whole
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import (
@@ -231,8 +231,7 @@ class Consumers:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Let no segment be removed, and no consumer come in, meanwhile."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with lock(self.folder / "lock"):
+        with lock(made_folder(self.folder) / "lock"):
             yield
 
     def file(self, name: str) -> Path:

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mainstem import sync_folder
+from mainstem import made_folder, sync_folder
 
 from mainstem_ingress.errors import LogError, Unmendable
 from mainstem_ingress.log import Log, take_lock
@@ -74,8 +74,8 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
         why = f"{task.receiver} can't be imported: {type(error).__name__}: {error}"
         raise Unmendable(why) from error
     log = Log(task.folder)
-    folder = log.receiver(task.number)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = made_folder(log.receiver(task.number))
+    # What was made by a process that was killed may not be there for good yet.
     sync_folder(folder.parent)
     sync_folder(log.folder)
     held = take_lock(folder / "lock")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mainstem import PipelineError, SourceContext, read_whole, write_whole
+from mainstem import PipelineError, SourceContext, made_folder, read_whole, write_whole
 
 from mainstem_broker_kafka.source.offsets import Brokers
 
@@ -28,8 +28,7 @@ class Notes:
     @classmethod
     def of(cls, ctx: SourceContext, *, rewound: bool) -> Notes:
         """Return those of a read; a source that was rewound (a preview, a replay) has its own."""
-        folder = ctx.folder() / "topics"
-        folder.mkdir(exist_ok=True)
+        folder = made_folder(ctx.folder() / "topics")
         name = f"{ctx.read_name} rewound" if rewound else ctx.read_name
         return cls(folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json")
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mainstem import Offset, Planner, failpoint, read_whole, write_whole
+from mainstem import Offset, Planner, failpoint, made_folder, read_whole, write_whole
 
 from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source.ranges import ANEW, check_created
@@ -64,7 +64,7 @@ class StreamPlanner(Planner):
             return kept
         found = self._stream.patiently(lambda: begin(self._stream, self._reading.begin))
         if self._reading.first is not None:
-            self._reading.first.parent.mkdir(parents=True, exist_ok=True)
+            made_folder(self._reading.first.parent)
             write_whole(self._reading.first, json.dumps(found))
         failpoint("jetstream.after-first-offset")
         return found

@@ -129,8 +129,7 @@ class Checkpoint:
     def _set_aside(self, name: str) -> None:
         """Move what belongs to a query into `set-aside/`, so that it begins anew."""
         self.plan.query(name)
-        self._aside.mkdir(exist_ok=True)
-        mark = self._aside / f"{name}.begun"
+        mark = made_folder(self._aside) / f"{name}.begun"
         write_whole(mark, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
         self._move_aside(mark)
 

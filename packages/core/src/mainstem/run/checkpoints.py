@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Verifiable
-from mainstem.durable import sync_folder, sync_tree
+from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
@@ -103,7 +103,7 @@ def copy(plan: Plan, into: Path) -> Path:
     if target.resolve().is_relative_to(plan.checkpoint.resolve()):
         raise PipelineError(f"{target} lies in the checkpoint itself")
     with Checkpoint(plan, checked=False):
-        into.mkdir(parents=True, exist_ok=True)
+        made_folder(into)
         unfinished = into / f".{plan.pipeline}.copy"
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from mainstem.contracts.abilities import HelperProcess, Supervised
+from mainstem.durable import made_folder
 from mainstem.errors import PipelineError
 from mainstem.patience import pause_after
 from mainstem.plan.model import Plan
@@ -118,9 +119,7 @@ class Helpers:
 
 
 def _processes(plan: Plan, name: str, component: Supervised) -> list[HelperProcess]:
-    home = plan.home(name)
-    home.mkdir(parents=True, exist_ok=True)
-    return list(component.processes(name, home))
+    return list(component.processes(name, made_folder(plan.home(name))))
 
 
 #: Beginnings of the names of what any program needs of its environment.

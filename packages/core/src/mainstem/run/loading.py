@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.abilities import Measurable
 from mainstem.crashpoints import failpoint
-from mainstem.durable import read_whole, write_whole
+from mainstem.durable import made_folder, read_whole, write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.loading import reads_of
 from mainstem.plan.model import Plan, Query, ancestors
@@ -157,7 +157,7 @@ class Waiting:
     def _instead(self, streams: list[str], frame: DataFrame) -> DataFrame:
         begun = [name for name in streams if self._reached.get(name) is not None]
         if not begun:
-            self._nothing.mkdir(parents=True, exist_ok=True)
+            made_folder(self._nothing)
             empty = self._spark.readStream.name(streams[0]).schema(SCHEMA)
             return _in_columns(empty.json(self._nothing.absolute().as_uri()), frame.schema)
         standing = [_in_columns(self._standing(name), frame.schema) for name in begun]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from mainstem.durable import write_whole
+from mainstem.durable import made_folder, write_whole
 from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
@@ -161,7 +161,7 @@ class RunningQuery:
         folder = self._checkpoint.query(self._query.name)
         file = folder / "metadata"
         if not file.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            made_folder(folder)
             write_whole(file, json.dumps({"id": str(uuid.uuid4())}), checked=False)
         return str(json.loads(file.read_text())["id"])
 

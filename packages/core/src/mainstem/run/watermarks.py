@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
-from mainstem.durable import sync_file, sync_folder
+from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
 from mainstem.run.times import in_millis, moved
@@ -113,9 +113,7 @@ class Watermarks:
         return self._reads.get(name, 0)
 
     def _folder(self, node: Node) -> Path:
-        folder = self._checkpoint.node(node.name) / "control" / self._query.name
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return made_folder(self._checkpoint.node(node.name) / "control" / self._query.name)
 
     def flush(self, latest: datetime | None, watermark: datetime | None) -> bool:
         """Write the control rows that close everything the query holds; False if there is nothing.

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from mainstem import Column, Offset, PipelineError, Planner, failpoint
+from mainstem import Column, Offset, PipelineError, Planner, failpoint, made_folder
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.selecting import Database, named
@@ -252,8 +252,7 @@ class Polls(Planner):
             self._asked = -1e9  # there is more: no wait before the next look
         end = self._offset(start["chain"], start["segment"] + 1, to)
         database, file = self._database, self._file(end["chain"], end["segment"])
-        storing.make(self._folder.parent)
-        storing.make(self._folder)
+        made_folder(self._folder)
         parts = table.parts(bounds.between(low, to))
         storing.write(file, database.columns, database.name, parts, "sql.poll")
         return end

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem import Offset, PipelineError, Planner, failpoint, read_whole, write_whole
+from mainstem import Offset, PipelineError, Planner, failpoint, made_folder, read_whole, write_whole
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.selecting import Database
@@ -124,7 +124,7 @@ class Snapshots(Planner):
             return
         with storing.locked(self._folder):
             if self._begun().get(self._key) != name:
-                storing.make(self._folder / "begun")
+                made_folder(self._folder / "begun")
                 write_whole(self._folder / "begun" / self._key, name)
                 failpoint("sql.snapshot-after-mark")
             if self._follows:

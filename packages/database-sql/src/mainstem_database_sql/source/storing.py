@@ -88,13 +88,6 @@ def write(
     return rows
 
 
-def make(folder: Path) -> None:
-    """Make a folder if it is not there, safe on disk; the one above must be there."""
-    if not folder.exists():
-        folder.mkdir(exist_ok=True)
-        sync_folder(folder.parent)
-
-
 def remove_unfinished(folder: Path) -> None:
     """Remove what a crash left of files that were never finished."""
     for file in folder.glob(f"*{_NEW}"):

@@ -28,7 +28,7 @@ _TWICE = 8
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, and the shortest course that shows it."""
+    """A fault, and a course that shows it, of which no decision can be left out."""
 
     setting: Setting
     course: tuple[Decision, ...]
@@ -48,44 +48,46 @@ class Tried:
     """What trying courses of a setting has shown.
 
     Attributes:
-        courses: how many there were by chance.
         names: of the calls that the strategy made.
         findings: by the kind of fault.
     """
 
     setting: Setting
-    courses: int
     names: set[str] = field(default_factory=set)
     findings: dict[str, Finding] = field(default_factory=dict)
 
 
-def tried(setting: Setting, courses: int, steps: int = STEPS) -> Tried:
-    """Try every short course, and so many by chance, of at most so many decisions.
+def tried(setting: Setting, courses: int, *, short: int = SHORT, steps: int = STEPS) -> Tried:
+    """Try courses, and note what they show.
+
+    Args:
+        courses: how many are made up by chance.
+        short: how many decisions those have at most that are all tried.
+        steps: how many those by chance have at most.
 
     Raises:
         AssertionError: the strategy does otherwise when the same happens again, so that courses can't
             be told by their decisions.
     """
-    found = Tried(setting, courses)
+    found = Tried(setting)
     shorter = replace(setting, batches=min(setting.batches, 3), runs=2)
-    for short in every(shorter, SHORT) if steps == STEPS else ():
-        world = played(setting, short)
-        for kind, text in world.faults.items():
-            found.findings.setdefault(kind, Finding(setting, short, kind, text))
+    for course in every(setting, short):
+        for kind, text in played(setting, course).faults.items():
+            found.findings.setdefault(kind, Finding(setting, course, kind, text))
     for number in range(courses):
         if found.findings and number >= _ENOUGH:
             break
-        course, world = by_chance(setting, f"{setting} {number}", steps)
+        chosen, world = by_chance(setting, f"{setting} {number}", steps)
         if number < _TWICE:
-            again = played(setting, course)
+            again = played(setting, chosen)
             if list(again.transcript()) != list(world.transcript()):
                 raise AssertionError(
                     "the strategy does not do the same when the same happens again, so it keeps "
-                    f"something outside itself: {written(course)}"
+                    f"something outside itself: {written(chosen)}"
                 )
         found.names |= world.names
         for kind in world.faults.keys() - found.findings.keys():
-            found.findings[kind] = shortened((shorter, setting), course, kind)
+            found.findings[kind] = shortened((shorter, setting), chosen, kind)
     return found
 
 
@@ -174,7 +176,7 @@ def shortened(settings: Sequence[Setting], course: Sequence[Decision], kind: str
         return tuple((labels[label], outcome) for label, outcome in left)
 
     course = tuple(course)
-    size = len(course) // 2
+    size = (len(course) + 1) // 2
     while size:
         shorter = (without(at, size, course) for at in range(len(course) - size + 1))
         found = next((each for each in shorter if shows(settings[-1], each)), None)
