@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from mainstem.builtin.files_sink import FilesSink
@@ -266,3 +268,35 @@ def test_a_sink_is_told_whether_an_earlier_run_had_planned_the_batch(pipeline, m
     runs = [run for *_, run in told]
     assert len(set(runs)) == 3
     assert runs[2] == runs[3]
+
+
+def test_what_was_planned_is_on_disk_before_the_sink_and_that_before_the_next_batch(
+    pipeline, monkeypatch
+):
+    """Pass: offsets, then the rows, then their place in the sink; then, before the next, that it is done."""
+    done = []
+    fsync = os.fsync
+
+    def noted(file):
+        done.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    lines = {"path": "./in", "format": "message", "max_files": 1}
+    pipeline.document(
+        sources={"lines": {"use": "files", "with": lines}},
+        sinks={"out": pipeline.sink("out", "lines")},
+    )
+    pipeline.feed("1.jsonl", ["a"])
+    pipeline.feed("2.jsonl", ["b"])
+    pipeline.run()
+
+    def at(part, since=0):
+        return next(n for n, path in enumerate(done) if n >= since and part in path)
+
+    first = at("lines/offsets/0")
+    rows = at(".out.staging/", first)
+    place = next(n for n, path in enumerate(done) if n > rows and path.endswith("/out"))
+    commit = at("lines/commits/0", place)
+    assert commit < at("lines/offsets/1")
+    assert at("sources/") < first
