@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 from mainstem_keyed_state.directory import Directory
+from mainstem_keyed_state.entries import opened
 from mainstem_keyed_state.logic import KEY, MAIN, Logic, Step
 from mainstem_keyed_state.stepping import Stepping
 from mainstem_keyed_state.stretches import decode
@@ -296,12 +297,13 @@ class Paged:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a kind of state."""
-        if ("", 0) not in self._store.there:
+        kept = {name: opened(name, entry) for name, entry in self._store.there.items()}
+        if ("", 0) not in kept:
             return []
-        layouts = Directory.of_bytes(self._store.there["", 0][1]).layouts
+        layouts = Directory.of_bytes(kept["", 0][1]).layouts
         return [
             row
-            for (name, _), (layout, data) in self._store.there.items()
+            for (name, _), (layout, data) in kept.items()
             if name == table
             for row in decode(layouts[layout].schema, [data]).to_dicts()
         ]

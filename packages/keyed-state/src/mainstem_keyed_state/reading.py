@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from mainstem import PipelineError
 
 from mainstem_keyed_state.columns import spark_type
 from mainstem_keyed_state.directory import Directory
+from mainstem_keyed_state.entries import opened
 from mainstem_keyed_state.frames import state_name
 from mainstem_keyed_state.hashes import keyed_by
 from mainstem_keyed_state.keys import KeyKind
@@ -54,6 +55,7 @@ def read_state(
 
     Raises:
         PipelineError: the query has no state of the node, or the key has another number of values.
+        DamagedError: an entry was changed after it was written (its rows: when the frame is read).
     """
     entries = _entries(spark, checkpoint, node, name, batch)
     wanted: bytes | None = None
@@ -62,7 +64,7 @@ def read_state(
         bucket = layout.labels[int.from_bytes(wanted[:4], "big") % len(layout.labels)]
         entries = entries.where(f"bucket = {bucket}")
     directories = {
-        row["bucket"]: Directory.of_bytes(bytes(row["data"]))
+        row["bucket"]: Directory.of_bytes(_bytes_of(row.asDict()))
         for row in entries.where("table = ''").collect()
     }
     schemas = {
@@ -72,7 +74,7 @@ def read_state(
     found = {}
     for table in _tables(directories):
         columns = _columns(directories, table)
-        pages = entries.where("table <> ''").where(f"table = '{table}'").drop("table")
+        pages = entries.where("table <> ''").where(f"table = '{table}'")
         rows = _rows_of(schemas, columns, layout.keys, wanted)
         found[table] = pages.mapInArrow(rows, _spark_schema(columns))
     return found
@@ -106,6 +108,13 @@ def _entries(
             "user_map_value.layout", "user_map_value.data",
         )  # fmt: skip
     raise PipelineError(f"{checkpoint} has no state by key of {node!r}")
+
+
+def _bytes_of(row: Mapping[str, Any]) -> bytes:
+    """Return an entry's bytes, of its row of the state store; `DamagedError` if it was changed."""
+    found = opened((row["table"], row["page"]), (row["layout"], bytes(row["data"])))
+    assert found is not None  # noqa: S101
+    return found[1]
 
 
 def _key_bytes(spark: SparkSession, kind: KeyKind, key: Sequence[str]) -> bytes:
@@ -153,7 +162,7 @@ def _rows_of(
         for batch in batches:
             for page in batch.to_pylist():
                 schema = schemas[page["bucket"]][page["layout"]]
-                rows = decode(schema, [page["data"]])
+                rows = decode(schema, [_bytes_of(page)])
                 if wanted is not None:
                     rows = rows.filter(pl.col(KEY) == wanted)
                 missing = [
