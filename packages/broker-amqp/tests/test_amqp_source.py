@@ -374,6 +374,19 @@ def test_a_stream_begins_where_the_options_say_and_goes_on_where_it_was(
     assert place.stored() == texts(sorted({*expected, *range(10, 15)}))
 
 
+def test_a_stream_goes_on_with_a_prefetch_of_one(broker, place):
+    """Pass: the last stored message, which is asked for again, leaves room for the next ones."""
+    queue = broker.queue("stream")
+    publish(broker, queue, range(3))
+    options = {"type": "stream", "start": "earliest", "prefetch": 1}
+    with place.taking(queue, **options):
+        wait_for(lambda: len(place.stored()) == 3)
+    publish(broker, queue, range(3, 6))
+    with place.taking(queue, **options):
+        wait_for(lambda: len(place.stored()) == 6)
+    assert place.stored() == texts(range(6))
+
+
 @pytest.mark.in_turn
 def test_a_stream_that_is_made_anew_ends_it(broker, place):
     """Pass: of a stream of the same name that is shorter than what was read, nothing is passed over: the

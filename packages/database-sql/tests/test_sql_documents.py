@@ -84,19 +84,9 @@ def test_the_other_strategies_promise_it_too(place, pipeline, deliver):
     assert "as long as out: " in as_text(plan)
 
 
-def failing_after(monkeypatch, point):
-    """Let the first pass of a crash point raise, in this process."""
-    monkeypatch.setattr(crashpoints, "_WATCHED", True)
-    monkeypatch.setattr(crashpoints, "_NAME", point)
-    monkeypatch.setattr(crashpoints, "_HOW", "1:raise")
-    monkeypatch.setattr(crashpoints, "_passes", {})
-
-
 @pytest.mark.parametrize("deliver", ["transactional", "idempotent", "staged", "microbatch"])
 @pytest.mark.in_turn
-def test_a_failure_after_the_commit_doubles_only_what_says_so(
-    place_in, pipeline, monkeypatch, deliver
-):
+def test_a_failure_after_the_commit_doubles_only_what_says_so(place_in, pipeline, deliver):
     """Pass: with `microbatch` the plan says at least once and why, refuses a document that requires more,
     and the rows of the batch are there twice; with the others once."""
     place = place_in("sqlite")
@@ -108,10 +98,9 @@ def test_a_failure_after_the_commit_doubles_only_what_says_so(
     assert (
         "a batch that is tried again after a failure is written again" in as_text(plan)
     ) != exact
-    with monkeypatch.context() as armed:
-        failing_after(armed, "sql.after-commit")
-        with pytest.raises(PipelineError, match=r"sql\.after-commit"):
-            pipeline.run()
+    armed = crashpoints.armed("sql.after-commit:1:raise")
+    with armed, pytest.raises(PipelineError, match=r"sql\.after-commit"):
+        pipeline.run()
     assert place.ids() == [1, 2]
     pipeline.run()
     assert place.ids() == ([1, 2] if exact else [1, 1, 2, 2])

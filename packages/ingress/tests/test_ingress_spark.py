@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ingress_far import HERE, Far, messages, store_of, values_in
+from ingress_far import Far, messages, store_of, values_in
 from mainstem.run.reading import register
 from mainstem_ingress import Message
 from mainstem_ingress.log import Log
@@ -102,22 +101,7 @@ def test_restarts_and_two_queries_at_their_own_pace(spark: Any, log: Log, tmp_pa
 # -- through a document -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def _plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process, and those that it starts, find the far side's words."""
-    site = tmp_path_factory.mktemp("site")
-    info = site / "ingress_far-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ingress-far\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[mainstem.sources]\nfar_queue = ingress_far_plugin\nfar_stream = ingress_far_plugin\n"
-    )
-    monkeypatch.syspath_prepend(site)
-    path = filter(None, [str(site), str(HERE), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
-
-
-@pytest.mark.usefixtures("_plugin")
+@pytest.mark.usefixtures("far_plugin")
 @pytest.mark.in_turn
 def test_a_document_reads_a_queue_over_restarts(far: Far, pipeline: Any) -> None:
     """Rejected rows come out of their own output, and no message is left at the far side."""
@@ -148,7 +132,7 @@ def test_a_document_reads_a_queue_over_restarts(far: Far, pipeline: Any) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_plugin")
+@pytest.mark.usefixtures("far_plugin")
 def test_a_document_reads_a_stream_in_its_order(far: Far, pipeline: Any) -> None:
     far.append(messages(*range(200)))
     pipeline.document(

@@ -36,6 +36,8 @@ TYPES = "values_of_every_type_come_back_as_they_were_or_are_refused"
 KEYED = "changes_in_any_order_leave_the_newest_of_each_key"
 AGAIN = "a_batch_written_again_is_there_as_after_once"
 CUT = "a_batch_cut_in_the_middle_is_whole_after_its_retry"
+DIES = "a_run_that_dies_at_a_crash_point_does_no_harm"
+KILLED = "a_kill_at_each_crash_point_does_no_harm"
 LEDGER = "the_ledger_says_what_is_in"
 STAGED = "staged_rows_are_seen_when_published_and_not_before"
 MANY = "the_rows_of_many_tasks_are_there_once"
@@ -49,7 +51,10 @@ SHOWN = "the_level_that_tests_have_shown_is_the_one_promised"
 
 FAULTS = [
     ("zoo_doubling", AGAIN, "doubled: .*row 0"),
-    ("zoo_doubling", "a_kill_at_each_crash_point_does_no_harm", "zoo.after-commit:1:kill: doubled"),
+    ("zoo_doubling", DIES, "zoo.after-commit:1:die: doubled"),
+    ("zoo_doubling", KILLED, "zoo.after-commit:1:kill: doubled"),
+    ("zoo_remembering", KILLED, "zoo.after-commit:1:kill: doubled"),
+    ("zoo_tidying_up", KILLED, "zoo.after-commit:1:kill: doubled"),
     ("zoo_half", CUT, "lost: .*row 10"),
     ("zoo_deaf_to_tasks", CUT, "a task failed, and the write ended as if all were well"),
     ("zoo_deaf", "a_far_side_that_is_down_fails_the_batch_until_it_is_back", "the far side was down, and"),
@@ -108,6 +113,13 @@ def test_each_fault_is_caught(word, test, words, spark, tmp_path, monkeypatch):
     given = {"spark": spark} if "spark" in signature(named).parameters else {}
     with pytest.raises((AssertionError, Unshown), match=words):
         named(**given)
+
+
+@pytest.mark.parametrize("word", ["zoo_remembering", "zoo_tidying_up"])
+@pytest.mark.in_turn
+def test_what_a_run_that_dies_here_can_not_show(word, spark, tmp_path):
+    """Pass: what rests on the memory of the process, or on its last steps, is found by kills alone."""
+    getattr(suite_of(word, tmp_path), f"test_{DIES}")(spark)
 
 
 def test_a_sink_that_nobody_can_read_may_not_promise_much(spark, tmp_path):

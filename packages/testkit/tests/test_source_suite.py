@@ -100,3 +100,16 @@ def test_a_broken_source_is_caught(tmp_path, quick_java, monkeypatch, fault):
             getattr(suite, test)()
     finally:
         suite.server.kill()
+
+
+@pytest.mark.in_turn
+def test_a_run_that_dies_here_finds_it_too(tmp_path, quick_java):
+    """Pass: what is wrong after a crash alone is found without a kill."""
+    suite = LogSuite()
+    suite.fault = "begins anew after a crash"
+    suite._move(tmp_path / "place")
+    try:
+        with pytest.raises(AssertionError, match="zoo_log.planned:1:die: lost:"):
+            suite.test_nothing_is_lost_or_doubled_by_a_run_that_dies_at_a_crash_point()
+    finally:
+        suite.server.kill()

@@ -149,11 +149,11 @@ def test_the_first_class_of_a_word_stands_for_it():
     assert (turns[TestFirst][runs], turns[TestVariant][runs]) == (Tier.TURN, Tier.TURN)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 11, 20])
-def test_some_of_the_points_are_taken_in_each_turn_and_all_in_the_end(count):
-    """Pass: two at most, and each point of up to twenty in one of ten turns."""
-    names = [f"point {n}" for n in range(count)]
-    taken = [Turn(n, 10, "").some(names, 2) for n in range(10)]
-    assert {len(each) for each in taken} == {min(2, count)}
-    assert {name for each in taken for name in each} == {*names}
-    assert Turn(None, 10, "").some(names, 2) == names
+def test_each_commit_draws_one_of_the_points_also_within_one_turn():
+    """Pass: one name in each of fifty commits of one turn, each name by some; all where all tests are run."""
+    names = [f"p{n}" for n in range(6)]
+    taken = [Turn(3, 10, "", draw).one(names) for draw in range(50)]
+    assert {len(each) for each in taken} == {1}
+    assert {each[0] for each in taken} == set(names)
+    assert Turn(None, 10, "").one(names) == names
+    assert Turn(3, 10, "", 7).one([]) == []

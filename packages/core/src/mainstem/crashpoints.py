@@ -3,6 +3,7 @@
 `MAINSTEM_FAILPOINT` arms one: `NAME:N:ACTION`, at the N-th pass (the first when left out).
 
 - `kill` (when left out): as `kill -9` does
+- `die`: the same; where `armed` has armed it, raise `Died`
 - `raise`: raise `Failpoint`
 - `sleep=SECONDS`: stand still for so long
 - `drop`: tell the caller to leave out what it is about to do
@@ -19,48 +20,99 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-_NAME, _, _HOW = os.environ.get("MAINSTEM_FAILPOINT", "").partition(":")
-_TRACE = os.environ.get("MAINSTEM_FAILPOINT_TRACE", "")
-_WATCHED = bool(_NAME or _TRACE)
-_passes: dict[str, int] = {}
+#: The variables that arm a point, and name the file that tells which are passed.
+ARMED, TRACE = "MAINSTEM_FAILPOINT", "MAINSTEM_FAILPOINT_TRACE"
 
 
 class Failpoint(Exception):  # noqa: N818
     """Raised by a crash point that was armed to raise."""
 
 
+class Died(BaseException):
+    """Raised by a crash point that was armed to die, and by each that is passed after it.
+
+    The code that it goes through must not catch it, as a process that was killed can not: it stands for
+    the kill of a process that lives on for other tests.
+    """
+
+
 def failpoint(name: str) -> bool:
-    """Do what the environment armed this point to do; whether the caller is to drop its next step.
+    """Do what this point was armed to do; whether the caller is to drop its next step.
 
     Unarmed, a pass costs one look at a global.
 
     Raises:
         Failpoint: the point is armed with `raise`.
+        Died: it is armed with `die` in this process, or another one was and has been passed.
     """
-    return _passed(name) if _WATCHED else False
+    return _armed.passed(name) if _armed is not None else False
 
 
-def _passed(name: str) -> bool:
-    count = _passes[name] = _passes.get(name, 0) + 1
-    if _TRACE and count == 1:
-        with Path(_TRACE).open("a") as trace:
-            trace.write(f"{name}\n")
-    at, _, action = _HOW.partition(":")
-    if name != _NAME or count != int(at or 1):
-        return False
-    if _TRACE:
-        armed = f"{_NAME}:{_HOW}"
-        if armed in Path(_TRACE).read_text().split():
+@contextmanager
+def armed(where: str = "", trace: str = "") -> Iterator[None]:
+    """Arm a point in this process alone, in place of what the environment says.
+
+    Args:
+        where: as in `MAINSTEM_FAILPOINT`; no point when left out.
+        trace: as in `MAINSTEM_FAILPOINT_TRACE`.
+    """
+    global _armed  # what a pass looks at
+    before, _armed = _armed, _Armed(where, trace, here=True)
+    try:
+        yield
+    finally:
+        _armed = before
+
+
+class _Armed:
+    """A point that is armed, and what was passed so far; `here` by `armed`, else by the environment."""
+
+    def __init__(self, where: str, trace: str, *, here: bool) -> None:
+        self._where = where
+        self._name, _, how = where.partition(":")
+        at, _, self._action = how.partition(":")
+        self._at = int(at or 1)
+        self._trace = Path(trace) if trace else None
+        self._here = here
+        self._passes: dict[str, int] = {}
+        self._died = False
+
+    def passed(self, name: str) -> bool:
+        if self._died:
+            raise Died(self._name)
+        count = self._passes[name] = self._passes.get(name, 0) + 1
+        if count == 1:
+            self._tell(name)
+        if name != self._name or count != self._at:
+            return False
+        if self._trace is not None and self._where in self._trace.read_text().split():
             return False  # it has acted, in a process that was started again since
-        with Path(_TRACE).open("a") as trace:
-            trace.write(f"{armed}\n")
-    word, _, argument = action.partition("=")
-    if word == "raise":
-        raise Failpoint(name)
-    if word == "sleep":
-        time.sleep(float(argument))
-    elif word in ("", "kill"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return word == "drop"
+        self._tell(self._where)
+        word, _, argument = self._action.partition("=")
+        if word == "die" and self._here:
+            self._died = True
+            raise Died(name)
+        if word == "raise":
+            raise Failpoint(name)
+        if word == "sleep":
+            time.sleep(float(argument))
+        elif word in ("", "kill", "die"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return word == "drop"
+
+    def _tell(self, line: str) -> None:
+        if self._trace is not None:
+            with self._trace.open("a") as trace:
+                trace.write(f"{line}\n")
+
+
+def _of_environment() -> _Armed | None:
+    where, trace = os.environ.get(ARMED, ""), os.environ.get(TRACE, "")
+    return _Armed(where, trace, here=False) if where or trace else None
+
+
+_armed = _of_environment()

@@ -1,9 +1,12 @@
-"""csv files: one dialect, columns by their names, and refused rows with file and line."""
+"""csv files: one dialect, columns by their names, and refused rows with file and line; names of columns."""
 
 from __future__ import annotations
 
 import base64
 import gzip
+import json
+
+import pytest
 
 SCHEMA = "id BIGINT, name STRING, amt DECIMAL(10,2)"
 
@@ -110,3 +113,23 @@ def test_what_the_sink_writes_the_source_reads(pipeline):
     assert pipeline.rows("bad") == []
     found = {row["id"]: row.get("name") for row in pipeline.rows("back")}
     assert found == dict(enumerate(texts))
+
+
+@pytest.mark.parametrize("format_", ["jsonlines", "csv"])
+def test_columns_may_have_the_names_that_rows_are_read_by(pipeline, format_):
+    """Pass: a column that is named as what the source makes of each row is the file's own."""
+    names = ("value", "name", "payload", "origin", "position", "reason", "c0", "partition")
+    schema = ", ".join(f"{name} STRING" for name in names)
+    given = {name: f"of {name}" for name in names}
+    if format_ == "csv":
+        pipeline.feed("1.csv", "\n".join([",".join(names), ",".join(given.values()), "x"]).encode())
+    else:
+        pipeline.feed("1.json", json.dumps(given).encode() + b"\nx\n")
+    options = {"path": "./in", "format": format_, "schema": schema}
+    pipeline.document(
+        sources={"rows": {"use": "files", "with": options}},
+        sinks={"out": pipeline.sink("out", "rows"), "bad": pipeline.sink("bad", "rows.rejected")},
+    )
+    pipeline.run()
+    assert pipeline.rows("out") == [given]
+    assert [base64.b64decode(row["payload"]) for row in pipeline.rows("bad")] == [b"x"]

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import pytest
 from mainstem import Changelog
+from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
 from mainstem.plan.making import make_plan
@@ -53,6 +54,15 @@ def test_sinks_of_one_query_share_a_batch_that_is_computed_once(pipeline):
     assert by_key["a"] == by_key["b"]
     assert by_key["c"] != by_key["a"]
     assert sorted(summary["queries"]) == ["c", "lines"]
+
+
+def test_a_sink_that_asks_python_to_end_fails_the_run(pipeline, monkeypatch):
+    """Pass: an error that names the sink, where Spark would wait for an answer for ever."""
+    monkeypatch.setattr(FilesSink, "write", lambda *_: sys.exit(3))
+    pipeline.document(sinks={"out": pipeline.sink("out", "lines")})
+    pipeline.feed("1.jsonl", ["a"])
+    with pytest.raises(PipelineError, match="out: SystemExit: 3"):
+        pipeline.run()
 
 
 def test_rows_are_counted_by_node_and_a_dropped_refusal_is_counted(pipeline):

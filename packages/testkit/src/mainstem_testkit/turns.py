@@ -36,23 +36,26 @@ class Turn:
         number: the turn, from 0; None where all are run.
         of: how many turns there are.
         why: what chose it.
+        draw: a number that differs also between commits of one turn.
     """
 
     number: int | None
     of: int
     why: str
+    draw: int = 0
 
     def takes(self, name: str) -> bool:
         """Whether the test of a name is run now."""
         return self.number is None or _hashed(name) % self.of == self.number
 
-    def some(self, names: Sequence[str], count: int) -> list[str]:
-        """Return at most so many of some names, in their order: others in other turns, all in the end."""
-        if self.number is None or len(names) <= count:
+    def one(self, names: Sequence[str]) -> list[str]:
+        """Return one of some names, drawn anew by each commit; all of them where all tests are run.
+
+        Not by the turn's number: a test that is itself run in turn would draw the same each time.
+        """
+        if self.number is None or not names:
             return list(names)
-        first = self.number * count
-        taken = {names[(first + n) % len(names)] for n in range(count)}
-        return [name for name in names if name in taken]
+        return [names[self.draw % len(names)]]
 
     def __str__(self) -> str:
         return "all" if self.number is None else f"{self.number + 1} of {self.of} ({self.why})"
@@ -70,11 +73,12 @@ def turn_of(folder: Path, turns: int) -> Turn:
     if chosen:
         if not chosen.isdecimal() or not 1 <= int(chosen) <= turns:
             raise ValueError(f"{TURN} is {chosen!r}: give a number from 1 to {turns}, or {_ALL}")
-        return Turn(int(chosen) - 1, turns, TURN)
+        return Turn(int(chosen) - 1, turns, TURN, int(chosen))
     commit = _commit(folder)
     if not commit:
         return Turn(None, turns, "no commit is checked out")
-    return Turn(_hashed(commit) % turns, turns, f"drawn by commit {commit[:10]}")
+    drawn = _hashed(commit)
+    return Turn(drawn % turns, turns, f"drawn by commit {commit[:10]}", drawn // turns)
 
 
 def _hashed(text: str) -> int:

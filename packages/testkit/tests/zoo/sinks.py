@@ -70,6 +70,31 @@ class Doubling(Table):
         pass
 
 
+class Remembering(Doubling):
+    """Knows by the memory of its process alone which batches are in."""
+
+    known = set()
+
+    def write(self, frame, batch):
+        return None if self.name(batch) in self.known else super().write(frame, batch)
+
+    def enter(self, db, batch, refused):
+        super().enter(db, batch, refused)
+        self.known.add(self.name(batch))
+
+
+class TidyingUp(Doubling):
+    """Takes back what a failed batch has written, as long as its process lives."""
+
+    def write(self, frame, batch):
+        try:
+            return super().write(frame, batch)
+        except BaseException:
+            with self.connect() as db:
+                Table.replace(self, db, "written", batch)
+            raise
+
+
 class Half(Table):
     """Enters a batch into its ledger first, so that the tail of a cut one never comes."""
 
@@ -368,6 +393,8 @@ SINKS: dict[str, type[Sink]] = {
     "zoo_message_table": MessageTable,
     "zoo_prepares": Prepares,
     "zoo_doubling": Doubling,
+    "zoo_remembering": Remembering,
+    "zoo_tidying_up": TidyingUp,
     "zoo_half": Half,
     "zoo_deaf": Deaf,
     "zoo_deaf_to_tasks": DeafToTasks,

@@ -160,10 +160,13 @@ class AMQPReceiver(Receiver):
         )
 
     def _streamed(self, taken: list[_Delivery]) -> list[Message]:
-        """Return messages of a stream with their offsets, none twice."""
+        """Return messages of a stream with their offsets, none twice.
+
+        The others are acknowledged at once: nobody else would, and each counts against the prefetch.
+        """
         made = []
         messages = self._messages(taken, "never")
-        for message, (_, properties, _) in zip(messages, taken, strict=True):
+        for message, (method, properties, _) in zip(messages, taken, strict=True):
             offset = properties.headers[_OFFSET]
             if self._next is None or offset >= self._next:
                 if self._again is not None and offset > self._again:
@@ -171,8 +174,10 @@ class AMQPReceiver(Receiver):
                 self._again = None
                 self._next = offset + 1
                 made.append(message._replace(cursor=str(offset)))
-            elif offset == self._again:
+                continue
+            if offset == self._again:
                 self._again = None
+            self._channel.basic_ack(method.delivery_tag)
         return made
 
     # -- the connection -----------------------------------------------------------------------

@@ -233,7 +233,7 @@ class Files(Source):
         block = f"IF({start} = 0, '', concat(' after byte ', {start}))"
         rows = rows.selectExpr(
             *(
-                f"{with_variants(f'__read.c{n}', c.type or '')} AS {quoted(c.name)}"
+                f"{with_variants(f'__read.c{n}', c.type or '')} AS c{n}"
                 for n, c in enumerate(schema)
             ),
             f"concat(name, ', line ', {line} {block}, ': ', {why}) AS reason",
@@ -241,10 +241,14 @@ class Files(Source):
             "origin",
             "position",
         )
-        return self._split(rows, [quoted(c.name) for c in schema], ctx)
+        return self._split(rows, [f"c{n} AS {quoted(c.name)}" for n, c in enumerate(schema)], ctx)
 
     def _split(self, rows: DataFrame, columns: Sequence[str], ctx: SourceContext) -> DataFrame:
-        """Return rows in the columns of the schema, those that are refused marked as such."""
+        """Return rows in the columns of the schema, those that are refused marked as such.
+
+        Args:
+            columns: names each, which may be any, also those of `rows` that are not the schema's.
+        """
         told = "IF(reason IS NOT NULL, struct(reason, payload), NULL) AS _rejected"
         return rows.selectExpr(
             *columns,

@@ -84,9 +84,23 @@ class Batches:
             made.release()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Write one batch; raises what went wrong, after keeping it."""
+        """Write one batch; raises what went wrong, after keeping it.
+
+        What asks Python to end comes as a failure too: Spark would wait for an answer for ever.
+        """
         if self.stopping.is_set():
             raise Stopping
+        try:
+            self._whole(frame, batch_id)
+        except Exception as error:
+            self.error = error
+            raise
+        except BaseException as error:
+            told = f"{self.node or self._query.tail}: {type(error).__name__}: {error}"
+            self.error = PipelineError(told, node=self.node)
+            raise self.error from error
+
+    def _whole(self, frame: DataFrame, batch_id: int) -> None:
         failpoint("run.before-batch")
         self._syncing.planned(batch_id)
         made = self._begin(frame, batch_id)
@@ -98,9 +112,6 @@ class Batches:
             self.node = None
             self._syncing.written()
             self.counts[batch_id] = made.counts() | written
-        except BaseException as error:
-            self.error = error
-            raise
         finally:
             made.release()
         failpoint("run.after-batch")

@@ -258,6 +258,15 @@ class SinkSuite(AbilitiesSuite):
     @proves("crashes", dear=True)
     def test_a_kill_at_each_crash_point_does_no_harm(self, spark: SparkSession) -> None:
         """A run is killed where the sink can be cut, and run again: nothing lost, nothing doubled."""
+        self._break(here=False)
+
+    @pytest.mark.timeout(900)
+    @proves("crashes")
+    def test_a_run_that_dies_at_a_crash_point_does_no_harm(self, spark: SparkSession) -> None:
+        """The same, cheaper: the run dies by an exception that nobody catches, on the shared session."""
+        self._break(here=True)
+
+    def _break(self, *, here: bool) -> None:
         self._check([])
         home, trials = self.place, itertools.count()
         pipeline = self.pipeline()
@@ -269,7 +278,10 @@ class SinkSuite(AbilitiesSuite):
             self._move(home.parent / f"trial-{next(trials)}")
             copy.document(**self.parts())
 
-        self.break_at_crash_points(pipeline, lambda _: self._check(range(8), troubled=True), before)
+        def oracle(_: PipelineFolder) -> None:
+            self._check(range(8), troubled=True)
+
+        self.break_at_crash_points(pipeline, oracle, before, here=here)
 
     # -- the far side -----------------------------------------------------------------------
 

@@ -28,8 +28,6 @@ from mainstem_testkit.turns import Tier, Turn
 
 TestT = TypeVar("TestT", bound=Callable[..., None])
 
-#: How many crash points are taken in one turn.
-_POINTS = 2
 #: Values that hardly an option takes.
 _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
@@ -43,7 +41,7 @@ def proves(
         dear: it takes many runs or processes, so it is run in turn, and of a variant only with all.
         runs: it takes a few runs on Spark, so it is run in turn.
         shown_by: the mechanism of which its own tests show the same: for a component on that
-            mechanism it is run in turn.
+            mechanism it is run with all tests alone.
     """
 
     def mark(test: TestT) -> TestT:
@@ -79,6 +77,8 @@ class Suite:
     use: ClassVar[str] = ""
     #: The fixture of the server that the component talks to, if there is one.
     server_fixture: ClassVar[str] = ""
+    #: The mechanism of which these are the tests: what they show, others on it need not show each time.
+    stands_for: ClassVar[str] = ""
     #: Standard tests that are known to fail: the reasons by the tests' names.
     expected_failures: ClassVar[Mapping[str, str]] = {}
     #: Options that are wrong beside the ones that `options` gives: the changed options, by the name
@@ -136,18 +136,19 @@ class Suite:
     def tier(cls, name: str) -> Tier:
         """Return when a standard test is run.
 
-        Every time, unless it takes a few runs on Spark or is dear, or shows what the tests of a mechanism
-        show that the component is built on: then in turn. Of a variant all is in turn, and what is dear
-        only with all. The first class of a module that tests a word stands for the word; the others are
+        Every time, unless it takes a few runs on Spark or is dear: then in turn. Of a variant all is in
+        turn, and what is dear only with all; so is what a mechanism's own tests show that the component
+        is built on. The first class of a module that tests a word stands for the word; the others are
         variants.
         """
         test: Any = getattr(cls, name, None)
         if not getattr(test, "proves", None):
             return Tier.EVERY
-        if cls._is_variant():
-            return Tier.ALL if test.dear else Tier.TURN
-        shown = bool(test.shown_by) and test.shown_by in cls.mechanisms()
-        return Tier.TURN if test.dear or test.runs or shown else Tier.EVERY
+        shown = test.shown_by != cls.stands_for and test.shown_by in cls.mechanisms()
+        variant = cls._is_variant()
+        if shown or (variant and test.dear):
+            return Tier.ALL
+        return Tier.TURN if test.dear or test.runs or variant else Tier.EVERY
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
@@ -228,15 +229,18 @@ class Suite:
         oracle: Oracle,
         before: Callable[[PipelineFolder], None],
         others: tuple[str, ...] = ("run.",),
+        *,
+        here: bool = False,
     ) -> None:
         """Kill a pipeline at the component's crash points; see `crash_at_every_point`.
 
         One without any is killed after a batch was written and before its commit. Where dear tests
-        are run in turn, so are the points: a few in each. With `MAINSTEM_CRASH=all` all points are taken,
+        are run in turn, so are the points: one in each. With `MAINSTEM_CRASH=all` all points are taken,
         each at its first three passes.
 
         Args:
             others: what the names of points begin with that are not the component's.
+            here: in this process.
         """
 
         def chosen(points: list[str]) -> list[str]:
@@ -245,12 +249,12 @@ class Suite:
 
         def drawn(points: list[str]) -> list[str]:
             own = chosen(points)
-            return own if self._turn.number is None else self._turn.some(own, _POINTS)
+            return self._turn.one(own)
 
         if os.environ.get("MAINSTEM_CRASH") == "all":
-            crash_at_every_point(pipeline, oracle, passes=(1, 2, 3), before=before)
+            crash_at_every_point(pipeline, oracle, passes=(1, 2, 3), here=here, before=before)
         else:
-            crash_at_every_point(pipeline, oracle, points=drawn, before=before)
+            crash_at_every_point(pipeline, oracle, points=drawn, here=here, before=before)
 
     # -- what every kind must show ----------------------------------------------------------
 
