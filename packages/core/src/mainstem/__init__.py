@@ -116,9 +116,11 @@ if TYPE_CHECKING:
     from mainstem.errors import MachineError as MachineError
     from mainstem.errors import MainstemError as MainstemError
     from mainstem.errors import OptionError as OptionError
+    from mainstem.errors import PermanentError as PermanentError
     from mainstem.errors import PipelineError as PipelineError
     from mainstem.errors import PluginError as PluginError
     from mainstem.errors import Problem as Problem
+    from mainstem.errors import TransientError as TransientError
     from mainstem.errors import nearest as nearest
     from mainstem.hookspecs import hookimpl as hookimpl
     from mainstem.patience import Patience as Patience
@@ -160,8 +162,8 @@ _HOMES = {
     ),
     "mainstem.contracts.tls": "HostTLSOptions TLSOptions",
     "mainstem.errors": (
-        "DocumentError FencedError MachineError MainstemError OptionError PipelineError PluginError "
-        "Problem nearest"
+        "DocumentError FencedError MachineError MainstemError OptionError PermanentError PipelineError "
+        "PluginError Problem TransientError nearest"
     ),
     "mainstem.crashpoints": "failpoint",
     "mainstem.durable": (

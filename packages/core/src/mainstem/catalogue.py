@@ -15,6 +15,7 @@ CATALOGUE = {
     ("sink", "kafka"): "mainstem-broker-kafka",
     ("sink", "kinesis"): "mainstem-broker-kinesis",
     ("sink", "nats"): "mainstem-broker-nats",
+    ("sink", "redis"): "mainstem-cache-redis",
     ("sink", "sql"): "mainstem-database-sql",
     ("sink", "webhook"): "mainstem-direct-webhook",
     ("sink", "zeromq"): "mainstem-direct-zeromq",

@@ -87,6 +87,14 @@ class FencedError(PipelineError):
     """Another run of the same checkpoint has taken over: this one must write nothing more."""
 
 
+class TransientError(PipelineError):
+    """An external system can't do something now; a retry may help."""
+
+
+class PermanentError(PipelineError):
+    """An external system can't do something, and no retry would help, or all were in vain."""
+
+
 class OptionError(ValueError):
     """Raised by a component whose options, or the shapes it is connected to, do not fit.
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from mainstem_testkit.conformance.delivery import DeliverySuite as DeliverySuite
     from mainstem_testkit.conformance.operator import OperatorSuite as OperatorSuite
     from mainstem_testkit.conformance.receiver import ReceiverSuite as ReceiverSuite
+    from mainstem_testkit.conformance.sender import SenderSuite as SenderSuite
     from mainstem_testkit.conformance.sink import SinkSuite as SinkSuite
     from mainstem_testkit.conformance.source import SourceSuite as SourceSuite
     from mainstem_testkit.crashing import crash_at_every_point as crash_at_every_point
@@ -25,6 +26,7 @@ _HOMES = {
     "PipelineFolder": "pipelines",
     "Process": "pipelines",
     "ReceiverSuite": "conformance.receiver",
+    "SenderSuite": "conformance.sender",
     "Server": "server",
     "SinkSuite": "conformance.sink",
     "SourceSuite": "conformance.source",

@@ -56,7 +56,7 @@ class DeliverySuite(Suite):
 
     kind: ClassVar[str] = "delivery"
     #: How many courses are tried of each sink and kind of rows, and how many long ones.
-    courses: ClassVar[int] = 250
+    courses: ClassVar[int] = 100
     long_courses: ClassVar[int] = 20
 
     _tried: ClassVar[dict[type, list[Tried]]] = {}

@@ -1,0 +1,92 @@
+"""A connection to Redis, and what its errors mean: the one module that imports the vendor's library."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote
+
+from mainstem import PermanentError, TLSOptions, TransientError
+from redis import Connection, SSLConnection
+from redis import exceptions as errors
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mainstem_cache_redis.options import RedisOptions
+
+PORT = 6379
+#: How answers begin that pass with time; of some the library cuts off the word, and makes it a class.
+_PASSING = ("BUSY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MISCONF")
+_PASSING_CLASSES = (errors.OutOfMemoryError, errors.ReadOnlyError)
+#: How those begin that every other message would get too.
+_FOR_ALL = ("NOAUTH", "WRONGPASS", "MOVED", "ASK", "CROSSSLOT", "ERR unknown command")
+_FOR_ALL_CLASSES = (errors.NoPermissionError, errors.AuthenticationError)
+
+
+def connect(options: RedisOptions, name: str) -> Any:
+    """Return a connection of the vendor's that Redis has let in.
+
+    Raises:
+        TransientError: it can't be reached now.
+        PermanentError: it does not let us in, or a file of `tls` can't be read.
+    """
+    address = options.address()
+    given: dict[str, Any] = {
+        "host": address.hostname,
+        "port": address.port or PORT,
+        "db": int(address.path.strip("/") or 0),
+        "username": unquote(address.username) if address.username else None,
+        "password": unquote(address.password) if address.password else None,
+        "socket_connect_timeout": options.connect_timeout.total_seconds(),
+        "socket_timeout": options.answer_timeout.total_seconds(),
+        "socket_keepalive": True,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),  # the dispatcher retries
+    }
+    kind: Any = Connection
+    if address.scheme == "rediss":
+        kind = SSLConnection
+        tls = options.tls or TLSOptions()
+        try:
+            tls.context()  # its errors say which file
+        except OSError as error:
+            raise PermanentError(str(error)) from None
+        files = {"ssl_ca_certs": tls.ca, "ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
+        given |= {option: str(file) for option, file in files.items() if file is not None}
+        given |= {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
+    made = kind(**given)
+    try:
+        made.connect()
+        with suppress(errors.ResponseError):  # not every user may say who it is
+            made.send_command("CLIENT", "SETNAME", name.replace(" ", "."))
+            made.read_response()
+    except (errors.RedisError, OSError) as error:
+        made.disconnect()
+        raise failure(error) from None
+    return made
+
+
+def failure(error: Exception) -> PermanentError | TransientError:
+    """Return what an error is that is not about one message."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, errors.ResponseError | errors.AuthenticationError):
+        return TransientError(text) if _passes(error) else PermanentError(text)
+    if "certificate verify failed" in text.lower():
+        return PermanentError(text)
+    return TransientError(text)
+
+
+def can_be_taken_later(error: errors.ResponseError) -> bool:
+    """Whether an answer to a message says that Redis can't take it now; if not, it never will.
+
+    Raises:
+        PermanentError: it can't take any message.
+    """
+    text = str(error)
+    if isinstance(error, _FOR_ALL_CLASSES) or text.startswith(_FOR_ALL):
+        raise PermanentError(text)
+    return _passes(error)
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, _PASSING_CLASSES) or str(error).startswith(_PASSING)

@@ -1,0 +1,12 @@
+"""Wires the words of this distribution to their classes."""
+
+from __future__ import annotations
+
+from mainstem import Sink, hookimpl
+
+from mainstem_cache_redis.sink import RedisSink
+
+
+@hookimpl
+def mainstem_sinks() -> dict[str, type[Sink]]:
+    return {"redis": RedisSink}

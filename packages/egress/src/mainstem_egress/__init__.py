@@ -1,0 +1,25 @@
+"""Sends messages and knows of each whether it was accepted, for authors of sinks.
+
+An author writes a `Sender` (connect, send, what the answers mean, close) and an `EgressSink` that names
+it.
+"""
+
+from __future__ import annotations
+
+from mainstem_egress.dispatcher import Counts, Dispatcher
+from mainstem_egress.options import EgressOptions
+from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Refusal, Sender
+from mainstem_egress.sink import EgressSink
+
+__all__ = [
+    "Answer",
+    "Counts",
+    "Dispatcher",
+    "EgressOptions",
+    "EgressSink",
+    "Fate",
+    "MessageFault",
+    "OutMessage",
+    "Refusal",
+    "Sender",
+]

@@ -1,0 +1,129 @@
+"""What an author of a sender writes: connect, send, what the answers mean, close."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from mainstem import Refused
+
+
+class Fate(Enum):
+    """What an answer means for a message."""
+
+    #: The external system has it.
+    ACCEPTED = "accepted"
+    #: The external system can't take it for now: it is sent again.
+    RETRY = "retry"
+    #: It will never be taken: the row comes out of the sink's `rejected`, with the reason.
+    REFUSED = "refused"
+
+
+class Answer(NamedTuple):
+    """What became of the messages from `first` to `last` that have no answer yet.
+
+    Attributes:
+        first, last: numbers that `send` was called with; the same for one message.
+        reason: why not, in words without secrets; shown to people.
+    """
+
+    first: int
+    last: int
+    fate: Fate = Fate.ACCEPTED
+    reason: str = ""
+
+
+class OutMessage(NamedTuple):
+    """A message to send.
+
+    Attributes:
+        content: what `Sender.send` takes; the author's own.
+        lane: messages of one lane keep their order, unless the options say `order: none`; None for one
+            that has no order.
+        size: in bytes, as far as it counts towards `in_flight_bytes`.
+        identity: the row's `_id`.
+        payload: what `rejected` holds of the row if it is refused; its value.
+    """
+
+    content: Any
+    lane: Hashable
+    size: int
+    identity: bytes | None
+    payload: bytes | None
+
+
+class Refusal(ValueError):  # noqa: N818
+    """Raised by `send`: the external system can never take this message. Says why."""
+
+
+class MessageFault(Exception):  # noqa: N818
+    """The connection ended because of one of the messages in flight, and nobody says which. Says why.
+
+    They are sent again one by one; the one that is alone when it happens again is refused.
+    """
+
+
+class Sender(ABC):
+    """Sends messages over one connection.
+
+    All methods are called in one thread of a task. `mainstem.PermanentError` and `mainstem.FencedError`
+    from one of them fail the batch. `MessageFault`, `mainstem.TransientError` or any other exception
+    means that the connection is no longer good: `close` is called, then `connect` with growing pauses
+    between, and what has no answer is sent again. So a message can arrive twice, never less than once.
+
+    Args:
+        options: of the sink.
+        name: what the external system may show as the client's name.
+    """
+
+    def __init__(self, options: Any, name: str) -> None:
+        self.options = options
+        self.name = name
+
+    @abstractmethod
+    def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[OutMessage]:
+        """Yield a message for each row of a batch; a row that makes none is noted as refused.
+
+        Called without a connection too.
+        """
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Connect, and see that what messages are sent to is there.
+
+        Raises:
+            TransientError: the external system can't be reached now; it is tried again.
+            PermanentError: no retry would help.
+        """
+
+    @abstractmethod
+    def send(self, number: int, content: Any) -> None:
+        """Send a message, or keep it for `answers` to send.
+
+        Args:
+            number: which it is since `connect`, from 1, one by one: for `Answer`.
+            content: of an `OutMessage`.
+
+        Raises:
+            Refusal: it can never be taken; no answer is expected. The number is not used again.
+        """
+
+    @abstractmethod
+    def answers(self, seconds: float) -> Iterable[Answer]:
+        """Send what was kept, and return the answers that came.
+
+        Args:
+            seconds: how long to wait for the first at most; 0 between messages, so that connections are
+                kept alive here.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """End the connection. Called once for each `connect`, also for one that failed."""
+
+    def place(self) -> str:
+        """Return where messages are sent, without secrets, for errors."""
+        return ""

@@ -1,0 +1,120 @@
+"""The base of every sink on egress."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    MESSAGES,
+    Batch,
+    Column,
+    Shape,
+    Sink,
+    check_order,
+    failpoint,
+    in_partitions,
+    write_by_tasks,
+)
+
+from mainstem_egress.options import EgressOptions
+from mainstem_egress.sender import Sender
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from mainstem_egress.dispatcher import Dispatcher
+    from mainstem_egress.sender import OutMessage
+
+
+class EgressSink(Sink):
+    """A sink whose tasks send messages, each by a sender of its own.
+
+    A subclass annotates `options` with a subclass of `EgressOptions`, and says which sender it is and, in
+    `capabilities`, what must hold for an accepted message to stay.
+    """
+
+    options: EgressOptions
+    accepts = MESSAGES
+    #: The column that lanes are made of: what `order: log` brings together.
+    lane: str = "key"
+
+    @abstractmethod
+    def sender(self) -> type[Sender]:
+        """Return the class of the senders. It may import the vendor's library."""
+
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Refuse an order that the columns can't give; subclasses refuse types too."""
+        if self.options.order == "log":
+            check_order(columns, "order", "leave out `order`")
+
+    def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Connect once from here, so that what can't be mended is said once and plainly.
+
+        Raises:
+            PermanentError: it can't be.
+        """
+        dispatcher = dispatcher_of(
+            self.sender()(self.options, "mainstem"), self.options, _unexpected
+        )
+        try:
+            dispatcher.connect()
+        finally:
+            dispatcher.close()
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Send a batch; return the rows that were refused for good."""
+        options = self.options
+        name = f"mainstem {batch.pipeline} {batch.sink}"
+        task = partial(send, sender=self.sender(), options=options, name=name)
+        lane = self.lane if options.order == "log" else None
+        return write_by_tasks(in_partitions(frame, options.partitions, lane), task)
+
+
+def dispatcher_of(
+    sender: Sender, options: EgressOptions, refuse: Callable[[OutMessage, str], None]
+) -> Dispatcher:
+    """Return what dispatches by a sender as the options say."""
+    from mainstem_egress.dispatcher import Dispatcher
+
+    return Dispatcher(
+        sender,
+        refuse,
+        in_flight=options.in_flight,
+        in_flight_bytes=options.in_flight_bytes,
+        ordered=options.order != "none",
+        answer_timeout=options.answer_timeout.total_seconds(),
+        give_up=options.give_up.total_seconds(),
+    )
+
+
+def send(
+    batches: Iterable[pa.RecordBatch], sender: type[Sender], options: EgressOptions, name: str
+) -> Iterator[pa.RecordBatch]:
+    """Send the rows of a task and yield those that were refused for good; runs in an executor."""
+    from mainstem import Refused
+
+    refused = Refused()
+    made = sender(options, name)
+    dispatcher = dispatcher_of(
+        made, options, lambda message, why: refused.add(message.identity, message.payload, why)
+    )
+    try:
+        for batch in batches:
+            failpoint("egress.before-send")
+            for message in made.messages(batch, refused):
+                dispatcher.send(message)
+            yield from refused.take()
+        failpoint("egress.after-send")
+        dispatcher.flush()
+        failpoint("egress.after-answers")
+        yield from refused.take()
+    finally:
+        dispatcher.close()
+
+
+def _unexpected(_: OutMessage, why: str) -> None:
+    raise AssertionError(f"nothing was sent, and is refused: {why}")
