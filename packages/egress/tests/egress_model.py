@@ -58,9 +58,9 @@ class Model(Sender):
     def send(self, number: int, content: Any) -> None:
         assert self.open, "sent without a connection"
         assert number == self._next, "numbers do not go up by one"
-        self._next += 1
         if content in self.unfit:
             raise Refusal(f"{content} does not fit")
+        self._next += 1
         self._waiting.append((number, content))
         self.most = max(self.most, len(self._waiting))
 

@@ -24,7 +24,7 @@ _SHOWN = {
 class RedisSink(EgressSink):
     """Appends messages to streams; each entry has its message's identity as the field `id`.
 
-    At least once: a batch that is retried, or a message whose answer was lost, is appended again, with the
+    At least once: a batch that is retried, or a message whose answer was lost, is appended again with the
     same `id`. A reader that remembers ids drops the copies.
     """
 

@@ -194,10 +194,10 @@ class Dispatcher:
 
     def _put(self, message: OutMessage, *, again: bool = False) -> None:
         number = self._next
-        self._next += 1
         if not self._log:
             self._answered = time.monotonic()
         self._log[number] = message
+        self._next += 1
         self._bytes += message.size
         self.counts.sent += 1
         self.counts.again += again
@@ -205,6 +205,8 @@ class Dispatcher:
             self._sender.send(number, message.content)
         except Refusal as error:
             self._settle(number, str(error))
+            self._next -= 1  # the next message has the number
+            self._low = min(self._low, self._next)
         except (PermanentError, FencedError):
             raise
         except Exception as error:

@@ -105,11 +105,11 @@ class Sender(ABC):
         """Send a message, or keep it for `answers` to send.
 
         Args:
-            number: which it is since `connect`, from 1, one by one: for `Answer`.
+            number: how many were sent since `connect`, from 1: for `Answer`.
             content: of an `OutMessage`.
 
         Raises:
-            Refusal: it can never be taken; no answer is expected. The number is not used again.
+            Refusal: it can never be taken; no answer is expected, and the next message has its number.
         """
 
     @abstractmethod
