@@ -116,6 +116,7 @@ bench: install services
 	$(BIN)/python benchmarks/webhook_latency.py
 	$(BIN)/python benchmarks/webhook_sink.py
 	$(BIN)/python benchmarks/zeromq_pull.py
+	$(BIN)/python benchmarks/egress.py
 
 wheels: $(UV)
 	$(UV) build --quiet --all-packages --out-dir dist

@@ -132,7 +132,7 @@ def _publisher(options: JetStreamSinkOptions) -> None:
     for number in range(MESSAGES):
         name = f"{number:032x}"
         head = b"NATS/1.0\r\nNats-Expected-Stream: BENCH\r\nNats-Msg-Id: %b\r\n\r\n" % name.encode()
-        publisher.send(Message(None, SUBJECT, head, BODY, name))
+        publisher.send(Message(None, SUBJECT, head, BODY, len(head) + len(BODY), name))
     publisher.flush()
     publisher.close()
     assert not refused

@@ -5,8 +5,43 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from mainstem_testkit import SinkSuite
+from mainstem_testkit import SenderSuite, SinkSuite
 from nsink_streams import Listener
+
+
+class TestSender(SenderSuite):
+    """A reader listens all the time; a key is the end of the subject."""
+
+    use = "nats"
+    server_fixture = "nats"
+    refused = {"key": b"two words"}
+
+    @pytest.fixture(autouse=True)
+    def _listener_ends(self):
+        yield
+        self.listener.close()
+
+    def prepare(self):
+        self.name = "s" + hashlib.sha256(str(self.place).encode()).hexdigest()[:16]
+        self.listener = Listener(self.server.url, f"{self.name}.>")
+        self.seen = []
+
+    def row(self, number):
+        return {**super().row(number), "key": b"k%d" % (number % 3)}
+
+    def options(self):
+        return {
+            "servers": f"nats://127.0.0.1:{self.port}",
+            "subject": f"{self.name}.{{key}}",
+            "answer_timeout": "2 seconds",
+        }
+
+    def received(self):
+        self.seen = [int(message.data or 0) for message in self.listener.quiet()]
+        return self.seen
+
+    def permanent(self):
+        return {"a credentials file that is not there": {"credentials": "/no/such/file"}}
 
 
 class TestCore(SinkSuite):
@@ -17,7 +52,7 @@ class TestCore(SinkSuite):
     columns = "key BINARY, value BINARY, headers MAP<STRING, BINARY>"
     refused = {"key": b"two words", "value": b"refused"}
     wrong_options = {
-        "window": {"window": 0},
+        "in_flight": {"in_flight": 0},
         "partitions": {"partitions": 0},
         "subject": {"subject": "a..b"},
         "servers": {"servers": "http://host"},

@@ -118,7 +118,7 @@ def test_any_answers_leave_nothing_out_and_double_nothing(monkeypatch, seed, ord
         ordered=ordered,
     )
     for number in range(count):
-        publisher.send(Message(number, f"s.{subject[number]}", b"", b"x", str(number)))
+        publisher.send(Message(number, f"s.{subject[number]}", b"", b"x", 1, str(number)))
     publisher.flush()
     wanted = [number for number in range(count) if number not in hopeless]
     assert sorted(refused) == sorted(hopeless)
@@ -157,7 +157,7 @@ def test_lost_connections_alone_leave_the_order_as_it_is(monkeypatch, seed):
     model = JetStreamSinkOptions.model_validate(options)
     publisher = Publisher(model, "test", "S", lambda *_: None, window=20, give_up=1e9)
     for number in range(500):
-        publisher.send(Message(number, "s.a", b"", b"x", str(number)))
+        publisher.send(Message(number, "s.a", b"", b"x", 1, str(number)))
     publisher.flush()
     assert Link.stored == list(range(500))
 
@@ -199,6 +199,6 @@ def test_what_was_refused_goes_before_what_was_not_sent(monkeypatch, seed):
     model = JetStreamSinkOptions.model_validate(options)
     publisher = Publisher(model, "test", "S", lambda *_: None, window=20, give_up=1e9)
     for number in range(500):
-        publisher.send(Message(number, "s.a", b"", b"x", str(number)))
+        publisher.send(Message(number, "s.a", b"", b"x", 1, str(number)))
     publisher.flush()
     assert Link.stored == list(range(500))

@@ -54,7 +54,9 @@ def message(stream, number, *, key="a", body=None, expected=None, header="subjec
         kind = b"-Subject" if header == "subject" else b""
         head += b"Nats-Expected-Last%b-Sequence: %d\r\n" % (kind, expected)
     body = b"%d" % number if body is None else body
-    return Message(b"", f"{stream}.{key}", head + more + b"\r\n", body, name, expected)
+    head += more + b"\r\n"
+    size = len(head) + len(body)
+    return Message(b"", f"{stream}.{key}", head, body, size, name, expected)
 
 
 def numbered(count):

@@ -94,7 +94,10 @@ class TestSecured(TestSender):
 
 
 class TestSink(SinkSuite):
+    """These stand for all sinks on egress."""
+
     use = "redis"
+    stands_for = "egress"
     server_fixture = "redis"
     columns = "key BINARY, value BINARY, headers MAP<STRING, BINARY>"
 

@@ -55,7 +55,8 @@ class Model(Sender):
             self.refusing -= 1
             raise TransientError("it is away")
 
-    def send(self, number: int, content: Any) -> None:
+    def send(self, number: int, message: Any) -> None:
+        content = message.content
         assert self.open, "sent without a connection"
         assert number == self._next, "numbers do not go up by one"
         if content in self.unfit:

@@ -72,8 +72,8 @@ class RedisSender(Sender):
         if kind not in ("stream", "none"):
             raise PermanentError(f"{self.options.stream!r} is there, and is no stream: {kind}")
 
-    def send(self, number: int, content: Any) -> None:
-        self._kept += self._connection.pack_command(*content)
+    def send(self, number: int, message: OutMessage) -> None:
+        self._kept += self._connection.pack_command(*message.content)
         self._sent = number
 
     def answers(self, seconds: float) -> Iterable[Answer]:

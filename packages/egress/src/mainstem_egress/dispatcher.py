@@ -15,16 +15,16 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mainstem import FencedError, Patience, PermanentError, TransientError
 
-from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Refusal, Sender
+from mainstem_egress.sender import Answer, Fate, MessageFault, Refusal, Sendable, Sender
 
 _LOG = logging.getLogger(__name__)
 
-#: Messages between two looks at the answers.
-_STRIDE = 64
+#: Numbers with none of these bits: between two looks at the answers there are so many messages and one.
+_STRIDE = 63
 #: The longest that answers are waited for before the clock is looked at, in seconds.
 _LONGEST_WAIT = 0.5
 
@@ -60,15 +60,12 @@ class Dispatcher:
         ordered: whether messages of a lane keep their order.
         answer_timeout: after how many seconds without an answer a connection is given up; None for never.
         give_up: after how many seconds without any progress to raise.
-
-    Attributes:
-        counts: what was done so far.
     """
 
     def __init__(
         self,
         sender: Sender,
-        refuse: Callable[[OutMessage, str], None],
+        refuse: Callable[[Sendable, str], None],
         *,
         in_flight: int = 1000,
         in_flight_bytes: int = 32 * 2**20,
@@ -76,49 +73,62 @@ class Dispatcher:
         answer_timeout: float | None = 30.0,
         give_up: float = 300.0,
     ) -> None:
-        self._sender = sender
+        self._sender, self._send = sender, sender.send
         self._refuse = refuse
         self._most = in_flight
         self._most_bytes = in_flight_bytes
         self._ordered = ordered
         self._silence = answer_timeout
         self._patience = Patience(give_up)
-        self.counts = Counts()
+        self._counts = Counts()
+        self._sent_before, self._next = 0, 1
         self._connected = False
+        #: Whether the next message can go as it is: nothing is to be sent before it.
+        self._clear = False
         #: What is to be sent again, before anything else.
-        self._again: deque[OutMessage] = deque()
+        self._again: deque[Sendable] = deque()
         #: Of those, how many are sent one at a time, since one of them ended the connection.
         self._single = 0
         self._trouble = ""
-        self._stride = 0
         self._begin()
 
     def _begin(self) -> None:
         """Begin to count anew, as for each connection."""
+        self._sent_before += self._next - 1
         #: By number, what was sent and is not settled: without an answer or, in an order, behind such.
-        self._log: dict[int, OutMessage] = {}
+        self._log: dict[int, Sendable] = {}
         self._next = self._low = 1
         self._bytes = 0
         self._accepted: set[int] = set()
         self._retry: set[int] = set()
         self._answered = time.monotonic()
 
+    @property
+    def counts(self) -> Counts:
+        """What was done so far."""
+        sent = self._sent_before + self._next - 1
+        return replace(self._counts, sent=sent)
+
     # -- for the user -----------------------------------------------------------------------
 
-    def send(self, message: OutMessage) -> None:
+    def send(self, message: Sendable) -> None:
         """Send a message as soon as there is room; returns before it has an answer.
 
         Raises:
             PermanentError: see `flush`; nothing can be sent any more.
         """
-        if not self._log and not self._again:
-            self._patience.progress()  # nothing was waited for until now
-        if self._again or self._retry or not self._connected or self._full(message.size):
-            self._make_room(message.size)
-        self._put(message)
-        self._stride += 1
-        if self._stride >= _STRIDE and self._connected:
-            self._stride = 0
+        size, room = message.size, self._most_bytes - self._bytes
+        if not (self._clear and size <= room and 0 < len(self._log) < self._most):
+            self._make_ready(size)
+        number = self._next
+        self._log[number] = message
+        self._next = number + 1
+        self._bytes += size
+        try:
+            self._send(number, message)
+        except Exception as error:
+            self._not_sent(number, error)
+        if not number & _STRIDE and self._connected:
             self._listen(0.0)
 
     def flush(self) -> None:
@@ -149,19 +159,24 @@ class Dispatcher:
     # -- driving ----------------------------------------------------------------------------
 
     def _full(self, size: int) -> bool:
-        if not self._log:
-            return False
-        count = self._next - self._low if self._ordered else len(self._log)
-        return count >= self._most or self._bytes + size > self._most_bytes
+        count = len(self._log)
+        return count >= self._most or (self._bytes + size > self._most_bytes and count > 0)
+
+    def _make_ready(self, size: int) -> None:
+        """Let there be room for a message, and nothing that is to be sent before it."""
+        if not self._log and not self._again:
+            self._patience.progress()  # nothing was waited for until now
+            self._answered = time.monotonic()
+        if not self._clear or self._full(size):
+            self._make_room(size)
 
     def _make_room(self, size: int) -> None:
         self._look()
         most = self._most - max(1, self._most // 8)  # for several, to be sent at a time
         while True:
             self._step()
-            count = self._next - self._low if self._ordered else len(self._log)
-            at_rest = not self._again and not self._retry and self._connected
-            if at_rest and count <= most and not self._full(size):
+            self._clear = not self._again and not self._retry and self._connected
+            if self._clear and len(self._log) <= most and not self._full(size):
                 return
 
     def _look(self) -> None:
@@ -182,7 +197,11 @@ class Dispatcher:
             return
         most = 1 if self._single else self._most
         while self._again and len(self._log) < most and not self._full(self._again[0].size):
-            self._put(self._again.popleft(), again=True)
+            if not self._log:
+                self._answered = time.monotonic()
+            message = self._again.popleft()
+            self._counts.again += 1
+            self._put(message, message.size)
             if not self._connected:
                 return
         if self._due():
@@ -192,31 +211,36 @@ class Dispatcher:
         """Return how many answers are due."""
         return len(self._log) - len(self._accepted) - len(self._retry)
 
-    def _put(self, message: OutMessage, *, again: bool = False) -> None:
+    def _put(self, message: Sendable, size: int) -> None:
         number = self._next
-        if not self._log:
-            self._answered = time.monotonic()
         self._log[number] = message
-        self._next += 1
-        self._bytes += message.size
-        self.counts.sent += 1
-        self.counts.again += again
+        self._next = number + 1
+        self._bytes += size
         try:
-            self._sender.send(number, message.content)
-        except Refusal as error:
-            self._settle(number, str(error))
-            self._next -= 1  # the next message has the number
-            self._low = min(self._low, self._next)
-        except (PermanentError, FencedError):
-            raise
+            self._send(number, message)
         except Exception as error:
+            self._not_sent(number, error)
+
+    def _not_sent(self, number: int, error: Exception) -> None:
+        """Deal with a message that `send` has raised an error for."""
+        if isinstance(error, PermanentError | FencedError):
+            raise error
+        if isinstance(error, Refusal):
+            self._settle(number, str(error))
+            self._next = number  # the next message has the number
+            self._low = min(self._low, number)
+        else:
             self._lost(error)
 
     def _listen(self, seconds: float) -> None:
         """Take the answers that have come, waiting for the first for so long at most."""
         try:
+            came = False
             for answer in self._sender.answers(min(seconds, _LONGEST_WAIT)):
                 self._take(answer)
+                came = True
+            if came:
+                self._answered = time.monotonic()
         except (PermanentError, FencedError):
             raise
         except Exception as error:
@@ -271,11 +295,11 @@ class Dispatcher:
                 self._pause(f"can't connect: {_words(error)}")
             else:
                 self._connected = True
-                self.counts.connections += 1
+                self._counts.connections += 1
                 self._answered = time.monotonic()
 
     def _end(self) -> None:
-        self._connected = False
+        self._connected = self._clear = False
         with suppress(Exception):  # it may be broken already
             self._sender.close()
 
@@ -301,16 +325,35 @@ class Dispatcher:
 
     def _take(self, answer: Answer) -> None:
         first, last, fate, reason = answer
-        self._answered = time.monotonic()
         log, accepted, retry = self._log, self._accepted, self._retry
+        if fate is Fate.ACCEPTED and first <= self._low and not accepted and not retry:
+            self._accept(min(last, self._next - 1))
+            return
         for number in range(max(first, self._low), last + 1):
             if number not in log or number in accepted or number in retry:
                 continue
             if fate is Fate.RETRY:
                 retry.add(number)
-                self._trouble = reason
+                self._trouble, self._clear = reason, False
             else:
                 self._settle(number, reason if fate is Fate.REFUSED else None)
+
+    def _accept(self, last: int) -> None:
+        """Note that all from the oldest on were accepted: what most answers say."""
+        log = self._log
+        count = len(log)
+        if last + 1 == self._next:
+            log.clear()
+            self._bytes = 0
+        for number in range(self._low, last + 1 if log else 0):
+            if (message := log.pop(number, None)) is not None:
+                self._bytes -= message.size
+        self._low = max(self._low, last + 1)
+        count -= len(log)
+        if count:
+            self._counts.accepted += count
+            self._single = max(0, self._single - count)
+            self._patience.progress()
 
     def _settle(self, number: int, reason: str | None = None) -> None:
         """Note that a message was accepted, or is refused for a reason."""
@@ -318,13 +361,13 @@ class Dispatcher:
         if self._single:
             self._single -= 1
         if reason is None and self._ordered:
-            self.counts.accepted += 1
+            self._counts.accepted += 1
             self._accepted.add(number)
         else:
             message = self._log.pop(number)
             self._bytes -= message.size
             if reason is None:
-                self.counts.accepted += 1
+                self._counts.accepted += 1
             else:
                 self._refused(message, reason)
         low, log, accepted = self._low, self._log, self._accepted
@@ -335,8 +378,8 @@ class Dispatcher:
             low += 1
         self._low = low
 
-    def _refused(self, message: OutMessage, reason: str) -> None:
-        self.counts.refused += 1
+    def _refused(self, message: Sendable, reason: str) -> None:
+        self._counts.refused += 1
         self._refuse(message, reason)
 
     def _take_back(self) -> None:
@@ -350,7 +393,7 @@ class Dispatcher:
             if number not in self._accepted or message.lane in lanes:
                 if self._ordered and message.lane is not None:
                     lanes.add(message.lane)
-                self.counts.accepted -= number in self._accepted
+                self._counts.accepted -= number in self._accepted
                 back.append(message)
         self._log.clear()
         self._accepted.clear()

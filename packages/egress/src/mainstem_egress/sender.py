@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,17 +37,29 @@ class Answer(NamedTuple):
     reason: str = ""
 
 
-class OutMessage(NamedTuple):
-    """A message to send.
+class Sendable(Protocol):
+    """What a message to send has, next to what its sender makes of it.
 
     Attributes:
-        content: what `Sender.send` takes; the author's own.
         lane: messages of one lane keep their order, unless the options say `order: none`; None for one
             that has no order.
         size: in bytes, as far as it counts towards `in_flight_bytes`.
         identity: the row's `_id`.
         payload: what `rejected` holds of the row if it is refused; its value.
     """
+
+    @property
+    def lane(self) -> Hashable: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def identity(self) -> bytes | None: ...
+    @property
+    def payload(self) -> bytes | None: ...
+
+
+class OutMessage(NamedTuple):
+    """A message to send, as it is ready-made; see `Sendable`. `content` is the author's own."""
 
     content: Any
     lane: Hashable
@@ -85,7 +97,7 @@ class Sender(ABC):
         self.name = name
 
     @abstractmethod
-    def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[OutMessage]:
+    def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[Sendable]:
         """Yield a message for each row of a batch; a row that makes none is noted as refused.
 
         Called without a connection too.
@@ -101,12 +113,12 @@ class Sender(ABC):
         """
 
     @abstractmethod
-    def send(self, number: int, content: Any) -> None:
+    def send(self, number: int, message: Any) -> None:
         """Send a message, or keep it for `answers` to send.
 
         Args:
             number: how many were sent since `connect`, from 1: for `Answer`.
-            content: of an `OutMessage`.
+            message: what `messages` gave.
 
         Raises:
             Refusal: it can never be taken; no answer is expected, and the next message has its number.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from mainstem_egress.dispatcher import Dispatcher
-    from mainstem_egress.sender import OutMessage
+    from mainstem_egress.sender import Sendable
 
 
 class EgressSink(Sink):
@@ -75,7 +75,7 @@ class EgressSink(Sink):
 
 
 def dispatcher_of(
-    sender: Sender, options: EgressOptions, refuse: Callable[[OutMessage, str], None]
+    sender: Sender, options: EgressOptions, refuse: Callable[[Sendable, str], None]
 ) -> Dispatcher:
     """Return what dispatches by a sender as the options say."""
     from mainstem_egress.dispatcher import Dispatcher
@@ -116,5 +116,5 @@ def send(
         dispatcher.close()
 
 
-def _unexpected(_: OutMessage, why: str) -> None:
+def _unexpected(_: Sendable, why: str) -> None:
     raise AssertionError(f"nothing was sent, and is refused: {why}")

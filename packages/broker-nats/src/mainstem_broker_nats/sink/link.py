@@ -66,10 +66,9 @@ class Link:
 
     def fits(self, message: Message) -> str:
         """Return why the server would not take a message, or an empty string."""
-        size = len(message.head) + len(message.body)
-        if size <= self.max_payload:
+        if message.size <= self.max_payload:
             return ""
-        return f"headers and value have {size:,} bytes, and the server takes {self.max_payload:,}"
+        return f"headers and value have {message.size:,} bytes, and the server takes {self.max_payload:,}"
 
     def put(self, message: Message, number: int | None = None) -> None:
         """Add a message to what will be written; with a number, its answer is asked for."""

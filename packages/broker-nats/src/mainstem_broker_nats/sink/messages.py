@@ -34,7 +34,8 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint")
 class Message(NamedTuple):
     """A message to publish.
 
-    `identity` and `body` are the row's `_id` and value; `head` are the header lines, whole, or empty.
+    `identity` and `body` are the row's `_id` and value; `head` are the header lines, whole, or empty;
+    `size` is of both.
     `name` is what the stream knows the message by, and `expected` the sequence it is to follow.
     """
 
@@ -42,8 +43,19 @@ class Message(NamedTuple):
     subject: str
     head: bytes
     body: bytes
+    size: int
     name: str | None = None
     expected: int | None = None
+
+    @property
+    def lane(self) -> str:
+        """What its order is within."""
+        return self.subject
+
+    @property
+    def payload(self) -> bytes:
+        """What is told of its row if it is refused."""
+        return self.body
 
 
 @dataclass(frozen=True)
@@ -124,14 +136,10 @@ def messages(
         except ValueError as error:
             refused.add(identity, value, str(error))
             continue
-        yield Message(
-            identity,
-            subject,
-            b"" if head is _VERSION or head == _VERSION else head + b"\r\n",
-            value or b"",
-            name,
-            expected,
-        )
+        head = b"" if head is _VERSION or head == _VERSION else head + b"\r\n"
+        body = value or b""
+        size = len(head) + len(body)
+        yield Message(identity, subject, head, body, size, name, expected)
 
 
 def lines(headers: Sequence[tuple[str, bytes | None]], directives: frozenset[str]) -> bytes:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mainstem import Column, DocumentError, OptionError, Typed, read_columns
+from mainstem import Column, DocumentError, OptionError, PluginError, Typed, read_columns
 
 from mainstem_testkit.conformance.sink_abilities import AbilitiesSuite
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
@@ -54,6 +54,16 @@ class SinkSuite(AbilitiesSuite):
             return [row for file in files for row in pq.read_table(file).to_pylist()]
     ```
     """
+
+    @classmethod
+    def mechanisms(cls) -> frozenset[str]:
+        try:
+            made = cls.component_class()
+        except PluginError:  # each test tells
+            return frozenset()
+        egress = sys.modules.get("mainstem_egress")  # imported with what is built on it
+        built_on = egress is not None and issubclass(made, egress.EgressSink)
+        return frozenset({"egress"} if built_on else ())
 
     # -- types ------------------------------------------------------------------------------
 
@@ -158,7 +168,7 @@ class SinkSuite(AbilitiesSuite):
 
     # -- batches ----------------------------------------------------------------------------
 
-    @proves("batches", dear=True)
+    @proves("batches", dear=True, shown_by="egress")
     def test_batches_stand_beside_each_other(self, spark: SparkSession) -> None:
         """A later batch, and one of the same id of another checkpoint, leave a batch's rows alone."""
         self._write(self._some(spark, range(3)), 0)
@@ -166,7 +176,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(6, 9)), 0, OTHER)
         self._check(range(9), doubled=False)
 
-    @proves("batches", dear=True)
+    @proves("batches", dear=True, shown_by="egress")
     def test_two_sinks_of_one_query_stand_beside_each_other(self, spark: SparkSession) -> None:
         """A document names the far side twice: batches of one id, but of another sink, are others."""
         for _ in range(2):
@@ -174,7 +184,7 @@ class SinkSuite(AbilitiesSuite):
             self._write(self._some(spark, range(3, 6)), 0, sink="subject_too")
         self._check(range(6))
 
-    @proves("batches", dear=True)
+    @proves("batches", dear=True, shown_by="egress")
     def test_an_empty_batch_changes_nothing(self, spark: SparkSession) -> None:
         """Neither the first batch nor a later one needs rows."""
         self._write(self._some(spark, []), 0)
@@ -183,7 +193,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, []), 2)
         self._check(range(3), doubled=False)
 
-    @proves("batches", dear=True)
+    @proves("batches", dear=True, shown_by="egress")
     def test_the_rows_of_many_tasks_are_there_once(self, spark: SparkSession) -> None:
         """Eight tasks write at the same time; each row is there, and its task has run once alone."""
         self._write_by_many(spark, "the write")
@@ -191,7 +201,7 @@ class SinkSuite(AbilitiesSuite):
 
     # -- retries ----------------------------------------------------------------------------
 
-    @proves("retries", dear=True)
+    @proves("retries", dear=True, shown_by="egress")
     def test_a_batch_written_again_is_there_as_after_once(self, spark: SparkSession) -> None:
         """The same rows come again, otherwise partitioned, before and after a later batch."""
         self._write(self._some(spark, range(6), parts=3), 0)
@@ -201,7 +211,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(6, 8), parts=1), 1)
         self._check(range(8))
 
-    @proves("retries", dear=True)
+    @proves("retries", dear=True, shown_by="egress")
     def test_a_batch_written_again_is_evaluated_again(self, spark: SparkSession) -> None:
         """Also one that is in: Spark fails a query whose batch leaves its state unwritten."""
         for number in (1, 2):
@@ -232,7 +242,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(3, 11), parts=3), 1)
         self._check(range(11))
 
-    @proves("retries", dear=True)
+    @proves("retries", dear=True, shown_by="egress")
     def test_a_task_run_twice_does_no_harm(
         self, spark: SparkSession, request: pytest.FixtureRequest
     ) -> None:
@@ -255,13 +265,13 @@ class SinkSuite(AbilitiesSuite):
         self._check(range(8))
 
     @pytest.mark.timeout(1800)
-    @proves("crashes", dear=True)
+    @proves("crashes", dear=True, shown_by="egress")
     def test_a_kill_at_each_crash_point_does_no_harm(self, spark: SparkSession) -> None:
         """A run is killed where the sink can be cut, and run again: nothing lost, nothing doubled."""
         self._break(here=False)
 
     @pytest.mark.timeout(900)
-    @proves("crashes")
+    @proves("crashes", shown_by="egress")
     def test_a_run_that_dies_at_a_crash_point_does_no_harm(self, spark: SparkSession) -> None:
         """The same, cheaper: the run dies by an exception that nobody catches, on the shared session."""
         self._break(here=True)
@@ -285,7 +295,7 @@ class SinkSuite(AbilitiesSuite):
 
     # -- the far side -----------------------------------------------------------------------
 
-    @proves("far side", dear=True)
+    @proves("far side", dear=True, shown_by="egress")
     def test_a_far_side_that_stands_still_for_a_while_is_waited_for(
         self, spark: SparkSession
     ) -> None:
@@ -301,7 +311,7 @@ class SinkSuite(AbilitiesSuite):
             later.join()
         self._check(range(9))
 
-    @proves("far side", dear=True)
+    @proves("far side", dear=True, shown_by="egress")
     def test_a_far_side_that_is_down_fails_the_batch_until_it_is_back(
         self, spark: SparkSession
     ) -> None:

@@ -1,0 +1,84 @@
+"""Publishes to core NATS, which acknowledges nothing; the server is asked now and then what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from mainstem import PermanentError, Refused, TransientError
+from mainstem_egress import Answer, Fate, Refusal, Sender
+
+from mainstem_broker_nats.connecting import NATSError, places
+from mainstem_broker_nats.sink.answers import forbidden
+from mainstem_broker_nats.sink.core import NATSSinkOptions
+from mainstem_broker_nats.sink.link import Link
+from mainstem_broker_nats.sink.messages import Layout, Message, messages
+from mainstem_broker_nats.sink.subjects import Template
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class NATSSender(Sender):
+    """Publishes over one connection."""
+
+    options: NATSSinkOptions
+    _link: Link
+
+    def __init__(self, options: NATSSinkOptions, name: str) -> None:
+        super().__init__(options, name)
+        self._template = Template(options.subject)
+        self._turn = 0
+
+    def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[Message]:
+        return messages(batch, Layout(self.options.subject), self._template, refused)
+
+    def connect(self) -> None:
+        turn, self._turn = self._turn, self._turn + 1  # after a loss another server is tried first
+        try:
+            self._link = Link.open(self.options, self.name, turn)
+        except NATSError as error:
+            raise _told(error) from None
+        self._complaints = 0
+        self._asked = 1
+        #: The subjects of what the server was not asked about yet, from number `_asked` on.
+        self._subjects: list[str] = []
+
+    def send(self, number: int, message: Message) -> None:
+        if why := self._link.fits(message):
+            raise Refusal(why)
+        self._link.put(message)
+        self._subjects.append(message.subject)
+
+    def answers(self, seconds: float) -> Iterable[Answer]:
+        try:
+            if not seconds:  # each question costs a round trip
+                if self._link.full:
+                    self._link.poll(0)
+                return ()
+            self._link.flush()
+        except NATSError as error:
+            raise _told(error) from None
+        complaints = self._link.connection.complaints
+        new, self._complaints = complaints[self._complaints :], len(complaints)
+        reasons = forbidden(new)
+        found = [
+            Answer(number, number, Fate.REFUSED, reasons[subject])
+            for number, subject in enumerate(self._subjects, self._asked)
+            if subject in reasons
+        ] if reasons else []  # fmt: skip
+        first, self._asked = self._asked, self._asked + len(self._subjects)
+        self._subjects = []
+        return [*found, Answer(first, self._asked - 1)]
+
+    def close(self) -> None:
+        if hasattr(self, "_link"):
+            self._link.close()
+
+    def place(self) -> str:
+        return ", ".join(places(self.options))
+
+
+def _told(error: NATSError) -> PermanentError | TransientError:
+    """Return an error of the connection as the dispatcher knows it."""
+    return (PermanentError if error.lasting else TransientError)(str(error))
