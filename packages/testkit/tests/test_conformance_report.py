@@ -50,13 +50,13 @@ def test_the_report_tells_expected_failures_and_what_was_not_run(quick_java, pyt
     """Pass: as text and as JSON; who has tests that were not run does not conform."""
     pytester.makepyfile(SUITE % "_of_anything")
     result = pytester.runpytest_inprocess("-k", "wrong_option", "--conformance-report=report.json")
-    result.assert_outcomes(passed=1, xfailed=1, deselected=30)
+    result.assert_outcomes(passed=1, xfailed=1, deselected=32)
     result.stdout.fnmatch_lines(
         [
             "*= conformance =*",
             "source zoo_log_of_anything (mainstem-zoo 1.0): does NOT conform",
             "  options * 1 expected failure",
-            "  crashes * 2 not run",
+            "  crashes * 3 not run",
             f"  expected failure: {WRONG_OPTION} (it takes anything)",
             "source rate (mainstem *): does NOT conform",
             "  options * 1 passed",
@@ -68,7 +68,7 @@ def test_the_report_tells_expected_failures_and_what_was_not_run(quick_java, pyt
     results = {test["test"]: (test["result"], test["reason"]) for test in log["tests"]}
     assert results.pop(WRONG_OPTION) == ("expected failure", "it takes anything")
     assert set(results.values()) == {("not run", "")}
-    assert len(results) == 15
+    assert len(results) == 16
     assert {test["result"] for test in rate["tests"]} == {"passed", "not run"}
 
 
@@ -76,7 +76,7 @@ def test_an_expected_failure_that_passes_is_a_failure(quick_java, pytester):
     """Pass: the run fails, and the report says why."""
     pytester.makepyfile(SUITE % "")
     result = pytester.runpytest_inprocess("-k", "wrong_option and TestLog")
-    result.assert_outcomes(failed=1, deselected=31)
+    result.assert_outcomes(failed=1, deselected=33)
     result.stdout.fnmatch_lines([f"  failed: {WRONG_OPTION}*"])
 
 
@@ -105,7 +105,7 @@ def test_a_suite_that_names_no_word_fails_with_a_sentence(quick_java, pytester):
     text = "from mainstem_testkit import SourceSuite\n\nclass TestNone(SourceSuite): pass\n"
     pytester.makepyfile(text)
     result = pytester.runpytest_inprocess("-k", "wrong_option")
-    result.assert_outcomes(errors=1, deselected=15)
+    result.assert_outcomes(errors=1, deselected=16)
     result.stdout.fnmatch_lines(["*TestNone does not say which word is tested*"])
 
 
@@ -162,7 +162,7 @@ def test_a_module_that_skips_by_itself_does_not_conform(quick_java, pytester):
     """Pass: the suite alone says what is not claimed; words in a reason are none of it."""
     pytester.makepyfile(FEIGNED)
     result = pytester.runpytest_inprocess()
-    result.assert_outcomes(skipped=16)
+    result.assert_outcomes(skipped=17)
     result.stdout.fnmatch_lines(
         ["source rate (mainstem *): does NOT conform", "  skipped: *(not claimed: anything)"]
     )

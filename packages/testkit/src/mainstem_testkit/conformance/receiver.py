@@ -38,7 +38,7 @@ class ReceiverSuite(ReceiverProcessSuite):
     ```python
     class TestJobs(ReceiverSuite):
         use = "jobs"
-        server_fixture = "redis"
+        server_fixture = "job_server"
 
         def prepare(self):
             self.queue = f"jobs-{uuid.uuid4()}"
