@@ -20,6 +20,15 @@ ACCEPT, LATER, REFUSE, LOSE, LOSE_AFTER, SILENT = (
 )
 
 
+class Wrong(BaseException):
+    """The dispatcher does not keep to the contract; no exception that it could take for a lost connection."""
+
+
+def must(holds: bool, what: str) -> None:
+    if not holds:
+        raise Wrong(what)
+
+
 class Model(Sender):
     """Handles messages in the order of their sending.
 
@@ -48,7 +57,7 @@ class Model(Sender):
         raise NotImplementedError
 
     def connect(self) -> None:
-        assert not self.open, "connected twice"
+        must(not self.open, "connected twice")
         self.connections += 1
         self.open, self._waiting, self._next = True, deque(), 1
         if self.refusing:
@@ -57,8 +66,8 @@ class Model(Sender):
 
     def send(self, number: int, message: Any) -> None:
         content = message.content
-        assert self.open, "sent without a connection"
-        assert number == self._next, "numbers do not go up by one"
+        must(self.open, "sent without a connection")
+        must(number == self._next, "numbers do not go up by one")
         if content in self.unfit:
             raise Refusal(f"{content} does not fit")
         self._next += 1
@@ -66,7 +75,7 @@ class Model(Sender):
         self.most = max(self.most, len(self._waiting))
 
     def answers(self, seconds: float) -> Iterable[Answer]:
-        assert self.open, "asked without a connection"
+        must(self.open, "asked without a connection")
         found = []
         while self._waiting:
             number, content = self._waiting.popleft()
@@ -85,7 +94,7 @@ class Model(Sender):
         return found
 
     def close(self) -> None:
-        assert self.open, "closed twice"
+        must(self.open, "closed twice")
         self.open = False
         self.closed += 1
 

@@ -114,6 +114,7 @@ def test_what_send_refuses_needs_no_answer():
     made.flush()
     assert refused == [(0, "0 does not fit"), (3, "3 does not fit")]
     assert model.there == [1, 2, 4, 5]
+    assert model.connections == 1
 
 
 def test_an_answer_can_be_of_many():
