@@ -32,7 +32,7 @@ class TestIngress(SourceSuite):
             self._far.down()
 
     def options(self) -> Mapping[str, Any]:
-        return {"port": self._far.port}
+        return {"port": self._far.port, "keep": "1 day"}
 
     def put(self, numbers: Sequence[int]) -> None:
         self._far.put(messages(*numbers, ids=True))
