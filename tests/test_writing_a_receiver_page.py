@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import subprocess
 import sys
 from base64 import b64decode
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +14,16 @@ from mainstem_ingress import IngressOptions, Message, Receiver
 from mainstem_ingress.source import _TYPES
 from mainstem_testkit import serve, wait_for
 from mainstem_testkit.server import living
+from printed_plugin import LineQueue, Page
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "writing-a-receiver.md").read_text()
+PAGE = Page("writing-a-receiver.md")
 PIPELINE = {
     "pipeline": "mailing",
     "checkpoint": "./checkpoints",
     "trigger": {"available_now": True},
 }
 OUT = {"out": {"use": "files", "from": "jobs", "with": {"path": "./out", "format": "jsonlines"}}}
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-
-
-def _queue_server() -> Any:
-    """The server of the kit's own tests."""
-    file = ROOT / "packages" / "testkit" / "tests" / "zoo" / "queue_server.py"
-    spec = spec_from_file_location("line_queue_server", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SERVER = _queue_server()
-
-
-class LineQueue(SERVER.QueueServer):  # type: ignore[misc, name-defined]
-    name = "line_queue"
-
-    def ask(self, request: str) -> Any:
-        return SERVER.ask(self.port, request)
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +33,7 @@ def line_queue(request, tmp_path_factory):
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """Install the plugin of the page: what an installer would write, on everybody's path."""
-    module, _ = blocks("python")
-    (entry,) = blocks("toml")
-    site = tmp_path / "site"
-    info = site / "mainstem_jobs-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-jobs\nVersion: 1.0\n")
-    group, line = entry.splitlines()
-    word, value = line.split(" = ")
-    assert group == '[project.entry-points."mainstem.sources"]'
-    (info / "entry_points.txt").write_text(f"[mainstem.sources]\n{word} = {value.strip(chr(34))}\n")
-    (site / "mainstem_jobs.py").write_text(module)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    yield site
-    sys.modules.pop("mainstem_jobs", None)
+    yield from PAGE.installed("sources", tmp_path, monkeypatch)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -87,7 +44,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.in_turn
 def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
     """Pass: messages are taken while no job runs, also after kill -9; a run reads each once."""
-    (text,) = blocks("yaml")
+    (text,) = PAGE.blocks("yaml")
     sources = YAML(typ="safe").load(text)["sources"]
     sources["jobs"]["with"]["port"] = line_queue.port
     pipeline.document(**PIPELINE, sources=sources, sinks=OUT)
@@ -154,12 +111,7 @@ def _standard_tests() -> list[Any]:
 @pytest.mark.parametrize("test", _standard_tests())
 def test_the_suite_of_the_page_passes(site, line_queue, tmp_path, test):
     """Pass: each standard test, by the class that the page prints."""
-    _, code = blocks("python")
-    names: dict[str, Any] = {"__name__": "printed"}
-    exec(code, names)
-    suite = names["TestJobs"]()
-    suite.server = line_queue
-    suite._move(tmp_path / "place")
+    suite = PAGE.suite(line_queue, tmp_path / "place")
     getattr(suite, test)()
 
 
@@ -167,6 +119,6 @@ def test_the_page_tells_of_each_option_field_and_method():
     """Pass: those of IngressOptions, Message and Receiver, and the types of added columns."""
     wanted = [*IngressOptions.model_fields, *Message._fields]
     wanted += [n for n in vars(Receiver) if not n.startswith("_")]
-    missing = [n for n in wanted if f"`{n}" not in PAGE]
+    missing = [n for n in wanted if f"`{n}" not in PAGE.text]
     assert missing == []
-    assert [kind for kind in _TYPES if kind.upper() not in PAGE] == []
+    assert [kind for kind in _TYPES if kind.upper() not in PAGE.text] == []

@@ -2,48 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from typing import Any
-
 import pytest
 from mainstem.errors import PermanentError
 from mainstem_egress import EgressOptions, OutMessage, Sender
 from mainstem_testkit import SenderSuite, serve
+from printed_plugin import LineQueue, Page
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "writing-a-sender.md").read_text()
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-
-
-def _queue_server() -> Any:
-    """The server of the kit's own tests."""
-    file = ROOT / "packages" / "testkit" / "tests" / "zoo" / "queue_server.py"
-    spec = spec_from_file_location("line_queue_server", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SERVER = _queue_server()
-
-
-class LineQueue(SERVER.QueueServer):  # type: ignore[misc, name-defined]
-    name = "line_queue"
-
-    def read(self, queue: str) -> list[str]:
-        """Return the texts of a queue: what its journal has."""
-        puts = (line.split(" ", 2) for line in (self.folder / "journal").read_text().splitlines())
-        return [put[2].strip() for put in puts if put[:2] == ["put", queue]]
+PAGE = Page("writing-a-sender.md")
 
 
 @pytest.fixture(scope="module")
@@ -53,28 +19,13 @@ def line_queue(request, tmp_path_factory):
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """Install the plugin of the page: what an installer would write, on everybody's path."""
-    module, _ = blocks("python")
-    (entry,) = blocks("toml")
-    site = tmp_path / "site"
-    info = site / "mainstem_jobs-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-jobs\nVersion: 1.0\n")
-    group, line = entry.splitlines()
-    word, value = line.split(" = ")
-    assert group == '[project.entry-points."mainstem.sinks"]'
-    (info / "entry_points.txt").write_text(f"[mainstem.sinks]\n{word} = {value.strip(chr(34))}\n")
-    (site / "mainstem_jobs.py").write_text(module)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    yield site
-    sys.modules.pop("mainstem_jobs", None)
+    yield from PAGE.installed("sinks", tmp_path, monkeypatch)
 
 
 @pytest.mark.in_turn
 def test_the_plugin_of_the_page_writes_a_batch(site, line_queue, pipeline):
     """Pass: by a document, each line is in the queue once, and one with a comma is refused."""
-    (text,) = blocks("yaml")
+    (text,) = PAGE.blocks("yaml")
     sinks = YAML(typ="safe").load(text)["sinks"]
     sinks["jobs"]["with"]["port"] = line_queue.port
     pipeline.document(sinks={**sinks, "bad": pipeline.sink("bad", "jobs.rejected")})
@@ -86,20 +37,10 @@ def test_the_plugin_of_the_page_writes_a_batch(site, line_queue, pipeline):
     assert bad["reason"] == "a job is one line without commas, and not empty"
 
 
-def _suite(line_queue: Any, place: Path) -> Any:
-    _, code = blocks("python")
-    names: dict[str, Any] = {"__name__": "printed"}
-    exec(code, names)
-    suite = names["TestJobs"]()
-    suite.server = line_queue
-    suite._move(place)
-    return suite
-
-
 @pytest.mark.parametrize("test", SenderSuite.standard_tests())
 def test_the_suite_of_the_page_passes(site, line_queue, tmp_path, test):
     """Pass: each standard test, by the class that the page prints."""
-    getattr(_suite(line_queue, tmp_path / "place"), test)()
+    getattr(PAGE.suite(line_queue, tmp_path / "place"), test)()
 
 
 #: What can be wrong with a sender: the line that is changed, and the test that finds it.
@@ -150,7 +91,7 @@ def test_a_sender_that_is_wrong_is_caught(site, line_queue, tmp_path, fault, mon
     code = module.read_text()
     assert code.count(right) == 1
     module.write_text(code.replace(right, wrong) + "\n\nLEFT = []\n")
-    suite = _suite(line_queue, tmp_path / "place")
+    suite = PAGE.suite(line_queue, tmp_path / "place")
     soon = {"give_up": "3 seconds", "answer_timeout": "1 second"}
     monkeypatch.setattr(suite, "options", lambda: {**type(suite).options(suite), **soon})
     with pytest.raises((AssertionError, PermanentError)):
@@ -161,4 +102,4 @@ def test_the_page_tells_of_each_option_field_and_method():
     """Pass: those of EgressOptions, OutMessage and Sender."""
     wanted = [*EgressOptions.model_fields, *OutMessage._fields]
     wanted += [n for n in vars(Sender) if not n.startswith("_")]
-    assert [n for n in wanted if f"`{n}" not in PAGE] == []
+    assert [n for n in wanted if f"`{n}" not in PAGE.text] == []

@@ -120,7 +120,7 @@ class Dispatcher:
         size, room = message.size, self._most_bytes - self._bytes
         if not (self._clear and size <= room and 0 < len(self._log) < self._most):
             self._make_ready(size)
-        number = self._next
+        number = self._next  # as in `_put`, whose call would be a tenth of the time
         self._log[number] = message
         self._next = number + 1
         self._bytes += size

@@ -163,15 +163,17 @@ def _armed_here(pipeline: PipelineFolder, where: str, trace: Path) -> Iterator[N
         if not issubclass(ended.exc_type, Died):
             complain(ended)
 
-    with (
-        patch.dict(os.environ, told),
-        patch.dict(context.environment, told),
-        patch.object(threading, "excepthook", hook),
-        armed(where, str(trace)),
-    ):
-        yield
-    # Spark keeps a process for each environment that it has started workers with.
-    for pid in descendants():
-        with suppress(OSError):
-            if str(trace).encode() in Path(f"/proc/{pid}/environ").read_bytes():
-                os.kill(pid, signal.SIGKILL)
+    try:
+        with (
+            patch.dict(os.environ, told),
+            patch.dict(context.environment, told),
+            patch.object(threading, "excepthook", hook),
+            armed(where, str(trace)),
+        ):
+            yield
+    finally:
+        # Spark keeps a process for each environment that it has started workers with.
+        for pid in descendants():
+            with suppress(OSError):
+                if str(trace).encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                    os.kill(pid, signal.SIGKILL)

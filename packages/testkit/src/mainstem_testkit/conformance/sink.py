@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mainstem import Column, DocumentError, OptionError, PluginError, Typed, read_columns
+from mainstem import Column, DocumentError, OptionError, Typed, read_columns
 
 from mainstem_testkit.conformance.sink_abilities import AbilitiesSuite
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
@@ -54,16 +54,6 @@ class SinkSuite(AbilitiesSuite):
             return [row for file in files for row in pq.read_table(file).to_pylist()]
     ```
     """
-
-    @classmethod
-    def mechanisms(cls) -> frozenset[str]:
-        try:
-            made = cls.component_class()
-        except PluginError:  # each test tells
-            return frozenset()
-        egress = sys.modules.get("mainstem_egress")  # imported with what is built on it
-        built_on = egress is not None and issubclass(made, egress.EgressSink)
-        return frozenset({"egress"} if built_on else ())
 
     # -- types ------------------------------------------------------------------------------
 

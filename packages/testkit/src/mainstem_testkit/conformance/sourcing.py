@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from mainstem import PluginError, Source, SourceCapabilities
+from mainstem import Source, SourceCapabilities
 
 from mainstem_testkit.conformance.reading import Reading
 from mainstem_testkit.conformance.suite import Suite, not_given
@@ -47,16 +46,6 @@ class SourcingSuite(Suite):
                 }
             },
         }
-
-    @classmethod
-    def mechanisms(cls) -> frozenset[str]:
-        try:
-            made = cls.component_class()
-        except PluginError:  # each test tells
-            return frozenset()
-        ingress = sys.modules.get("mainstem_ingress")  # imported with what is built on it
-        built_on = ingress is not None and issubclass(made, ingress.IngressSource)
-        return frozenset({"ingress"} if built_on else ())
 
     # -- reading ----------------------------------------------------------------------------
 

@@ -152,8 +152,13 @@ class Suite:
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
-        """Return the mechanisms that the component is built on and that have tests of their own."""
-        return frozenset()
+        """Return what the component is built on: of `mainstem_ingress` it is `ingress`."""
+        try:
+            made = cls.component_class()
+        except PluginError:  # each test tells
+            return frozenset()
+        packages = (base.__module__.partition(".")[0] for base in made.__mro__)
+        return frozenset(package.removeprefix("mainstem_") for package in packages)
 
     @classmethod
     def _is_variant(cls) -> bool:
