@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 import uuid
+from base64 import b64encode
 
 import pytest
 from mainstem import DocumentError, OptionError, PermanentError, read_columns
 from mainstem_cache_redis.options import RedisOptions
 from mainstem_cache_redis.sink import RedisSink
+from mainstem_cache_redis.testing import Redis
+from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.sender import send_by
+from mainstem_testkit.server import free_port
 
 SHAPE = None  # which is not looked at
 
@@ -19,11 +23,15 @@ def stream():
     return f"test-{uuid.uuid4()}"
 
 
+def client_of(server):
+    import redis
+
+    return redis.Redis("127.0.0.1", server.port)
+
+
 @pytest.fixture
 def client(redis):
-    import redis as vendor
-
-    with vendor.Redis("127.0.0.1", redis.port) as client:
+    with client_of(redis) as client:
         yield client
 
 
@@ -63,16 +71,78 @@ def test_a_stream_is_trimmed(redis, client, stream):
     assert found == list(range(5000 - len(found), 5000))
 
 
-def test_while_redis_is_full_messages_wait(redis, client, stream):
-    """Pass: refused for want of memory, all arrive once there is room, in their order."""
-    client.config_set("maxmemory", 1)
-    later = threading.Timer(1.0, client.config_set, ("maxmemory", 0))
+@pytest.mark.parametrize("state", ["full", "read-only"])
+def test_while_redis_can_not_take_them_messages_wait(redis, client, stream, state):
+    """Pass: refused for want of memory, or by a replica: all arrive once it is over, in their order."""
+    begin, end = {
+        "full": (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0)),
+        "read-only": (("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE")),
+    }[state]
+    client.execute_command(*begin)
+    later = threading.Timer(1.0, client.execute_command, end)
     later.start()
     try:
         assert not send_by(sink(url=redis.url, stream=stream), map(row, range(50)))
     finally:
         later.join()
     assert [int(fields[b"value"]) for _, fields in client.xrange(stream)] == list(range(50))
+
+
+def test_a_command_that_the_server_does_not_have_fails_the_batch(tmp_path, stream):
+    """Pass: at once, and no row is refused for it."""
+    unknown = pytest.raises(PermanentError, match="unknown command 'XADD'")
+    with Redis(tmp_path, 'rename-command XADD ""') as server, unknown:
+        send_by(sink(url=server.url, stream=stream), [row(1)])
+
+
+def test_a_cluster_is_not_known(tmp_path, stream):
+    """Pass: while no slot is served messages wait; a slot of another node's fails the batch, with that reason."""
+    nodes = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        nodes.append(Redis(tmp_path / name, f"cluster-enabled yes\ncluster-port {free_port()}"))
+    one, other = nodes
+    with one, other, client_of(one) as asked, client_of(other) as its:
+        to_one = sink(url=one.url, stream=stream, give_up="1 second")
+        with pytest.raises(PermanentError, match=r"Hash slot not served|give_up"):
+            send_by(to_one, [row(1)])
+        bus = int(its.config_get("cluster-port")["cluster-port"])
+        its.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        asked.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
+        wait_for(lambda: b"cluster_state:ok" in asked.execute_command("CLUSTER", "INFO"))
+        with pytest.raises(PermanentError, match="is of a Redis Cluster, which this sink does not"):
+            send_by(to_one, [row(1)])
+
+
+def test_the_order_of_the_log_is_kept(redis, client, stream, pipeline):
+    """Pass: with `order: log` each key's messages stand in the order of their positions, whatever the order of
+    rows and partitions."""
+    schema = "key STRING, value BINARY, origin STRING, partition STRING, position STRING"
+    numbers = [*range(0, 60, 2), *range(59, 0, -2)]
+    lines = [
+        {
+            "key": f"k{n % 3}",
+            "value": b64encode(b"%d" % n).decode(),
+            "origin": "o",
+            "partition": "0",
+            "position": f"{n:04}",
+        }
+        for n in numbers
+    ]
+    for part in range(3):
+        pipeline.feed(f"{part}.json", lines[part::3])
+    source = {"path": "./in", "format": "jsonlines", "schema": schema}
+    options = {"url": redis.url, "stream": stream, "order": "log", "partitions": 2}
+    pipeline.document(
+        sources={"rows": {"use": "files", "with": source}},
+        sinks={"out": {"use": "redis", "from": "rows", "with": options}},
+    )
+    pipeline.run()
+    found = [int(fields[b"value"]) for _, fields in client.xrange(stream)]
+    assert sorted(found) == list(range(60))
+    for key in range(3):
+        mine = [n for n in found if n % 3 == key]
+        assert mine == sorted(mine)
 
 
 def test_a_user_who_may_not_append_fails_the_batch(redis, client, stream):

@@ -15,12 +15,17 @@ from redis.retry import Retry
 from mainstem_cache_redis.options import RedisOptions
 
 PORT = 6379
-#: How answers begin that pass with time; of some the library cuts off the word, and makes it a class.
-_PASSING = ("BUSY", "MASTERDOWN", "NOREPLICAS", "TRYAGAIN", "MISCONF")
-_PASSING_CLASSES = (errors.OutOfMemoryError, errors.ReadOnlyError)
-#: How those begin that every other message would get too.
-_FOR_ALL = ("NOAUTH", "WRONGPASS", "MOVED", "ASK", "CROSSSLOT", "ERR unknown command")
-_FOR_ALL_CLASSES = (errors.NoPermissionError, errors.AuthenticationError)
+#: Answers that pass with time. The library makes some of them classes, and cuts off the word.
+_PASSING = ("BUSY", "NOREPLICAS", "MISCONF")
+_PASSING_CLASSES = (
+    errors.OutOfMemoryError,
+    errors.ReadOnlyError,
+    errors.TryAgainError,
+    errors.ClusterDownError,  # MASTERDOWN too
+)
+#: Answers that every other message would get too.
+_FOR_ALL = ("unknown command",)
+_FOR_ALL_CLASSES = (errors.NoPermissionError, errors.AskError, errors.ClusterCrossSlotError)
 
 
 def connect(options: RedisOptions, name: str) -> Any:
@@ -69,6 +74,8 @@ def connect(options: RedisOptions, name: str) -> Any:
 def failure(error: Exception) -> PermanentError | TransientError:
     """Return what an error is that is not about one message."""
     text = str(error) or type(error).__name__
+    if isinstance(error, errors.AskError):  # MOVED too
+        return PermanentError(f"it is of a Redis Cluster, which this sink does not know: {text}")
     if isinstance(error, errors.ResponseError | errors.AuthenticationError):
         return TransientError(text) if _passes(error) else PermanentError(text)
     if "certificate verify failed" in text.lower():
@@ -82,9 +89,8 @@ def can_be_taken_later(error: errors.ResponseError) -> bool:
     Raises:
         PermanentError: it can't take any message.
     """
-    text = str(error)
-    if isinstance(error, _FOR_ALL_CLASSES) or text.startswith(_FOR_ALL):
-        raise PermanentError(text)
+    if isinstance(error, _FOR_ALL_CLASSES) or str(error).startswith(_FOR_ALL):
+        raise failure(error)
     return _passes(error)
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from mainstem_egress.sender import Sendable
 
 
+_KEY = "key"
+
+
 class EgressSink(Sink):
     """A sink whose tasks send messages, each by a sender of its own.
 
@@ -39,17 +42,20 @@ class EgressSink(Sink):
 
     options: EgressOptions
     accepts = MESSAGES
-    #: The column that lanes are made of: what `order: log` brings together.
-    lane: str = "key"
 
     @abstractmethod
     def sender(self) -> type[Sender]:
         """Return the class of the senders. It may import the vendor's library."""
 
+    def lane(self) -> str:
+        """Return SQL that is the same for the rows of a lane, which `order: log` brings together."""
+        return _KEY
+
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse an order that the columns can't give; subclasses refuse types too."""
         if self.options.order == "log":
-            check_order(columns, "order", "leave out `order`")
+            key = _KEY if self.lane() == _KEY else None
+            check_order(columns, "order", "leave out `order`", key=key)
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Connect once from here, so that what can't be mended is said once and plainly.
@@ -70,7 +76,11 @@ class EgressSink(Sink):
         options = self.options
         name = f"mainstem {batch.pipeline} {batch.sink}"
         task = partial(send, sender=self.sender(), options=options, name=name)
-        lane = self.lane if options.order == "log" else None
+        lane = None
+        if options.order == "log":
+            from pyspark.sql.functions import expr
+
+            lane = expr(self.lane())
         return write_by_tasks(in_partitions(frame, options.partitions, lane), task)
 
 

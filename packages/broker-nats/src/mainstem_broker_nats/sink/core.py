@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem import Column, Level, Shape, Shown, SinkCapabilities, option
+from mainstem import Column, Level, Shape, Shown, SinkCapabilities, option, quoted
 from mainstem_egress import EgressOptions, EgressSink, Sender
 from pydantic import field_validator
 
@@ -53,6 +53,11 @@ class NATSSink(EgressSink):
         from mainstem_broker_nats.sink.core_sender import NATSSender
 
         return NATSSender
+
+    def lane(self) -> str:
+        """The messages of a subject have an order."""
+        template = Template(self.options.subject)
+        return template.sql(map(quoted, template.columns))
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem import PermanentError, Refused, TransientError
 from mainstem_egress import Answer, Fate, Refusal, Sender
@@ -23,12 +23,12 @@ class NATSSender(Sender):
     """Publishes over one connection."""
 
     options: NATSSinkOptions
-    _link: Link
 
     def __init__(self, options: NATSSinkOptions, name: str) -> None:
         super().__init__(options, name)
         self._template = Template(options.subject)
         self._turn = 0
+        self._link: Any = None  # a `Link` while connected
 
     def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[Message]:
         return messages(batch, Layout(self.options.subject), self._template, refused)
@@ -72,8 +72,9 @@ class NATSSender(Sender):
         return [*found, Answer(first, self._asked - 1)]
 
     def close(self) -> None:
-        if hasattr(self, "_link"):
-            self._link.close()
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
     def place(self) -> str:
         return ", ".join(places(self.options))
