@@ -219,6 +219,14 @@ def kinesis(port, ca):
         connect(options("sink", "kinesis", given)).list_streams()
 
 
+def redis(port, ca):
+    from mainstem_cache_redis.connection import connect
+
+    url = f"rediss://u:{SECRET}@localhost:{port}"
+    given = {"url": url, "stream": "s", "tls": {"ca": ca}, "answer_timeout": "2 seconds"}
+    connect(options("sink", "redis", given), "node")
+
+
 CONNECTORS = [
     Connector("amqp", amqp),
     Connector("nats", to_nats, nats),
@@ -227,6 +235,7 @@ CONNECTORS = [
     Connector("mysql", sql("mysql"), mysql),
     Connector("webhook", webhook),
     Connector("kinesis", kinesis),
+    Connector("redis", redis),
 ]
 
 

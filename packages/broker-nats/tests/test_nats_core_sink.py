@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from base64 import b64encode
 
 import pytest
 from mainstem import PermanentError
@@ -151,3 +152,37 @@ def test_the_plan_says_that_it_loses_and_doubles(pipeline):
     assert "keeps nothing" in told
     assert "written again" in told
     assert NATSSink.capabilities.shown["microbatch"].level == "none"
+
+
+@pytest.mark.in_turn
+def test_the_order_of_the_log_is_that_of_each_subject(nats, subject, listen, pipeline):
+    """Pass: with `order: log` a subject's messages come in the order of their positions, whatever their keys."""
+    listener = listen(nats.url, f"{subject}.>")
+    schema = (
+        "key STRING, value BINARY, origin STRING, partition STRING, position STRING, kind STRING"
+    )
+    place = {"origin": "o", "partition": "0"}
+    numbers = [*range(0, 60, 2), *range(59, 0, -2)]
+    lines = [
+        {"key": f"k{n}", "value": b64encode(b"%d" % n).decode(), "position": f"{n:04}", "kind": f"s{n % 3}"}
+        for n in numbers
+    ]  # fmt: skip
+    for part in range(3):
+        pipeline.feed(f"{part}.json", [{**line, **place} for line in lines[part::3]])
+    source = {"path": "./in", "format": "jsonlines", "schema": schema}
+    options = {
+        "servers": nats.url,
+        "subject": f"{subject}.{{kind}}",
+        "order": "log",
+        "partitions": 2,
+    }
+    pipeline.document(
+        sources={"rows": {"use": "files", "with": source}},
+        sinks={"out": {"use": "nats", "from": "rows", "with": options}},
+    )
+    pipeline.run()
+    found = [int(message.data) for message in listener.quiet()]
+    assert sorted(found) == list(range(60))
+    for kind in range(3):
+        mine = [n for n in found if n % 3 == kind]
+        assert mine == sorted(mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import uuid
 from base64 import b64encode
@@ -154,6 +155,49 @@ def test_a_user_who_may_not_append_fails_the_batch(redis, client, stream):
     with pytest.raises(PermanentError, match="no permissions to run the 'xadd'") as told:
         send_by(sink(url=url, stream=stream), [row(1)])
     assert "hunter2" not in str(told.value)
+
+
+def test_tls_is_spoken_with_a_certificate_of_the_client(tmp_path, stream):
+    """Pass: entries arrive at a port of TLS that asks for one; without one the batch fails."""
+    for name in ("server", "client"):
+        argv = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+        ]
+        files = [
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+        ]
+        subprocess.run([*argv, *files], cwd=tmp_path, check=True, capture_output=True)
+    port = free_port()
+    settings = {
+        "tls-port": port,
+        "tls-cert-file": tmp_path / "server.pem",
+        "tls-key-file": tmp_path / "server.key",
+        "tls-ca-cert-file": tmp_path / "client.pem",
+    }
+    (tmp_path / "data").mkdir()
+    lines = "\n".join(f"{name} {value}" for name, value in settings.items())
+    files = {"ca": "server.pem", "certificate": "client.pem", "key": "client.key"}
+    tls = {option: str(tmp_path / file) for option, file in files.items()}
+    with Redis(tmp_path / "data", lines) as server, client_of(server) as client:
+        there = {"url": f"rediss://localhost:{port}", "stream": stream, "give_up": "2 seconds"}
+        assert not send_by(sink(**there, tls=tls), map(row, range(10)))
+        assert len(client.xrange(stream)) == 10
+        with pytest.raises(PermanentError):
+            send_by(sink(**there, tls={"ca": tls["ca"]}), [row(1)])
 
 
 @pytest.mark.parametrize(
