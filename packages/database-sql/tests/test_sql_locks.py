@@ -217,3 +217,44 @@ def test_two_sinks_that_begin_at_once_make_one_ledger_entry_each(product, place_
     assert place.ids() == [1, 2]
     ledger = ask(place.url, f"SELECT query_id, batch FROM {place.mark(place.ledger)} ORDER BY 1")
     assert list(ledger) == [("one", 0), ("two", 0)]
+
+
+def test_a_table_whose_type_another_makes_meanwhile_is_waited_for(place_in):
+    """Pass: PostgreSQL makes a type with each table, and says that it is there when another's table is
+    made between its two looks; here the type goes when the sink's transaction is undone."""
+    place = place_in("postgres")
+    place.ask("CREATE TYPE {t} AS ENUM ()")
+    sink = place.sink()
+    undone = rolled_back(sink)
+    sa.event.listen(
+        sink._writer.engine, "rollback", lambda _: place.ask("DROP TYPE IF EXISTS {t}"), once=True
+    )
+    place.write([{"id": 1}], "id BIGINT", sink=sink)
+    assert undone
+    assert place.ids() == [1]
+
+
+@pytest.mark.parametrize("product", SERVERS)
+def test_two_sinks_that_add_the_same_column_at_once_both_write(product, place_in):
+    """Pass: both saw that the column is missing, and wait for the table's lock to add it."""
+    place = place_in(product)
+    place.ask("CREATE TABLE {t} (id BIGINT)")
+    stuck = (
+        "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'ALTER%'"
+        if product == "postgres"
+        else "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'ALTER TABLE%'"
+    )
+
+    def write(number, query_id):
+        row = {"id": number, "name": query_id}
+        sink = place.sink(add_columns=True)
+        place.write([row], "id BIGINT, name STRING", sink=sink, query_id=query_id)
+
+    with (
+        place.holding("SELECT * FROM {t}") as other,
+        meanwhile(write, 1, "one"),
+        meanwhile(write, 2, "two"),
+    ):
+        wait_for(lambda: place.ask(stuck)[0][0] == 2)
+        other.rollback()
+    assert place.rows() == [(1, "one"), (2, "two")]
