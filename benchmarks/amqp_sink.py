@@ -1,6 +1,6 @@
-"""Messages per second into RabbitMQ: the sink's publisher, and the whole sink, against bare pika.
+"""Messages per second into RabbitMQ: the sink's sender, and the whole sink, against bare pika.
 
-Goal: the publisher at >= 0.9 of bare pika, with confirms and 1,000 messages on their way on both sides.
+Goal: the sender at >= 0.9 of bare pika, with confirms and 1,000 messages in flight on both sides.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Any
 import pika
 from job import Job
 from mainstem import Batch, messages
-from mainstem_broker_amqp.connecting import parameters
-from mainstem_broker_amqp.sink.link import Message, encode_properties
-from mainstem_broker_amqp.sink.publisher import Publisher
-from mainstem_broker_amqp.sink.sink import AMQPSink, AMQPSinkOptions
+from mainstem_broker_amqp.connection import parameters
+from mainstem_broker_amqp.sink.link import encode_properties
+from mainstem_broker_amqp.sink.messages import Message
+from mainstem_broker_amqp.sink.options import AMQPSinkOptions
+from mainstem_broker_amqp.sink.sender import AMQPSender
+from mainstem_broker_amqp.sink.sink import AMQPSink
 from mainstem_broker_amqp.testing import RabbitMQ
+from mainstem_egress.sink import dispatcher_of
 from rich.console import Console
 from rich.table import Table
 
@@ -40,7 +43,9 @@ def main() -> None:
 
 
 def _compare(url: str, folder: Path) -> None:
-    options = AMQPSinkOptions.model_validate({"url": url, "routing_key": QUEUE, "window": WINDOW})
+    options = AMQPSinkOptions.model_validate(
+        {"url": url, "routing_key": QUEUE, "in_flight": WINDOW}
+    )
     spark = Job(folder / "in", folder / "out", max_files=1).session()
     frame = spark.range(0, MESSAGES, 1, 1).selectExpr(
         f"CAST(repeat('x', {len(BODY)}) AS BINARY) AS value",
@@ -57,14 +62,14 @@ def _compare(url: str, folder: Path) -> None:
 
     sides = {
         "bare pika": lambda: _bare(options),
-        "publisher": lambda: _publisher(options),
+        "sender": lambda: _sender(options),
         "sink in Spark": whole,
     }
     table = Table(
-        title=f"Publishing: {MESSAGES:,} messages of {len(BODY)} bytes, {WINDOW:,} on their way",
+        title=f"Publishing: {MESSAGES:,} messages of {len(BODY)} bytes, {WINDOW:,} in flight",
         title_justify="left",
     )
-    for column in ("round", *(f"{side}, msgs/s" for side in sides), "publisher", "sink in Spark"):
+    for column in ("round", *(f"{side}, msgs/s" for side in sides), "sender", "sink in Spark"):
         table.add_column(column, justify="right")
     found = []
     for number in range(ROUNDS + 1):
@@ -77,7 +82,7 @@ def _compare(url: str, folder: Path) -> None:
     table.add_row("median", *_texts(middle), style="bold")
     console = Console()
     console.print(table)
-    console.print(f"goal: publisher >= {GOAL} of bare pika; its median is {middle[-2]:.2f}")
+    console.print(f"goal: sender >= {GOAL} of bare pika; its median is {middle[-2]:.2f}")
     spark.stop()
 
 
@@ -132,23 +137,24 @@ def _bare(options: AMQPSinkOptions) -> None:
     connection.ioloop.start()
 
 
-def _publisher(options: AMQPSinkOptions) -> None:
+def _sender(options: AMQPSinkOptions) -> None:
     refused: list[Any] = []
-    publisher = Publisher(
-        parameters(options, "publisher"), lambda *row: refused.append(row), window=WINDOW
+    dispatcher = dispatcher_of(
+        AMQPSender(options, "sender"), options, lambda *row: refused.append(row)
     )
+    size = len(BODY)
     for number in range(MESSAGES):
         name = f"{number:032x}"
         properties = encode_properties({"delivery_mode": 2, "message_id": name}, {})
-        publisher.send(Message(number, None, QUEUE, name, properties, BODY))
-    publisher.flush()
-    publisher.close()
+        dispatcher.send(Message(None, size, None, BODY, QUEUE, name, properties))
+    dispatcher.flush()
+    dispatcher.close()
     assert not refused
 
 
 def _texts(values: tuple[float, ...]) -> tuple[str, ...]:
-    *rates, publisher, sink = values
-    return (*(f"{rate:,.0f}" for rate in rates), f"{publisher:.2f}", f"{sink:.2f}")
+    *rates, sender, sink = values
+    return (*(f"{rate:,.0f}" for rate in rates), f"{sender:.2f}", f"{sink:.2f}")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def bare(url: str, messages: int) -> None:
 
 def receiver(url: str, folder: str, number: str, receivers: str) -> None:
     """Run a receiver until nothing comes any more; print when the first and last were stored."""
-    from mainstem_broker_amqp.source.source import AMQPSourceOptions
+    from mainstem_broker_amqp.source.options import AMQPSourceOptions
     from mainstem_ingress.process import Task, work
 
     options = AMQPSourceOptions.model_validate(

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from mainstem import Refused
-from mainstem_broker_nats.sink.core import NATSSinkOptions
-from mainstem_broker_nats.sink.core_sender import NATSSender
+from mainstem_broker_nats.sink.nats_sender import NATSSender
+from mainstem_broker_nats.sink.options import NATSSinkOptions
 from mainstem_broker_nats.testing import NATS
 from mainstem_cache_redis.options import RedisOptions
 from mainstem_cache_redis.sender import RedisSender

@@ -1,6 +1,6 @@
-"""Messages per second into a JetStream stream: the sink's publisher and the whole sink against nats-py.
+"""Messages per second into a JetStream stream: the sink's sender and the whole sink against nats-py.
 
-Goal: both at >= 0.9 of bare `publish_async`, with acknowledgements and 1,000 messages on their way on all
+Goal: both at >= 0.9 of bare `publish_async`, with acknowledgements and 1,000 messages in flight on all
 sides.
 """
 
@@ -18,10 +18,12 @@ from typing import Any
 import nats
 from job import Job
 from mainstem import Batch, messages
-from mainstem_broker_nats.sink.jetstream import JetStreamSink, JetStreamSinkOptions
+from mainstem_broker_nats.sink.jetstream import JetStreamSink
+from mainstem_broker_nats.sink.jetstream_sender import JetStreamSender
 from mainstem_broker_nats.sink.messages import Message
-from mainstem_broker_nats.sink.publisher import Publisher
+from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.testing import NATS
+from mainstem_egress.sink import dispatcher_of
 from nats.js.api import StreamConfig
 from rich.console import Console
 from rich.table import Table
@@ -44,7 +46,7 @@ def main() -> None:
 
 
 def _compare(url: str, folder: Path) -> None:
-    given = {"servers": url, "stream": STREAM, "subject": SUBJECT, "window": WINDOW}
+    given = {"servers": url, "stream": STREAM, "subject": SUBJECT, "in_flight": WINDOW}
     options = JetStreamSinkOptions.model_validate(given)
     spark = Job(folder / "in", folder / "out", max_files=1).session()
     frame = spark.range(0, MESSAGES, 1, 1).selectExpr(
@@ -60,14 +62,14 @@ def _compare(url: str, folder: Path) -> None:
 
     sides = {
         "bare nats-py": lambda: asyncio.run(_bare(url)),
-        "publisher": lambda: _publisher(options),
+        "sender": lambda: _sender(options),
         "sink in Spark": whole,
     }
     table = Table(
-        title=f"Publishing: {MESSAGES:,} messages of {len(BODY)} bytes, {WINDOW:,} on their way",
+        title=f"Publishing: {MESSAGES:,} messages of {len(BODY)} bytes, {WINDOW:,} in flight",
         title_justify="left",
     )
-    for column in ("round", *(f"{side}, msgs/s" for side in sides), "publisher", "sink in Spark"):
+    for column in ("round", *(f"{side}, msgs/s" for side in sides), "sender", "sink in Spark"):
         table.add_column(column, justify="right")
     found = []
     for number in range(ROUNDS + 1):
@@ -81,7 +83,7 @@ def _compare(url: str, folder: Path) -> None:
     console = Console()
     console.print(table)
     console.print(
-        f"goal: >= {GOAL} of bare nats-py; medians are {middle[-2]:.2f} for the publisher and "
+        f"goal: >= {GOAL} of bare nats-py; medians are {middle[-2]:.2f} for the sender and "
         f"{middle[-1]:.2f} for the sink in Spark"
     )
     spark.stop()
@@ -126,21 +128,23 @@ async def _bare(url: str) -> None:
     await client.close()
 
 
-def _publisher(options: JetStreamSinkOptions) -> None:
+def _sender(options: JetStreamSinkOptions) -> None:
     refused: list[Any] = []
-    publisher = Publisher(options, "bench", STREAM, lambda *row: refused.append(row), window=WINDOW)
+    dispatcher = dispatcher_of(
+        JetStreamSender(options, "bench"), options, lambda *row: refused.append(row)
+    )
     for number in range(MESSAGES):
         name = f"{number:032x}"
         head = b"NATS/1.0\r\nNats-Expected-Stream: BENCH\r\nNats-Msg-Id: %b\r\n\r\n" % name.encode()
-        publisher.send(Message(None, SUBJECT, head, BODY, len(head) + len(BODY), name))
-    publisher.flush()
-    publisher.close()
+        dispatcher.send(Message(None, SUBJECT, head, BODY, len(head) + len(BODY), name))
+    dispatcher.flush()
+    dispatcher.close()
     assert not refused
 
 
 def _texts(values: tuple[float, ...]) -> tuple[str, ...]:
-    *rates, publisher, sink = values
-    return (*(f"{rate:,.0f}" for rate in rates), f"{publisher:.2f}", f"{sink:.2f}")
+    *rates, sender, sink = values
+    return (*(f"{rate:,.0f}" for rate in rates), f"{sender:.2f}", f"{sink:.2f}")
 
 
 if __name__ == "__main__":

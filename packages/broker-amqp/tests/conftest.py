@@ -12,7 +12,8 @@ from typing import Any
 
 import pika
 import pytest
-from mainstem_broker_amqp.connecting import ConnectionOptions, parameters
+from mainstem_broker_amqp.connection import parameters
+from mainstem_broker_amqp.options import ConnectionOptions
 from mainstem_broker_amqp.testing import RabbitMQ
 from mainstem_testkit.plugin import serve
 from mainstem_testkit.server import free_port

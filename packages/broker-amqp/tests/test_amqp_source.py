@@ -15,8 +15,8 @@ from datetime import datetime
 
 import pika
 import pytest
+from mainstem_broker_amqp.source.options import AMQPSourceOptions
 from mainstem_broker_amqp.source.receiver import AMQPReceiver
-from mainstem_broker_amqp.source.source import AMQPSourceOptions
 from mainstem_ingress.errors import Unmendable, Unreachable
 from mainstem_ingress.log import Log
 from mainstem_ingress.process import Task

@@ -26,7 +26,7 @@ def test_copies_that_the_sink_makes_are_dropped_by_the_source(broker, tmp_path, 
     )
     lines = [str(number) for number in range(20)]
     writer.feed("1", lines)
-    broken = writer.command(MAINSTEM_FAILPOINT="amqp.after-confirm:1:raise")
+    broken = writer.command(MAINSTEM_FAILPOINT="egress.after-answers:1:raise")
     assert broken.returncode == 1
     writer.run()
     assert broker.count(queue) > 20

@@ -8,7 +8,9 @@ from decimal import Decimal
 
 import pika
 import pytest
-from mainstem_broker_amqp.connecting import ConnectionOptions, parameters, permanent, places, words
+from mainstem_broker_amqp.connection import parameters, places
+from mainstem_broker_amqp.errors import permanent, words
+from mainstem_broker_amqp.options import ConnectionOptions
 from mainstem_broker_amqp.properties import from_headers, to_headers
 from mainstem_broker_amqp.sink.link import encode_properties
 from pika import data, exceptions

@@ -177,7 +177,7 @@ def test_columns_that_do_not_fit_are_refused(options, columns, words):
     [
         ({"declare": {}}, "declare is there, but no exchange"),
         ({"give_up": "0 seconds"}, "more than 0"),
-        ({"window": 0}, "greater than 0"),
+        ({"in_flight": 0}, "greater than 0"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options, words):

@@ -6,7 +6,45 @@ import hashlib
 
 import pika
 from mainstem_broker_amqp.properties import to_headers
-from mainstem_testkit import SinkSuite
+from mainstem_testkit import SenderSuite, SinkSuite
+
+
+class TestSender(SenderSuite):
+    """A key is the routing key; one that has two words has no queue."""
+
+    use = "amqp"
+    server_fixture = "rabbitmq"
+    refused = {"key": b"two.words"}
+    secrets = ("hunter2",)
+
+    def prepare(self):
+        self.name = hashlib.sha256(str(self.place).encode()).hexdigest()[:16]
+        with pika.BlockingConnection(pika.URLParameters(self.server.url)) as connection:
+            channel = connection.channel()
+            channel.exchange_declare(self.name, "topic", durable=True)
+            channel.queue_declare(self.name, durable=True)
+            channel.queue_bind(self.name, self.name, "*")
+        self.server.sync()
+
+    def options(self):
+        return {"url": f"amqp://guest:guest@127.0.0.1:{self.port}/", "exchange": self.name}
+
+    def received(self):
+        found = []
+        with pika.BlockingConnection(pika.URLParameters(self.server.url)) as connection:
+            channel = connection.channel()
+            while (got := channel.basic_get(self.name))[0] is not None:
+                found.append(int(got[2] or 0))
+        return found  # what was not acknowledged goes back into the queue
+
+    def permanent(self):
+        there = f"127.0.0.1:{self.port}"
+        return {
+            "a wrong password": {"url": f"amqp://guest:hunter2@{there}/"},
+            "no such vhost": {"url": f"amqp://guest:guest@{there}/nowhere"},
+            "no such exchange": {"exchange": "nowhere"},
+            "another type of exchange": {"declare": {"type": "fanout"}},
+        }
 
 
 class AMQPSuite(SinkSuite):
@@ -21,7 +59,7 @@ class AMQPSuite(SinkSuite):
     refused = {"key": b"two.words", "value": b"refused"}
     kind_of_queue = "classic"
     wrong_options = {
-        "window": {"window": 0},
+        "in_flight": {"in_flight": 0},
         "partitions": {"partitions": 0},
         "url": {"url": "http://host"},
     }

@@ -7,9 +7,10 @@ from base64 import b64encode
 
 import pytest
 from mainstem import PermanentError
-from mainstem_broker_nats.sink.core import NATSSink, NATSSinkOptions
-from mainstem_broker_nats.sink.core_sender import NATSSender
 from mainstem_broker_nats.sink.messages import Message
+from mainstem_broker_nats.sink.nats import NATSSink
+from mainstem_broker_nats.sink.nats_sender import NATSSender
+from mainstem_broker_nats.sink.options import NATSSinkOptions
 from mainstem_broker_nats.testing import NATS
 from mainstem_egress import Dispatcher
 from nsink_streams import Listener

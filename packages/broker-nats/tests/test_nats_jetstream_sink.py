@@ -416,7 +416,7 @@ def test_a_server_that_is_away_is_said_in_one_line():
         ({"directives": ["nats-expected-last-sequence"]}, "the sink's own"),
         ({"directives": ["X-Mine"]}, "no directive"),
         ({"expect_sequence": "a", "expect_subject_sequence": "b"}, "expected one of"),
-        ({"window": 0}, "window"),
+        ({"in_flight": 0}, "in_flight"),
         ({"give_up": "0 s"}, "more than 0 seconds"),
         ({"ledger": "a.b"}, "ledger"),
     ],

@@ -4,8 +4,48 @@ from __future__ import annotations
 
 import hashlib
 
-from mainstem_testkit import SinkSuite
+from mainstem_testkit import SenderSuite, SinkSuite
 from nsink_streams import make, read
+
+
+class TestSender(SenderSuite):
+    """A key is the end of the subject; as many messages of a subject are in flight as may be."""
+
+    use = "jetstream"
+    server_fixture = "nats"
+    refused = {"key": b"two words"}
+    secrets = ("hunter2",)
+
+    def prepare(self):
+        self.name = "n" + hashlib.sha256(str(self.place).encode()).hexdigest()[:16]
+        make(self.server.url, self.name)
+
+    def row(self, number):
+        return {**super().row(number), "key": b"k%d" % (number % 3)}
+
+    def options(self):
+        return {
+            "servers": f"nats://127.0.0.1:{self.port}",
+            "stream": self.name,
+            "subject": f"{self.name}.{{key}}",
+            "answer_timeout": "2 seconds",
+        }
+
+    def received(self):
+        return [int(message.data or 0) for message in read(self.server.url, self.name)]
+
+    def permanent(self):
+        return {
+            "no such stream": {"stream": "nowhere"},
+            "a credentials file that is not there": {"credentials": "/no/such/file"},
+        }
+
+
+class TestSenderInOrder(TestSender):
+    """One message of a subject is in flight at a time."""
+
+    def options(self):
+        return {**super().options(), "order": "key"}
 
 
 class JetStreamSuite(SinkSuite):
@@ -19,7 +59,7 @@ class JetStreamSuite(SinkSuite):
     columns = "key BINARY, value BINARY, headers MAP<STRING, BINARY>"
     refused = {"key": b"two words", "value": b"refused"}
     wrong_options = {
-        "window": {"window": 0},
+        "in_flight": {"in_flight": 0},
         "partitions": {"partitions": 0},
         "subject": {"subject": "orders.{key"},
         "servers": {"servers": "http://host"},

@@ -99,7 +99,7 @@ def test_a_reader_in_c_finds_each_id_once_after_kills(nats, pipeline, read):
         oracle,
         before=before,
         points=lambda found: [
-            p for p in found if p in ("jetstream.after-publish", "jetstream.after-acknowledge")
+            p for p in found if p in ("egress.after-send", "egress.after-answers")
         ],
     )
     assert len(passed) == 2

@@ -38,6 +38,7 @@ class Model(Sender):
     Attributes:
         there: what was accepted, in order, copies too.
         most: how many were without an answer at most.
+        lanes_twice: whether ever two messages of a lane were in flight.
         blamed: contents that end the connection.
         unfit: contents that `send` refuses.
     """
@@ -50,7 +51,7 @@ class Model(Sender):
         self.blamed: set[Any] = set()
         self.unfit: set[Any] = set()
         self.refusing = 0
-        self.open = False
+        self.open = self.lanes_twice = False
         self._waiting: deque[tuple[int, Any]] = deque()
 
     def messages(self, batch: Any, refused: Any) -> Iterator[OutMessage]:
@@ -73,6 +74,8 @@ class Model(Sender):
         self._next += 1
         self._waiting.append((number, content))
         self.most = max(self.most, len(self._waiting))
+        flying = [each.lane for each in self.in_flight.values() if each.lane is not None]
+        self.lanes_twice |= len(flying) > len(set(flying))
 
     def answers(self, seconds: float) -> Iterable[Answer]:
         must(self.open, "asked without a connection")
@@ -106,5 +109,11 @@ def message(content: Any, lane: Any = None, size: int = 1) -> OutMessage:
     return OutMessage(content, lane, size, None, None)
 
 
-def dispatcher(model: Sender, refused: list[tuple[Any, str]], **more: Any) -> Dispatcher:
-    return Dispatcher(model, lambda one, why: refused.append((one.content, why)), **more)
+def dispatcher(
+    model: Sender,
+    refused: list[tuple[Any, str]],
+    *,
+    kind: type[Dispatcher] = Dispatcher,
+    **more: Any,
+) -> Dispatcher:
+    return kind(model, lambda one, why: refused.append((one.content, why)), **more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mainstem import PermanentError
-from mainstem_egress import Answer, Fate
+from mainstem_egress import Answer, Fate, LaneDispatcher
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -65,6 +66,60 @@ def test_each_message_is_accepted_or_refused_whatever_happens(
     counts = made.counts
     assert counts.accepted + counts.refused == len(lanes)
     assert counts.sent - counts.again == len(lanes)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    lanes=st.lists(st.sampled_from(["a", "b", None]), min_size=1, max_size=40),
+    steps=STEPS,
+    in_flight=st.integers(1, 8),
+    unfit=st.sets(st.integers(0, 39), max_size=4),
+    blamed=st.sets(st.integers(0, 39), max_size=3),
+)
+def test_one_of_a_lane_is_in_flight_whatever_happens(lanes, steps, in_flight, unfit, blamed):
+    """Pass: no message is lost; never are two of a lane in flight; the first copies of a lane are in order, and
+    there are none but of what had no answer."""
+    script = iter(steps)
+    model = Model(lambda: next(script, ACCEPT))
+    model.unfit, model.blamed = unfit, blamed
+    refused = []
+    made = dispatcher(model, refused, in_flight=in_flight, kind=LaneDispatcher)
+    for number, lane in enumerate(lanes):
+        made.send(message(number, lane))
+    made.flush()
+    gone = [number for number, _ in refused]
+    assert sorted({*model.there, *gone}) == list(range(len(lanes)))
+    assert not model.lanes_twice
+    assert model.most <= in_flight
+    for lane in ("a", "b"):
+        mine = [n for n in model.there if lanes[n] == lane]
+        assert mine == sorted(mine)
+    assert (made.counts.accepted, made.counts.refused) == (len(lanes) - len(gone), len(gone))
+    made.close()
+    assert model.connections == model.closed
+
+
+def test_other_lanes_go_on_while_one_waits_for_its_answer():
+    """Pass: of two lanes the silent one has one message in flight, and the other all of its messages there; what
+    waits counts as in flight."""
+
+    class Slow(Model):
+        def answers(self, seconds):
+            found = []
+            for number, content in list(self._waiting):
+                if content != 0 or len(self.there) == 5:
+                    self._waiting.remove((number, content))
+                    self.there.append(content)
+                    found.append(Answer(number, number))
+            return found
+
+    model = Slow()
+    made = dispatcher(model, [], in_flight=4, kind=LaneDispatcher)
+    for number, lane in enumerate("aababbbbaa"):
+        made.send(message(number, lane))
+    made.flush()
+    assert model.there == [2, 4, 5, 6, 7, 0, 1, 3, 8, 9]
+    assert not model.lanes_twice
 
 
 def test_what_can_be_taken_later_takes_later_ones_of_its_lane_with_it():
@@ -159,6 +214,38 @@ def test_bytes_in_flight_are_bounded_and_a_larger_message_goes_alone():
     assert all(sum(each) <= 10 or each == [50] for each in together)
 
 
+def test_one_that_has_no_answer_while_others_have_ends_a_connection():
+    """Pass: its answer got lost; it is sent again before the last message is."""
+
+    class Deaf(Model):
+        def answers(self, seconds):
+            return [
+                each for each in super().answers(seconds) if each[0] != 3 or self.connections > 1
+            ]
+
+    model = Deaf()
+    made = dispatcher(model, [], in_flight=5, ordered=False, answer_timeout=0.05)
+    number, until = 0, time.monotonic() + 20
+    while model.connections < 2 and time.monotonic() < until:
+        made.send(message(number))
+        number += 1
+        time.sleep(0.002)
+    assert model.connections == 2
+    made.flush()
+    assert sorted(model.there) == sorted([*range(number), 2])
+
+
+def test_an_external_system_that_takes_nothing_is_not_silent():
+    """Pass: as long as it says why, the connection stays; then it is given up, with the reason."""
+    model = Model(lambda: SILENT)
+    model.blocked = lambda: "its disk is full"
+    made = dispatcher(model, [], answer_timeout=0.01, give_up=0.3)
+    made.send(message(1))
+    with pytest.raises(PermanentError, match=r"1 messages were not accepted, .*: its disk is full"):
+        made.flush()
+    assert model.connections == 1
+
+
 def test_silence_ends_a_connection():
     """Pass: with no answer for `answer_timeout` what is in flight goes over another connection."""
     steps = iter([ACCEPT, SILENT, SILENT, SILENT])
@@ -222,7 +309,6 @@ def test_a_permanent_error_is_raised_at_once(where):
 
 def test_progress_is_what_counts_not_time():
     """Pass: a batch that takes longer than `give_up` is through, as long as messages are accepted."""
-    import time
 
     def slowly():
         time.sleep(0.02)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainstem import Sink, Source, hookimpl
 
-from mainstem_broker_nats.sink.core import NATSSink
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
+from mainstem_broker_nats.sink.nats import NATSSink
 from mainstem_broker_nats.source.bucket import BucketSource
 from mainstem_broker_nats.source.core import NATSSource
 from mainstem_broker_nats.source.jetstream import JetStreamSource

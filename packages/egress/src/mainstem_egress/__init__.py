@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from mainstem_egress.dispatcher import Counts, Dispatcher
+from mainstem_egress.dispatcher import Counts, Dispatcher, LaneDispatcher
 from mainstem_egress.options import EgressOptions
 from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Refusal, Sendable, Sender
 from mainstem_egress.sink import EgressSink
@@ -18,6 +18,7 @@ __all__ = [
     "EgressOptions",
     "EgressSink",
     "Fate",
+    "LaneDispatcher",
     "MessageFault",
     "OutMessage",
     "Refusal",

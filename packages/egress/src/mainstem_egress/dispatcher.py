@@ -5,7 +5,9 @@ next, and so is what the external system can't take for now, once all others in 
 
 With an order, the last message of a lane stays the last: one that is sent again takes all later ones of
 its lane with it, also those that were accepted. So an accepted message is remembered until all before it
-are settled, and what is in flight is counted from the oldest that is not.
+are settled, and what is in flight is counted from the oldest that is not. Where a later copy would not
+help (the external system drops it, or keeps no order of what is in flight), `LaneDispatcher` has one
+message of a lane in flight at a time.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mainstem import FencedError, Patience, PermanentError, TransientError
 
@@ -35,7 +38,7 @@ class Counts:
 
     Attributes:
         sent: how many went out, those that went out again too.
-        again: how many went out again.
+        again: how many of them were to go out again.
         accepted: how many the external system has.
         refused: how many it will never take.
         connections: how many connections were made.
@@ -58,7 +61,8 @@ class Dispatcher:
         in_flight: how many messages may be without an answer.
         in_flight_bytes: how many bytes of them.
         ordered: whether messages of a lane keep their order.
-        answer_timeout: after how many seconds without an answer a connection is given up; None for never.
+        answer_timeout: after how many seconds without an answer to the oldest message in flight a
+            connection is given up; None for never.
         give_up: after how many seconds without any progress to raise.
     """
 
@@ -74,6 +78,9 @@ class Dispatcher:
         give_up: float = 300.0,
     ) -> None:
         self._sender, self._send = sender, sender.send
+        #: By number, what was sent and is not settled: without an answer or, in an order, behind such.
+        self._log: dict[int, Sendable] = {}
+        sender.in_flight = self._log
         self._refuse = refuse
         self._most = in_flight
         self._most_bytes = in_flight_bytes
@@ -95,13 +102,13 @@ class Dispatcher:
     def _begin(self) -> None:
         """Begin to count anew, as for each connection."""
         self._sent_before += self._next - 1
-        #: By number, what was sent and is not settled: without an answer or, in an order, behind such.
-        self._log: dict[int, Sendable] = {}
-        self._next = self._low = 1
+        self._log.clear()
+        self._next = self._low = self._oldest = 1
         self._bytes = 0
         self._accepted: set[int] = set()
         self._retry: set[int] = set()
-        self._answered = time.monotonic()
+        #: Since when the oldest has been in flight; if that one is to be sent again: the last answer.
+        self._since = time.monotonic()
 
     @property
     def counts(self) -> Counts:
@@ -158,15 +165,19 @@ class Dispatcher:
 
     # -- driving ----------------------------------------------------------------------------
 
+    def _unsettled(self) -> int:
+        """Return how many messages were handed to `send` and are in flight or held."""
+        return len(self._log)
+
     def _full(self, size: int) -> bool:
-        count = len(self._log)
+        count = self._unsettled()
         return count >= self._most or (self._bytes + size > self._most_bytes and count > 0)
 
     def _make_ready(self, size: int) -> None:
         """Let there be room for a message, and nothing that is to be sent before it."""
         if not self._log and not self._again:
             self._patience.progress()  # nothing was waited for until now
-            self._answered = time.monotonic()
+            self._since = time.monotonic()
         if not self._clear or self._full(size):
             self._make_room(size)
 
@@ -176,7 +187,7 @@ class Dispatcher:
         while True:
             self._step()
             self._clear = not self._again and not self._retry and self._connected
-            if self._clear and len(self._log) <= most and not self._full(size):
+            if self._clear and self._unsettled() <= most and not self._full(size):
                 return
 
     def _look(self) -> None:
@@ -198,9 +209,8 @@ class Dispatcher:
         most = 1 if self._single else self._most
         while self._again and len(self._log) < most and not self._full(self._again[0].size):
             if not self._log:
-                self._answered = time.monotonic()
+                self._since = time.monotonic()
             message = self._again.popleft()
-            self._counts.again += 1
             self._put(message, message.size)
             if not self._connected:
                 return
@@ -239,8 +249,8 @@ class Dispatcher:
             for answer in self._sender.answers(min(seconds, _LONGEST_WAIT)):
                 self._take(answer)
                 came = True
-            if came:
-                self._answered = time.monotonic()
+            if came and (self._low != self._oldest or self._low in self._retry):
+                self._since, self._oldest = time.monotonic(), self._low
         except (PermanentError, FencedError):
             raise
         except Exception as error:
@@ -248,7 +258,11 @@ class Dispatcher:
             return
         if self._silence is None or not self._due():
             return
-        if time.monotonic() - self._answered > self._silence:
+        if time.monotonic() - self._since <= self._silence:
+            return
+        if self._sender.blocked():
+            self._since = time.monotonic()
+        else:
             self._lost(TimeoutError(f"no answer for {self._silence:g} s (answer_timeout)"))
 
     def _time_left(self) -> float:
@@ -260,11 +274,11 @@ class Dispatcher:
         left = self._patience.left()
         if left > 0:
             return left
-        count = len(self._again) + len(self._log) - len(self._accepted)
+        count = len(self._again) + self._unsettled() - len(self._accepted)
         what = f"{count} messages were not accepted" if count else "could not connect"
         raise PermanentError(
             f"{self._where()}{what}, with no progress for {self._patience.seconds:g} s (give_up): "
-            f"{self._trouble or 'no answer came'}"
+            f"{self._sender.blocked() or self._trouble or 'no answer came'}"
         )
 
     def _where(self) -> str:
@@ -296,7 +310,7 @@ class Dispatcher:
             else:
                 self._connected = True
                 self._counts.connections += 1
-                self._answered = time.monotonic()
+                self._since = time.monotonic()
 
     def _end(self) -> None:
         self._connected = self._clear = False
@@ -312,6 +326,7 @@ class Dispatcher:
         if isinstance(error, MessageFault) and self._again:
             if alone is not None:
                 self._again.popleft()
+                self._counts.again -= 1
                 self._single = max(0, self._single - 1)
                 self._patience.progress()
                 self._refused(alone, _words(error))
@@ -399,7 +414,83 @@ class Dispatcher:
         self._accepted.clear()
         self._retry.clear()
         self._bytes, self._low = 0, self._next
-        self._again.extendleft(reversed(back))
+        self._counts.again += len(back)
+        self._again.extendleft(reversed([*back, *self._let_go()]))
+
+    def _let_go(self) -> list[Sendable]:
+        """Return what waits for messages in flight, in its order, and hold it no longer."""
+        return []
+
+
+class LaneDispatcher(Dispatcher):
+    """Dispatches so that a message of a lane is in flight only when the one before it is settled."""
+
+    def __init__(
+        self, sender: Sender, refuse: Callable[[Sendable, str], None], **options: Any
+    ) -> None:
+        super().__init__(sender, refuse, **options, ordered=False)
+        #: Lanes that have a message in flight, with what waits for its end.
+        self._lanes: dict[Hashable, deque[Sendable]] = {}
+        self._held = 0
+        #: Lanes whose next message can be sent.
+        self._free: deque[Hashable] = deque()
+
+    def send(self, message: Sendable) -> None:
+        size = message.size
+        if not (self._clear and self._log) or self._full(size):
+            self._make_ready(size)
+        self._put(message, size)
+        if not self._next & _STRIDE and self._connected:
+            self._listen(0.0)
+
+    def _unsettled(self) -> int:
+        return len(self._log) + self._held
+
+    def _put(self, message: Sendable, size: int) -> None:
+        lane = message.lane
+        if lane in self._lanes:
+            self._lanes[lane].append(message)
+            self._held += 1
+            self._bytes += size
+            return
+        if lane is not None:
+            self._lanes[lane] = deque()
+        super()._put(message, size)
+        self._follow()
+
+    def _listen(self, seconds: float) -> None:
+        super()._listen(seconds)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Send what waited for messages that are settled now."""
+        while self._free and self._connected:
+            lane = self._free.popleft()
+            if waiting := self._lanes[lane]:
+                message = waiting.popleft()
+                self._held -= 1
+                self._bytes -= message.size
+                super()._put(message, message.size)
+            else:
+                del self._lanes[lane]
+
+    def _accept(self, last: int) -> None:
+        for number in range(self._low, last + 1):
+            if number in self._log:
+                self._settle(number)
+
+    def _settle(self, number: int, reason: str | None = None) -> None:
+        lane = self._log[number].lane
+        super()._settle(number, reason)
+        if lane is not None:
+            self._free.append(lane)
+
+    def _let_go(self) -> list[Sendable]:
+        waiting = [message for lane in self._lanes.values() for message in lane]
+        self._lanes.clear()
+        self._free.clear()
+        self._held = 0
+        return waiting
 
 
 def _words(error: BaseException) -> str:

@@ -40,7 +40,8 @@ class EgressOptions(Options):
     answer_timeout: PositiveDuration = option(
         timedelta(seconds=30),
         advanced=True,
-        description="How long no answer may come while some are due before the connection is made anew.",
+        description="How long the oldest message in flight may have no answer before the connection is "
+        "made anew.",
     )
     give_up: PositiveDuration = option(
         timedelta(minutes=5),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,12 +89,22 @@ class Sender(ABC):
 
     Args:
         options: of the sink.
-        name: what the external system may show as the client's name.
+        name: the sink's, `mainstem PIPELINE SINK`; what the external system may show as the client's.
+
+    Attributes:
+        in_flight: the messages that have no answer yet, by number; those too that are to be sent again.
+            With `order: key` also accepted ones, as long as one before them has no answer. Kept by the
+            dispatcher.
     """
+
+    #: Whether an order needs that a message of a lane waits until the one before it is settled: the
+    #: external system keeps no order of what is in flight, or drops copies of what it has.
+    one_of_a_lane: ClassVar[bool] = False
 
     def __init__(self, options: Any, name: str) -> None:
         self.options = options
         self.name = name
+        self.in_flight: Mapping[int, Any] = {}
 
     @abstractmethod
     def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[Sendable]:
@@ -135,6 +145,13 @@ class Sender(ABC):
 
     def close(self) -> None:  # noqa: B027
         """End the connection. Called once for each `connect`, also for one that failed."""
+
+    def blocked(self) -> str:
+        """Return why the external system takes nothing for now (back-pressure); empty while it does.
+
+        Meanwhile silence is no reason to connect anew; `give_up` counts.
+        """
+        return ""
 
     def place(self) -> str:
         """Return where messages are sent, without secrets, for errors."""

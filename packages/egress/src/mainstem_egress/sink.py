@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     MESSAGES,
@@ -88,17 +88,18 @@ def dispatcher_of(
     sender: Sender, options: EgressOptions, refuse: Callable[[Sendable, str], None]
 ) -> Dispatcher:
     """Return what dispatches by a sender as the options say."""
-    from mainstem_egress.dispatcher import Dispatcher
+    from mainstem_egress.dispatcher import Dispatcher, LaneDispatcher
 
-    return Dispatcher(
-        sender,
-        refuse,
-        in_flight=options.in_flight,
-        in_flight_bytes=options.in_flight_bytes,
-        ordered=options.order != "none",
-        answer_timeout=options.answer_timeout.total_seconds(),
-        give_up=options.give_up.total_seconds(),
-    )
+    given: dict[str, Any] = {
+        "in_flight": options.in_flight,
+        "in_flight_bytes": options.in_flight_bytes,
+        "answer_timeout": options.answer_timeout.total_seconds(),
+        "give_up": options.give_up.total_seconds(),
+    }
+    ordered = options.order != "none"
+    if ordered and sender.one_of_a_lane:
+        return LaneDispatcher(sender, refuse, **given)
+    return Dispatcher(sender, refuse, **given, ordered=ordered)
 
 
 def send(

@@ -13,11 +13,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pika
 from pika import exceptions, frame, spec
 from pika.adapters.select_connection import IOLoop
+
+if TYPE_CHECKING:
+    from mainstem_broker_amqp.sink.messages import Message
 
 _BASIC = 60  # class id of basic (AMQP 0-9-1, 1.8)
 _END = b"\xce"
@@ -29,21 +32,6 @@ _PLAIN_NAMES = {"delivery_mode", "message_id", "timestamp"}
 _PIECE = 128 * 1024
 #: A loop that takes the broker's word for this long at most, then looks at the clock.
 _LONGEST_WAIT = 0.5
-
-
-class Message(NamedTuple):
-    """A message to publish.
-
-    `token` is the user's own. Messages with the same `key` keep their order. `properties` are encoded
-    by `encode_properties`; `message_id` and `routing_key` are there to tell a returned message.
-    """
-
-    token: Any
-    key: bytes | str | None
-    routing_key: str
-    message_id: str | None
-    properties: bytes
-    body: bytes
 
 
 @dataclass(frozen=True)
@@ -172,7 +160,8 @@ class Link:
                 mandatory=self._mandatory,
             )
             method = self._methods[message.routing_key] = frame.Method(number, publish).marshal()
-        _, _, _, _, properties, body = message
+        _, _, _, payload, _, _, properties = message
+        body = payload or b""
         size = len(body)
         head = _HEADER.pack(2, number, 12 + len(properties), _BASIC, 0, size)
         if size <= self._body_max:

@@ -14,9 +14,10 @@ import pika.data
 from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
 from pika import exceptions
 
-from mainstem_broker_amqp.connecting import parameters, permanent, places, words
+from mainstem_broker_amqp.connection import parameters, places
+from mainstem_broker_amqp.errors import permanent, words
 from mainstem_broker_amqp.properties import to_headers
-from mainstem_broker_amqp.source.source import AMQPSourceOptions, Binding
+from mainstem_broker_amqp.source.options import AMQPSourceOptions, Binding
 
 #: How long the broker may take to answer what sets a consumer up, in seconds.
 _ANSWER = 60.0

@@ -17,6 +17,8 @@ class Verdict(Enum):
     REFUSED = auto()
     #: As `REFUSED`, because the sequence it expected is not the last.
     CONFLICT = auto()
+    #: The stream has it already.
+    KNOWN = auto()
     #: The stream takes no message at all.
     NEVER = auto()
 

@@ -11,7 +11,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem import PermanentError, TransientError
+
+from mainstem_broker_nats.connecting import ConnectionOptions, NATSError
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection, Raw
@@ -128,3 +130,8 @@ class Link:
         """End the connection; answers that have not come are not waited for."""
         self._pieces = []
         self.connection.close()
+
+
+def failure(error: NATSError) -> PermanentError | TransientError:
+    """Return an error of the connection as the dispatcher knows it."""
+    return (PermanentError if error.lasting else TransientError)(str(error))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PermanentError, Refused, TransientError
+from mainstem import Refused
 from mainstem_egress import Answer, Fate, Refusal, Sender
 
 from mainstem_broker_nats.connecting import NATSError, places
 from mainstem_broker_nats.sink.answers import forbidden
-from mainstem_broker_nats.sink.core import NATSSinkOptions
-from mainstem_broker_nats.sink.link import Link
+from mainstem_broker_nats.sink.link import Link, failure
 from mainstem_broker_nats.sink.messages import Layout, Message, messages
+from mainstem_broker_nats.sink.options import NATSSinkOptions
 from mainstem_broker_nats.sink.subjects import Template
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class NATSSender(Sender):
         try:
             self._link = Link.open(self.options, self.name, turn)
         except NATSError as error:
-            raise _told(error) from None
+            raise failure(error) from None
         self._complaints = 0
         self._asked = 1
         #: The subjects of what the server was not asked about yet, from number `_asked` on.
@@ -58,7 +58,7 @@ class NATSSender(Sender):
                 return ()
             self._link.flush()
         except NATSError as error:
-            raise _told(error) from None
+            raise failure(error) from None
         complaints = self._link.connection.complaints
         new, self._complaints = complaints[self._complaints :], len(complaints)
         reasons = forbidden(new)
@@ -78,8 +78,3 @@ class NATSSender(Sender):
 
     def place(self) -> str:
         return ", ".join(places(self.options))
-
-
-def _told(error: NATSError) -> PermanentError | TransientError:
-    """Return an error of the connection as the dispatcher knows it."""
-    return (PermanentError if error.lasting else TransientError)(str(error))

@@ -37,6 +37,9 @@ class Unanswered:
         self._first: dict[str, float] = {}
         self._told = False
 
+    def __bool__(self) -> bool:
+        return bool(self._first)
+
     def add(self, messages: Iterable[tuple[Message, float]]) -> None:
         """Note messages that will be sent again, with when they were sent."""
         for message, sent in messages:
@@ -46,7 +49,7 @@ class Unanswered:
 
     def remove(self, message: Message) -> None:
         """Forget a message, whose fate is known."""
-        if self._first and message.name is not None:
+        if message.name is not None:
             self._first.pop(message.name, None)
 
     def check(self, message: Message, now: float) -> None:
@@ -56,7 +59,7 @@ class Unanswered:
             message: one that is being sent.
             now: when.
         """
-        if self._told or not self._first:
+        if self._told:
             return
         window = self.window.total_seconds()
         past = now - self._first.get(message.name or "", now)

@@ -1,4 +1,4 @@
-"""The publisher of the sink `jetstream` against a server that answers as it is told: losses, refusals, silence."""
+"""The sender of the sink `jetstream` against a server that answers as it is told: losses, refusals, silence."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 from mainstem_broker_nats.connecting import NATSError
-from mainstem_broker_nats.sink import publisher as module
-from mainstem_broker_nats.sink.jetstream import JetStreamSinkOptions
+from mainstem_broker_nats.sink import jetstream_sender as module
+from mainstem_broker_nats.sink.jetstream_sender import JetStreamSender
 from mainstem_broker_nats.sink.messages import Message
-from mainstem_broker_nats.sink.publisher import Publisher
+from mainstem_broker_nats.sink.options import JetStreamSinkOptions
+from mainstem_egress.sink import dispatcher_of
 
 TAKEN = b'{"stream":"S","seq":1}'
 KNOWN = b'{"stream":"S","seq":1,"duplicate":true}'
@@ -87,11 +88,24 @@ class Scripted:
         return TAKEN
 
 
+def dispatcher(refused, **more):
+    given = {
+        "servers": "nats://there",
+        "stream": "S",
+        "subject": "x",
+        "give_up": "100 days",
+        **more,
+    }
+    options = JetStreamSinkOptions.model_validate(given)
+    sender = JetStreamSender(options, "test")
+    return dispatcher_of(sender, options, lambda message, _: refused.append(message.identity))
+
+
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("seed", range(40))
 def test_any_answers_leave_nothing_out_and_double_nothing(monkeypatch, seed, ordered):
     """Pass: under refusals, losses and silence all is there once; with `ordered` also in order for each
-    subject; nothing is left behind in the publisher."""
+    subject; each is counted once."""
     chance = random.Random(seed)
     subjects, count = chance.choice([1, 3, 8, 50]), 400
     subject = [chance.randrange(subjects) for _ in range(count)]
@@ -103,23 +117,19 @@ def test_any_answers_leave_nothing_out_and_double_nothing(monkeypatch, seed, ord
     Link.chance, Link.hopeless, Link.weather = chance, hopeless, chance.choice([0.02, 0.2])
     clock = iter(range(10**9))
     monkeypatch.setattr(module, "Link", Link)
-    monkeypatch.setattr(module, "_MOST_BYTES", chance.choice([3, 10**6]))  # bodies have one each
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock) * 0.01)
     refused = []
-    options = {"servers": "nats://there", "stream": "S", "subject": "x", "answer_timeout": "2 s"}
-    publisher = Publisher(
-        JetStreamSinkOptions.model_validate(options),
-        "test",
-        "S",
-        lambda message, _: refused.append(message.identity),
-        window=chance.choice([1, 7, 50]),
-        give_up=1e9,
-        ordered=ordered,
+    sending = dispatcher(
+        refused,
+        in_flight=chance.choice([1, 7, 50]),
+        in_flight_bytes=chance.choice([3, 10**6]),  # bodies have one each
+        answer_timeout="2 s",
+        order="key" if ordered else "none",
     )
     for number in range(count):
-        publisher.send(Message(number, f"s.{subject[number]}", b"", b"x", 1, str(number)))
-    publisher.flush()
+        sending.send(Message(number, f"s.{subject[number]}", b"", b"x", 1, str(number)))
+    sending.flush()
     wanted = [number for number in range(count) if number not in hopeless]
     assert sorted(refused) == sorted(hopeless)
     assert sorted(Link.stored) == wanted
@@ -127,9 +137,7 @@ def test_any_answers_leave_nothing_out_and_double_nothing(monkeypatch, seed, ord
         for each in range(subjects):
             mine = [number for number in Link.stored if subject[number] == each]
             assert mine == sorted(mine)
-    left = (publisher._log, publisher._again, publisher._failed, publisher._busy)
-    assert not any(left)
-    assert (publisher._held, publisher._bytes) == (0, 0)
+    assert (sending.counts.accepted, sending.counts.refused) == (len(wanted), len(hopeless))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -153,12 +161,10 @@ def test_lost_connections_alone_leave_the_order_as_it_is(monkeypatch, seed):
     Link.chance, Link.weather = chance, 0.1
     monkeypatch.setattr(module, "Link", Link)
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    options = {"servers": "nats://there", "stream": "S", "subject": "x"}
-    model = JetStreamSinkOptions.model_validate(options)
-    publisher = Publisher(model, "test", "S", lambda *_: None, window=20, give_up=1e9)
+    sending = dispatcher([], in_flight=20)
     for number in range(500):
-        publisher.send(Message(number, "s.a", b"", b"x", 1, str(number)))
-    publisher.flush()
+        sending.send(Message(number, "s.a", b"", b"x", 1, str(number)))
+    sending.flush()
     assert Link.stored == list(range(500))
 
 
@@ -193,12 +199,9 @@ def test_what_was_refused_goes_before_what_was_not_sent(monkeypatch, seed):
 
     Link.chance, Link.weather = chance, 0.0
     monkeypatch.setattr(module, "Link", Link)
-    monkeypatch.setattr(module, "_MOST_BYTES", chance.choice([3, 10**6]))
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    options = {"servers": "nats://there", "stream": "S", "subject": "x"}
-    model = JetStreamSinkOptions.model_validate(options)
-    publisher = Publisher(model, "test", "S", lambda *_: None, window=20, give_up=1e9)
+    sending = dispatcher([], in_flight=20, in_flight_bytes=chance.choice([3, 10**6]))
     for number in range(500):
-        publisher.send(Message(number, "s.a", b"", b"x", 1, str(number)))
-    publisher.flush()
+        sending.send(Message(number, "s.a", b"", b"x", 1, str(number)))
+    sending.flush()
     assert Link.stored == list(range(500))

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem import Column, Level, Shape, Shown, SinkCapabilities, option, quoted
-from mainstem_egress import EgressOptions, EgressSink, Sender
-from pydantic import field_validator
+from mainstem import Column, Level, Shape, Shown, SinkCapabilities, quoted
+from mainstem_egress import EgressSink, Sender
 
-from mainstem_broker_nats.connecting import ConnectionOptions
 from mainstem_broker_nats.sink.messages import check_columns
+from mainstem_broker_nats.sink.options import NATSSinkOptions
 from mainstem_broker_nats.sink.subjects import Template
 
 _SHOWN = {
     "microbatch": Shown(Level.NONE, "packages/broker-nats/tests/test_nats_core_sink_conformance.py")
 }
-
-
-class NATSSinkOptions(ConnectionOptions, EgressOptions):
-    """Options of the sink `nats`."""
-
-    subject: str = option(
-        min_length=1,
-        description="Each message's subject. Names of columns in braces stand for what the columns "
-        "hold, text or UTF-8 in bytes.",
-        example="prices.{key}",
-    )
-
-    @field_validator("subject")
-    @classmethod
-    def _is_template(cls, value: str) -> str:
-        Template(value)
-        return value
 
 
 class NATSSink(EgressSink):
@@ -50,7 +32,7 @@ class NATSSink(EgressSink):
     )
 
     def sender(self) -> type[Sender]:
-        from mainstem_broker_nats.sink.core_sender import NATSSender
+        from mainstem_broker_nats.sink.nats_sender import NATSSender
 
         return NATSSender
 

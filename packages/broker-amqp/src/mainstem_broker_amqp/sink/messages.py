@@ -5,18 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from mainstem import Refused, micros_of, values_of
 
 from mainstem_broker_amqp.properties import from_headers
-from mainstem_broker_amqp.sink.link import Message, encode_properties
+from mainstem_broker_amqp.sink.link import encode_properties
 
 if TYPE_CHECKING:
-    from mainstem_broker_amqp.sink.sink import AMQPSinkOptions
+    from mainstem_broker_amqp.sink.options import AMQPSinkOptions
 
 _TRANSIENT, _PERSISTENT = 1, 2
+
+
+class Message(NamedTuple):
+    """A message to publish.
+
+    Messages with the same `lane` keep their order. `identity` and `payload` are the row's `_id` and
+    value. `properties` are encoded; `message_id` and `routing_key` are there to recognize a returned
+    message.
+    """
+
+    lane: bytes | str | None
+    size: int
+    identity: bytes | None
+    payload: bytes | None
+    routing_key: str
+    message_id: str | None
+    properties: bytes
 
 
 def messages(
@@ -43,7 +60,6 @@ def messages(
         strict=False,
     )
     for value, key, route, headers, identity, seconds in rows:
-        body = value or b""
         try:
             if route is None:
                 raise ValueError(f"no routing key: column {options.routing_key_from!r} is null")
@@ -63,9 +79,10 @@ def messages(
         except ValueError as error:
             refused.add(identity, value, str(error))
             continue
-        order = key if key is not None else route
+        lane = key if key is not None else route
+        size = len(encoded) + (len(value) if value else 0)
         name = properties.get("message_id")
-        yield Message(identity, order, routing_key, name, encoded, body)
+        yield Message(lane, size, identity, value, routing_key, name, encoded)
 
 
 def _decoded(route: bytes) -> str:
