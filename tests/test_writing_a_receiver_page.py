@@ -85,7 +85,7 @@ def test_the_plugin_of_the_page_and_its_commands(site, line_queue, pipeline):
 
 @pytest.mark.in_turn
 def test_a_queue_that_is_not_there_ends_the_run(site, line_queue, pipeline):
-    """Pass: exit 1 with the text of the receiver's `Unmendable`."""
+    """Pass: exit 1 with the text of the receiver's `PermanentError`."""
     jobs = {"use": "jobs", "with": {"port": line_queue.port, "queue": "nowhere"}}
     pipeline.document(**PIPELINE, sources={"jobs": jobs}, sinks=OUT)
     command = [sys.executable, "-m", "mainstem", "ingress", "run", str(pipeline.file)]

@@ -76,7 +76,7 @@ FAULTS = {
         "test_nothing_is_left_behind",
     ),
     "swallows what does not fit": (
-        '            raise Refusal("a job is one line without commas, and not empty")',
+        '            raise RefusedRowError("a job is one line without commas, and not empty")',
         "            content = b\"\"",
         "test_what_is_refused_comes_back_with_a_reason",
     ),

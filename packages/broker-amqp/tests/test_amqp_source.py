@@ -15,9 +15,9 @@ from datetime import datetime
 
 import pika
 import pytest
+from mainstem import PermanentError, TransientError
 from mainstem_broker_amqp.source.options import AMQPSourceOptions
 from mainstem_broker_amqp.source.receiver import AMQPReceiver
-from mainstem_ingress.errors import Unmendable, Unreachable
 from mainstem_ingress.log import Log
 from mainstem_ingress.process import Task
 from mainstem_ingress.segments import file_of, open_segment
@@ -232,7 +232,7 @@ def test_a_channel_that_the_broker_closes_is_opened_anew(broker, place):
     try:
         taken = wait_for(lambda: list(receiver.take(1.0)))
         receiver._channel.basic_ack(4711)
-        with pytest.raises(Unreachable, match="unknown delivery tag"):
+        with pytest.raises(TransientError, match="unknown delivery tag"):
             take_for(receiver, 5.0)
     finally:
         receiver.close()
@@ -557,7 +557,7 @@ def test_a_receiver_refuses_what_is_no_stream(broker, place):
     publish(broker, queue, [1])
     receiver = AMQPReceiver(place.options(queue, type="stream"), 0, "orders")
     try:
-        with pytest.raises(Unmendable, match="x-stream-offset"):
+        with pytest.raises(PermanentError, match="x-stream-offset"):
             receiver.connect(None)
     finally:
         receiver.close()

@@ -27,7 +27,7 @@ class AMQPSuite(ReceiverSuite):
     def left(self):
         return None if self.type == "stream" else messages(self.server, self.queue)
 
-    def unmendable(self):
+    def permanent(self):
         wrong = self.server.url.replace("guest:guest", "guest:open-sesame")
         return {
             "a wrong password": {"url": wrong},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from mainstem import TransientError
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.receiver import KinesisReceiver
-from mainstem_ingress import Unreachable
 
 #: Options by which nothing is waited for.
 QUICK = {
@@ -71,7 +71,7 @@ class Worker:
             elif not self.connected:
                 self.connect()
             self.taken += self.receiver.take(seconds)
-        except Unreachable:
+        except TransientError:
             self.crash(whole=False)
 
     def store(self):

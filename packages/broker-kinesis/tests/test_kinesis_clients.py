@@ -11,10 +11,10 @@ from kinesis_fake import FakeKinesis
 from kinesis_logs import MemoryLog
 from kinesis_model import put as put_records
 from kinesis_model import read_all, worker_of
+from mainstem import PermanentError
 from mainstem_broker_kinesis import client as client_module
 from mainstem_broker_kinesis.sink import sink as sink_module
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
-from mainstem_broker_kinesis.sink.putting import PutError
 from mainstem_broker_kinesis.source import measuring
 
 OPTIONS = KinesisSinkOptions(stream="clicks", format="raw", give_up="200 ms", requests=1)
@@ -58,7 +58,7 @@ def test_a_task_closes_its_client(client):
 def test_a_task_that_gives_up_leaves_the_client_to_the_call_that_is_under_way(client):
     """Pass: it ends without an answer; the client is closed when that call has ended, and not before."""
     client.gate.clear()
-    with pytest.raises(PutError, match="give_up"):
+    with pytest.raises(PermanentError, match="give_up"):
         list(sink_module.put([ROWS], OPTIONS, 2**20))
     assert client.closed == 0
     client.gate.set()

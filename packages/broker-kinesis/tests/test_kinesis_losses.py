@@ -10,7 +10,7 @@ import pytest
 from kinesis_fake import DAY, FakeKinesis
 from kinesis_logs import MemoryLog, run, settle
 from kinesis_model import idle, lost, numbers, put, reach, read_all, worker_of
-from mainstem_ingress import Unmendable
+from mainstem import PermanentError
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -26,7 +26,7 @@ def test_records_dropped_before_they_were_read_are_an_error(kinesis):
     put(kinesis, 2)
     for _ in range(2):
         with pytest.raises(
-            Unmendable, match="shardId-000000000000 was read up to .*on_loss: report"
+            PermanentError, match="shardId-000000000000 was read up to .*on_loss: report"
         ):
             settle([worker], 1)
         worker.crash()
@@ -100,7 +100,7 @@ def test_a_stream_that_was_created_again_is_an_error(kinesis, running):
     if not running:
         worker.crash()
     kinesis.created += 5000
-    with pytest.raises(Unmendable, match="deleted and created again: .* UTC, and this one at"):
+    with pytest.raises(PermanentError, match="deleted and created again: .* UTC, and this one at"):
         settle([worker], 1)
 
 
@@ -110,7 +110,7 @@ def test_a_log_of_another_stream_is_refused(kinesis):
     settle([worker])
     worker.crash()
     other = worker_of(kinesis, worker.log, stream="other")
-    with pytest.raises(Unmendable, match="of the stream clicks, and the source reads other"):
+    with pytest.raises(PermanentError, match="of the stream clicks, and the source reads other"):
         other.start()
 
 
@@ -152,7 +152,9 @@ def test_a_backlog_that_runs_out_while_it_is_read_is_told(kinesis, paused):
     if paused:
         worker.receiver.resume()
     read = numbers(worker.log)
-    with pytest.raises(Unmendable, match="shardId-000000000000 was read up to .*on_loss: report"):
+    with pytest.raises(
+        PermanentError, match="shardId-000000000000 was read up to .*on_loss: report"
+    ):
         settle([worker], 1)
     assert numbers(worker.log) == read
 
@@ -223,7 +225,7 @@ def test_a_read_that_is_on_its_way_while_records_run_out_hides_nothing(kinesis, 
     kinesis.wait(2 * DAY)
     put(kinesis, 2)
     gate.set()
-    with pytest.raises(Unmendable, match="was read up to"):
+    with pytest.raises(PermanentError, match="was read up to"):
         settle([worker], 1)
     assert numbers(worker.log) == [0]
 
@@ -237,7 +239,7 @@ def test_what_a_start_by_time_asks_for_is_missed_when_it_goes_before_it_is_read(
     worker.store()
     worker.crash()
     kinesis.wait(6 * 3600)
-    with pytest.raises(Unmendable, match="was read up to"):
+    with pytest.raises(PermanentError, match="was read up to"):
         settle([worker], 1)
 
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 from kinesis_fake import FakeKinesis
 from kinesis_logs import MemoryLog, Worker, run, settle
 from kinesis_model import check_order, numbers, put, reach, read_all, taking, worker_of
-from mainstem_ingress import Unmendable, Unreachable
+from mainstem import PermanentError, TransientError
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -69,7 +69,7 @@ def test_a_time_is_exact_to_the_record(kinesis):
 def test_a_time_to_come_is_refused(kinesis):
     """Pass: the run ends, told why."""
     start = datetime.fromtimestamp(kinesis.now + 60, UTC).isoformat()
-    with pytest.raises(Unmendable, match="in the future"):
+    with pytest.raises(PermanentError, match="in the future"):
         worker_of(kinesis, start=start).start()
 
 
@@ -199,18 +199,18 @@ def test_failures_that_go_on_are_told(kinesis):
     kinesis.fail(*["InternalFailure"] * 50)
     worker = worker_of(kinesis)
     worker.start()
-    with pytest.raises(Unreachable, match="InternalFailure"):
+    with pytest.raises(TransientError, match="InternalFailure"):
         taking(worker)
 
 
 def test_credentials_that_run_out_are_told_and_waited_for(kinesis):
-    """Pass: `Unreachable` with what to do; when they are renewed nothing is lost."""
+    """Pass: `TransientError` with what to do; when they are renewed nothing is lost."""
     worker = worker_of(kinesis)
     put(kinesis, 0)
     read_all(kinesis, worker)
     kinesis.fail("ExpiredTokenException")
     put(kinesis, 1)
-    with pytest.raises(Unreachable, match="it goes on when they are renewed"):
+    with pytest.raises(TransientError, match="it goes on when they are renewed"):
         taking(worker)
     worker.crash(whole=False)
     worker.connect()
@@ -219,11 +219,11 @@ def test_credentials_that_run_out_are_told_and_waited_for(kinesis):
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "KMSDisabledException"])
 def test_what_no_retry_mends_ends_the_run(kinesis, code):
-    """Pass: `Unmendable`, with AWS's word for it."""
+    """Pass: `PermanentError`, with AWS's word for it."""
     kinesis.fail(code)
     worker = worker_of(kinesis)
     worker.start()
-    with pytest.raises(Unmendable, match=code):
+    with pytest.raises(PermanentError, match=code):
         taking(worker)
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from kinesis_proxy import THROTTLED
 from ksisink_putting import Bench, identity, made, number, value
+from mainstem import PermanentError
 from mainstem_broker_kinesis.aggregation import is_aggregated, unpacked
-from mainstem_broker_kinesis.sink.putting import MOST_BYTES, MOST_RECORDS, PutError
+from mainstem_broker_kinesis.sink.putting import MOST_BYTES, MOST_RECORDS
 
 FORMATS = pytest.mark.parametrize("format_", ["raw", "kpl"])
 KEYED = [(f"key {n % 7}", n) for n in range(300)]
@@ -120,7 +121,7 @@ def test_a_throttled_shard_alone_is_held_back(bench):
         return shard_of(record["PartitionKey"]) == 0
 
     bench.proxy.fail_records(THROTTLED, times=10**9, when=of_low)
-    with pytest.raises(PutError, match="Rate exceeded") as caught:
+    with pytest.raises(PermanentError, match="Rate exceeded") as caught:
         bench.put(rows, give_up="3 seconds")
     assert "give_up" in str(caught.value)
     there = bench.found()
@@ -195,7 +196,7 @@ def test_a_message_that_aws_refuses_within_a_pack_is_found(bench):
 def test_what_no_retry_mends_ends_at_once_and_tells(bench, code, says):
     """Pass: one call, and an error that names the stream and the reason, and has no secret."""
     bench.proxy.fail("PutRecords", code, times=10**9, message="of the key s3cr3t-key")
-    with pytest.raises(PutError, match=says) as caught:
+    with pytest.raises(PermanentError, match=says) as caught:
         bench.put(KEYED, access_key="AKIDEXAMPLE", secret_key="s3cr3t-key", requests=1)
     assert bench.stream in str(caught.value)
     assert "s3cr3t-key" not in str(caught.value)
@@ -207,7 +208,7 @@ def test_giving_up_tells_how_much_is_left_and_why(bench):
     bench.proxy.fail_records(
         "InternalFailure", times=10**9, when=lambda r: r["PartitionKey"] == "key 0"
     )
-    with pytest.raises(PutError, match="with no progress for 1 s") as caught:
+    with pytest.raises(PermanentError, match="with no progress for 1 s") as caught:
         bench.put(KEYED, give_up="1 second")
     assert "InternalFailure" in str(caught.value)
     left = sum(key == "key 0" for key, _ in KEYED)

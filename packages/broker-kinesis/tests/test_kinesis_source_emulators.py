@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kinesis_logs import MemoryLog, run, settle
 from kinesis_proxy import THROTTLED, KinesisProxy
 from kinesis_streams import Stream
+from mainstem import PermanentError, TransientError
 from mainstem_broker_kinesis.testing import Kinesalite, KinesisError, KinesisLocal
-from mainstem_ingress import Unmendable, Unreachable
 
 EMULATORS = ["kinesis_local", "kinesalite"]
 
@@ -130,18 +130,18 @@ def test_an_answer_that_is_lost_is_asked_for_again(stream, proxy):
 
 @pytest.mark.in_turn
 def test_without_a_network_it_is_told_and_goes_on(stream, proxy):
-    """Pass: `Unreachable` without secrets while each connection breaks; afterwards all records, once."""
+    """Pass: `TransientError` without secrets while each connection breaks; afterwards all records, once."""
     worker = stream.worker(url=proxy.url)
     stream.put(5)
     read_all(stream, worker)
     stream.put(5)
     proxy.lose_answer("*", times=10**6)
-    with pytest.raises(Unreachable) as told:
+    with pytest.raises(TransientError) as told:
         _take_for(worker, 10)
     assert stream.name in str(told.value)
     assert "a-secret-key" not in str(told.value)
     worker.crash(whole=False)
-    with pytest.raises(Unreachable):
+    with pytest.raises(TransientError):
         worker.connect()
     proxy.heal()
     worker.crash()
@@ -157,7 +157,7 @@ def _take_for(worker, seconds):
 @pytest.mark.parametrize("running", [True, False])
 @pytest.mark.in_turn
 def test_a_stream_that_was_deleted_and_created_again_ends_the_run(server, running):
-    """Pass: `Unmendable` with both times, or that it is not there, and never a record of the new one."""
+    """Pass: `PermanentError` with both times, or that it is not there, and never a record of the new one."""
     stream = Stream(server)
     worker = stream.worker(discover_every="200 ms")
     stream.put(3)
@@ -174,16 +174,16 @@ def test_a_stream_that_was_deleted_and_created_again_ends_the_run(server, runnin
         except KinesisError:
             time.sleep(0.05)
     server.put(stream.name, "k", b"99")
-    with pytest.raises(Unmendable, match="deleted and created again|is not there") as told:
+    with pytest.raises(PermanentError, match="deleted and created again|is not there") as told:
         settle([worker], 10)
     assert stream.name in str(told.value)
     assert b"99" not in worker.log.values()
 
 
 def test_a_stream_that_is_not_there_ends_the_run(server):
-    """Pass: `Unmendable` that names the stream and the endpoint, without secrets."""
+    """Pass: `PermanentError` that names the stream and the endpoint, without secrets."""
     stream = Stream(server)
-    with pytest.raises(Unmendable, match="stream nowhere at http.*it is not there") as told:
+    with pytest.raises(PermanentError, match="stream nowhere at http.*it is not there") as told:
         stream.worker(stream="nowhere").start()
     assert "a-secret-key" not in str(told.value)
 
@@ -268,7 +268,7 @@ def test_records_that_the_emulator_drops_by_age(tmp_path, report):
             ]
             assert worker.log.values() == [b"0", b"1", b"2", b"100"]
         else:
-            with pytest.raises(Unmendable, match="was read up to"):
+            with pytest.raises(PermanentError, match="was read up to"):
                 settle([worker], 10)
     finally:
         server.stop()

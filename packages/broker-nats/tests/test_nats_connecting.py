@@ -8,8 +8,9 @@ import time
 
 import nkeys
 import pytest
+from mainstem import ExternalError, PermanentError
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError, ConnectionOptions, NATSError, login, places
+from mainstem_broker_nats.connecting import APIError, ConnectionOptions, login, places
 from mainstem_broker_nats.testing import NATS
 from nats_secured import Certificates, Late, Operated, creds, public, seed
 from nats_streams import say
@@ -29,11 +30,11 @@ def get_in(given):
         return connection.server
 
 
-def refused(given, *, lasting=True):
+def refused(given, *, permanent=True):
     """Return the words of a refusal, which has no secret."""
-    with pytest.raises(NATSError) as error:
+    with pytest.raises(ExternalError) as error:
         get_in(given)
-    assert error.value.lasting is lasting
+    assert isinstance(error.value, PermanentError) is permanent
     text = f"{error.value!r} {error.getrepr(style='value')}"
     assert SECRET not in text
     return str(error.value)
@@ -114,7 +115,7 @@ def test_tls_with_certificates_of_both(started, certificates):
     assert "mismatch" in refused(options(server, tls=certificates.client(server_name=None)))
     gone = certificates.client(ca="/no/such.pem")
     assert "can't read certificates from /no/such.pem" in refused(options(server, tls=gone))
-    with pytest.raises(NATSError):
+    with pytest.raises(ExternalError):
         get_in(options(server, tls=certificates.client(certificate=None, key=None)))
 
 
@@ -123,7 +124,7 @@ def test_tls_from_the_first_byte(started, certificates):
     server = started(certificates.settings(handshake_first=True), Late)
     get_in(options(server, tls=certificates.client(first=True)))
     late = options(server, tls=certificates.client(), connect_timeout="1 s")
-    assert "no answer in time" in refused(late, lasting=False)
+    assert "no answer in time" in refused(late, permanent=False)
 
 
 def test_tls_is_never_left_out(started, certificates):
@@ -149,7 +150,7 @@ def test_servers_are_tried_in_turn(started, nats):
         with Connection.open(given, "test") as connection:
             assert connection.server == f"127.0.0.1:{nats.port}"
         none = options(nats, servers=urls[:2], connect_timeout="500 ms")
-        told = refused(none, lasting=False)
+        told = refused(none, permanent=False)
     assert "127.0.0.1:1: " in told
     assert "no answer in time" in told
 
@@ -161,7 +162,7 @@ def test_a_server_that_stands_still_is_waited_for_no_longer_than_said(started):
     with Connection.open(given, "test") as connection:
         server.pause()
         began = time.monotonic()
-        with pytest.raises(NATSError, match="no answer"):
+        with pytest.raises(ExternalError, match="no answer"):
             connection.ask("INFO")
         assert time.monotonic() - began < 10
         assert connection.lost == ""
@@ -172,7 +173,7 @@ def test_a_server_that_stands_still_is_waited_for_no_longer_than_said(started):
         while not connection.lost:
             assert time.monotonic() < until, inbox
             time.sleep(0.05)
-        with pytest.raises(NATSError):
+        with pytest.raises(ExternalError):
             connection.ask("INFO")
 
 
@@ -183,16 +184,16 @@ def test_what_jetstream_refuses(started):
         '[{user: b, password: b, permissions: {publish: {deny: "$JS.API.STREAM.>"}}}] } }'
     )
     with Connection.open(options(server, user="a", password="a"), "test") as connection:
-        with pytest.raises(NATSError, match="JetStream") as error:
+        with pytest.raises(ExternalError, match="JetStream") as error:
             connection.ask("INFO")
         assert not isinstance(error.value, APIError) or error.value.err_code == 10039
     given = options(server, user="b", password="b", answer_timeout="2 s")
     with Connection.open(given, "test") as connection:
         with pytest.raises(
-            NATSError, match=r"Permissions Violation.*\$JS.API.STREAM.INFO.x"
+            ExternalError, match=r"Permissions Violation.*\$JS.API.STREAM.INFO.x"
         ) as error:
             connection.ask("STREAM.INFO.x")
-        assert error.value.lasting
+        assert isinstance(error.value, PermanentError)
     with Connection.open(options(server, user="b", password="b"), "test") as connection:
         with pytest.raises(APIError, match="consumer|stream") as missing:
             connection.ask("CONSUMER.INFO.x.y")
@@ -206,7 +207,7 @@ def test_no_thread_and_no_socket_stays(nats):
         get_in_or_not = Connection.open(options(nats), "test")
         get_in_or_not.close()
         get_in_or_not.close()
-    with pytest.raises(NATSError):
+    with pytest.raises(ExternalError):
         Connection.open(options(nats, servers="nats://127.0.0.1:1"), "test")
     assert threading.active_count() == before
 

@@ -8,13 +8,12 @@ import time
 from contextlib import suppress
 
 import pytest
-from mainstem import OptionError
+from mainstem import OptionError, PermanentError, TransientError
 from mainstem_broker_nats.source.core import NATSSource, NATSSourceOptions
 from mainstem_broker_nats.source.core_receiver import REPLY, CoreReceiver
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import overlap
 from mainstem_broker_nats.testing import NATS
-from mainstem_ingress import Unmendable, Unreachable
 from nats_streams import say, unique
 
 
@@ -134,7 +133,7 @@ def test_drops_before_a_broken_connection_are_counted(nats, receivers):
             counted += sum(gap(m)["count"] for m in take(receiver, 11) if gap(m))
     receiver._connection.run(receiver._connection.client.close())
     found = []
-    with suppress(Unreachable):
+    with suppress(TransientError):
         for _ in range(100):
             found += receiver.take(0.05)
     assert counted + sum(gap(m)["count"] for m in found if gap(m)) == 30
@@ -148,7 +147,7 @@ def test_a_broken_connection_is_told(tmp_path, receivers):
         say(server, subject, ["before"])
         assert [message.value for message in take(receiver, 1)] == [b"before"]
         server.kill()
-        with pytest.raises(Unreachable):
+        with pytest.raises(TransientError):
             take(receiver, 1)
         receiver.close()
         server.start()
@@ -161,11 +160,11 @@ def test_a_broken_connection_is_told(tmp_path, receivers):
 
 
 def test_a_subject_that_is_forbidden(tmp_path):
-    """The user may not subscribe. Pass: unmendable, and the subject is named."""
+    """The user may not subscribe. Pass: permanent, and the subject is named."""
     settings = 'authorization { users: [{user: a, password: b, permissions: {subscribe: {deny: "no.>"}}}] }'
     with NATS(tmp_path / "server", settings) as server:
         receiver = CoreReceiver(options(server, "no.entry", user="a", password="b"), 0, "t")
-        with pytest.raises(Unmendable, match="Permissions Violation.*no.entry"):
+        with pytest.raises(PermanentError, match="Permissions Violation.*no.entry"):
             receiver.connect(None)
         receiver.close()
 
@@ -231,7 +230,7 @@ def test_a_break_during_a_pause_is_told_with_its_time(tmp_path):
         while time.monotonic() < until:
             assert list(receiver.take(0.1)) == []
         receiver.resume()
-        with pytest.raises(Unreachable):
+        with pytest.raises(TransientError):
             receiver.take(0.1)
         receiver.close()
         server.start()

@@ -6,7 +6,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from mainstem_broker_nats.connecting import NATSError
+from mainstem import TransientError
 from mainstem_broker_nats.sink import jetstream_sender as module
 from mainstem_broker_nats.sink.jetstream_sender import JetStreamSender
 from mainstem_broker_nats.sink.messages import Message
@@ -40,7 +40,7 @@ class Scripted:
     @classmethod
     def open(cls, options, name, first=0):
         if cls.chance.random() < cls.weather:
-            raise NATSError("no")
+            raise TransientError("no")
         return cls()
 
     @property
@@ -63,7 +63,7 @@ class Scripted:
                 self._store(message)  # it arrives, and nobody here learns of it
             self._waiting, self.lost = [], "gone"
             if chance.random() < 0.5:
-                raise NATSError("gone")
+                raise TransientError("gone")
             return []
         count = chance.randrange(len(self._waiting) + 1)
         taken, self._waiting = self._waiting[:count], self._waiting[count:]

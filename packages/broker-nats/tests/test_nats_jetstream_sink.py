@@ -10,10 +10,20 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from mainstem import Batch, Events, FencedError, OptionError, PipelineError, messages, read_columns
+from mainstem import (
+    Batch,
+    Events,
+    ExternalError,
+    FencedError,
+    OptionError,
+    PermanentError,
+    PipelineError,
+    TransientError,
+    messages,
+    read_columns,
+)
 from mainstem.plan.rendering import as_text
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
 from mainstem_broker_nats.sink.ledger import Ledger, _time
 from mainstem_broker_nats.sink.subjects import Template
@@ -210,23 +220,23 @@ def test_a_ledger_that_has_no_room_for_now_is_no_lasting_failure(nats, monkeypat
     with Connection.open(options, "test") as connection:
         ledger = Ledger(connection, f"b{uuid.uuid4().hex[:8]}", "S")
         ledger.enter(batch_of(None, 0, 1))
-        for code, lasting in ((503, False), (403, True)):
+        for code, permanent in ((503, False), (403, True)):
             told = json.dumps({"error": {"code": code, "err_code": 1, "description": "no"}})
             monkeypatch.setattr(
                 connection, "request", lambda *_, told=told: SimpleNamespace(data=told.encode())
             )
-            with pytest.raises(NATSError, match="no") as failure:
+            with pytest.raises(ExternalError, match="no") as failure:
                 ledger._write("key", "text", 0)
-            assert failure.value.lasting == lasting
+            assert isinstance(failure.value, PermanentError) == permanent
 
 
 def test_a_complaint_of_before_is_no_reason_of_a_failure_now(nats):
     """Pass: nobody answers, and that passes, whatever the server forbade earlier."""
     with Connection.open(sink_of(nats, "S").options, "test") as connection:
         connection.complaints.append("Permissions Violation for Publish to x")
-        with pytest.raises(NATSError) as failure:
+        with pytest.raises(ExternalError) as failure:
             connection.request("nobody.listens", seconds=0.5)
-        assert not failure.value.lasting
+        assert isinstance(failure.value, TransientError)
 
 
 def test_a_run_that_was_replaced_is_told_and_others_are_not(nats):

@@ -6,8 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from mainstem import OptionError
-from mainstem_broker_nats.connecting import NATSError
+from mainstem import ExternalError, OptionError, PermanentError
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.planning import begin
@@ -242,9 +241,9 @@ def test_a_stream_made_anew_is_refused(nats, planner, opened):
         lambda: planner(stream).parts(start, end),
         lambda: list(Range(opened(stream), start["created"], 0, 10, gaps=True).chunks()),
     ):
-        with pytest.raises(NATSError, match="made anew at") as error:
+        with pytest.raises(ExternalError, match="made anew at") as error:
             step()
-        assert error.value.lasting
+        assert isinstance(error.value, PermanentError)
         assert start["created"] in str(error.value)
 
 
@@ -323,7 +322,7 @@ def test_gaps_can_end_the_run(nats, planner):
     start = plans.initial()
     publish(nats, f"{stream}.a", range(12))
     time.sleep(0.1)
-    with pytest.raises(NATSError, match=r"begins at 8.*read to 0.*on_loss: report"):
+    with pytest.raises(ExternalError, match=r"begins at 8.*read to 0.*on_loss: report"):
         plans.latest(start)
 
 
@@ -370,9 +369,11 @@ def test_headers_keep_each_value():
 
 def test_a_stream_that_is_not_there(nats, planner):
     """Its name is wrong. Pass: an error at once that names it and the server."""
-    with pytest.raises(NATSError, match=f"no stream 'nowhere' at 127.0.0.1:{nats.port}") as error:
+    with pytest.raises(
+        ExternalError, match=f"no stream 'nowhere' at 127.0.0.1:{nats.port}"
+    ) as error:
         planner("nowhere").initial()
-    assert error.value.lasting
+    assert isinstance(error.value, PermanentError)
 
 
 def test_a_consumer_that_does_not_see_all_yet_is_not_believed(nats, opened, monkeypatch):

@@ -9,13 +9,12 @@ import shutil
 import time
 
 import pytest
-from mainstem import OptionError
+from mainstem import OptionError, PermanentError, TransientError
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
 from mainstem_broker_nats.testing import NATS
-from mainstem_ingress import Unmendable, Unreachable
 from mainstem_ingress.segments import file_of
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats_streams import api, at, consumers, info, make_stream, publish, unique
@@ -198,14 +197,14 @@ def test_a_stream_made_anew_has_other_ids(nats, receivers):
 
 
 def test_a_consumer_that_pushes_is_refused(nats):
-    """The durable consumer has a deliver subject. Pass: unmendable, and the reason."""
+    """The durable consumer has a deliver subject. Pass: permanent, and the reason."""
     stream = make_stream(nats)
     config = ConsumerConfig(
         durable_name="c", deliver_subject=unique("d"), ack_policy=AckPolicy.EXPLICIT
     )
     at(nats, lambda js, _: js.add_consumer(stream, config))
     receiver = QueueReceiver(options(nats, stream), 0, "t")
-    with pytest.raises(Unmendable, match="pulled from, with explicit"):
+    with pytest.raises(PermanentError, match="pulled from, with explicit"):
         receiver.connect(None)
     receiver.close()
 
@@ -240,7 +239,7 @@ def test_a_server_that_fell_back_gives_other_ids(tmp_path):
 
 
 def test_a_consumer_that_is_gone_is_not_made_again(nats):
-    """Removed after a message was stored. Pass: unmendable with the choices; with nothing stored, or of
+    """Removed after a message was stored. Pass: permanent with the choices; with nothing stored, or of
     another stream of that name, it is made; a second receiver leaves it to the first.
     """
     stream = make_stream(nats)
@@ -254,17 +253,17 @@ def test_a_consumer_that_is_gone_is_not_made_again(nats):
     receiver.close()
     at(nats, lambda js, _: js.delete_consumer(stream, "c"))
     with pytest.raises(
-        Unmendable, match="is gone.*all again.*nats consumer add.*another checkpoint"
+        PermanentError, match="is gone.*all again.*nats consumer add.*another checkpoint"
     ):
         receiver.connect(None)
     receiver.close()
     later = GoingOn(options(nats, stream), 0, "t")
-    with pytest.raises(Unmendable, match="is gone"):
+    with pytest.raises(PermanentError, match="is gone"):
         later.connect(None)
     later.close()
     assert consumers(nats, stream) == []
     second = QueueReceiver(options(nats, stream, receivers=2), 1, "t")
-    with pytest.raises(Unreachable, match="receiver 0 makes it"):
+    with pytest.raises(TransientError, match="receiver 0 makes it"):
         second.connect(None)
     second.close()
     first = QueueReceiver(options(nats, stream), 0, "t")
@@ -297,7 +296,7 @@ def test_a_log_with_messages_is_gone_on_with(nats, tmp_path):
     ],
 )
 def test_options_that_differ_from_the_consumer(nats, given, said):
-    """Pass: unmendable, with both values; those that are left out or the same are no matter."""
+    """Pass: permanent, with both values; those that are left out or the same are no matter."""
     stream = make_stream(nats)
     given = {name: _named(value, stream) for name, value in given.items()}
     config = ConsumerConfig(
@@ -311,7 +310,7 @@ def test_options_that_differ_from_the_consumer(nats, given, said):
     receiver = QueueReceiver(options(nats, stream, **given), 0, "t")
     try:
         if said:
-            with pytest.raises(Unmendable, match=said.replace("S.", f"{stream}.")):
+            with pytest.raises(PermanentError, match=said.replace("S.", f"{stream}.")):
                 receiver.connect(None)
         else:
             receiver.connect(None)

@@ -37,7 +37,7 @@ class TestReceiver(QueueMixin, ReceiverSuite):
     def left(self):
         return info(self.server, self.stream).state.messages
 
-    def unmendable(self):
+    def permanent(self):
         other = make_stream(self.server)
         config = ConsumerConfig(durable_name="careless", ack_policy=AckPolicy.NONE)
         at(self.server, lambda js, _: js.add_consumer(other, config))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from mainstem_broker_nats.connecting import NATSError
+from mainstem import ExternalError, PermanentError
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
@@ -96,8 +96,10 @@ def test_a_user_who_may_not_pull(server):
     )
     try:
         state = stream.state()
-        with pytest.raises(NATSError, match=r"Permissions Violation.*CONSUMER.MSG.NEXT") as error:
+        with pytest.raises(
+            ExternalError, match=r"Permissions Violation.*CONSUMER.MSG.NEXT"
+        ) as error:
             list(Range(stream, state.created, 0, 20, gaps=True).chunks())
     finally:
         stream.close()
-    assert error.value.lasting
+    assert isinstance(error.value, PermanentError)

@@ -14,10 +14,10 @@ import h2.connection
 import h2.events
 import httpcore
 import pytest
+from mainstem import PermanentError, TransientError
 from mainstem_direct_webhook.sink import lane as lane_module
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError, refusal, resolve
-from mainstem_direct_webhook.sink.client import Client, UnansweredError, UnreachableError
-from mainstem_direct_webhook.sink.lane import DeliveryError
+from mainstem_direct_webhook.sink.client import Client
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_testkit.plugin import serve
 from test_webhook_sink_sending import run
@@ -115,9 +115,9 @@ def test_a_name_that_changes_its_address_gets_nothing(monkeypatch):
 
     monkeypatch.setattr(httpcore.SyncBackend, "connect_tcp", connect_tcp)
     client = Client(WebhookSinkOptions.model_validate({"url": "http://rebinding.test/"}))
-    with pytest.raises(UnansweredError):
+    with pytest.raises(TransientError):
         client.send([], b"", float("inf"))
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1 is a loopback address"):
+    with pytest.raises(PermanentError, match=r"127\.0\.0\.1 is a loopback address"):
         client.send([], b"", float("inf"))
     assert connected == ["8.8.8.8"]
     assert names == ["rebinding.test"] * 2
@@ -127,7 +127,7 @@ def test_a_name_that_changes_its_address_gets_nothing(monkeypatch):
 def test_no_writing_of_this_machines_address_gets_through(far, host):
     """Pass: names and odd writings of 127.0.0.1 are refused when they are connected to."""
     url = far.url.replace("127.0.0.1", host)
-    with pytest.raises(DeliveryError, match="allow_private|Invalid IPv4 address"):
+    with pytest.raises(PermanentError, match="allow_private|Invalid IPv4 address"):
         run(far, [b"x"], url=url, allow_private=False)
     assert far.came() == []
     assert run(far, [b"x"], url=far.url) == {}
@@ -139,7 +139,7 @@ def test_no_writing_of_this_machines_address_gets_through(far, host):
 def test_redirects_are_not_followed_unless_told(far):
     """Pass: no request reaches the place that the answer names; the error does not name its path."""
     far.tell(status=307, headers={"location": f"/{far.name}/moved"})
-    with pytest.raises(DeliveryError, match="answers 307, a redirect to http://127.0.0.1"):
+    with pytest.raises(PermanentError, match="answers 307, a redirect to http://127.0.0.1"):
         run(far, [b"x"])
     assert {came["path"] for came in far.came()} == {f"/{far.name}/hook"}
 
@@ -187,7 +187,7 @@ def test_redirects_to_elsewhere_are_never_followed(far, location):
     """Pass: another host, port or scheme, or nonsense, is the batch's failure, and gets nothing."""
     text = location.format(port=far.server.port, name=far.name)
     far.tell(status=307, headers={"location": text})
-    with pytest.raises(DeliveryError, match="answers 307"):
+    with pytest.raises(PermanentError, match="answers 307"):
         run(far, [b"x"], redirects="same_host")
     assert {came["path"] for came in far.came()} == {f"/{far.name}/hook"}
 
@@ -195,7 +195,7 @@ def test_redirects_to_elsewhere_are_never_followed(far, location):
 def test_redirects_in_a_circle_end(far):
     """Pass: a redirect to itself fails the batch after some rounds."""
     far.tell(status=308, headers={"location": "hook"})
-    with pytest.raises(DeliveryError, match="answers 308"):
+    with pytest.raises(PermanentError, match="answers 308"):
         run(far, [b"x"], redirects="same_host")
     assert len(far.came()) == 3 * 5
 
@@ -204,7 +204,7 @@ def test_redirects_in_a_circle_end(far):
 def test_redirects_that_would_change_the_method_are_not_followed(far, status):
     """Pass: the batch fails; a POST never becomes a GET."""
     far.tell(status=status, headers={"location": "moved"})
-    with pytest.raises(DeliveryError, match=f"answers {status}"):
+    with pytest.raises(PermanentError, match=f"answers {status}"):
         run(far, [b"x"], redirects="same_host")
 
 
@@ -346,7 +346,7 @@ def test_a_connection_of_http2_that_is_closed_is_made_anew(secured, certificates
 def test_a_certificate_of_another_name_is_refused(secured, certificates):
     """Pass: the address is right and the name is not in the certificate: the batch fails at once."""
     endpoint = secured(http2=True)
-    with pytest.raises(DeliveryError, match="certificate is not trusted: .*127.0.0.1"):
+    with pytest.raises(PermanentError, match="certificate is not trusted: .*127.0.0.1"):
         run(None, [b"x"], url=endpoint.url("127.0.0.1"), tls=tls(certificates))
     assert endpoint.requests == []
     assert endpoint.connections == 1
@@ -356,7 +356,7 @@ def test_a_certificate_of_another_ca_is_refused(secured, certificates):
     """Pass: neither another CA nor the system's own lets the endpoint pass."""
     endpoint = secured(http2=True)
     for given in (tls(certificates, ca="other.pem"), tls(certificates, ca=None)):
-        with pytest.raises(DeliveryError, match="certificate is not trusted"):
+        with pytest.raises(PermanentError, match="certificate is not trusted"):
             run(None, [b"x"], url=endpoint.url(), tls=given)
     assert endpoint.requests == []
 
@@ -365,7 +365,7 @@ def test_without_the_clients_certificate_nothing_is_taken(secured, certificates)
     """Pass: an endpoint that asks for a certificate gets no request without one."""
     endpoint = secured(http2=False)
     given = tls(certificates, certificate=None, key=None)
-    with pytest.raises(DeliveryError, match="give_up"):
+    with pytest.raises(PermanentError, match="give_up"):
         run(None, [b"x"], url=endpoint.url(), tls=given, give_up="500 ms")
     assert endpoint.requests == []
 

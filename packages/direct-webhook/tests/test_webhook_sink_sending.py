@@ -15,10 +15,9 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 import standardwebhooks
-from mainstem import Refused
+from mainstem import PermanentError, Refused
 from mainstem_direct_webhook.sink import delivering, trying
 from mainstem_direct_webhook.sink import lane as lane_module
-from mainstem_direct_webhook.sink.lane import DeliveryError
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.parcels import Message, Packing
 from mainstem_direct_webhook.sink.sending import make_deliverer, send
@@ -476,7 +475,7 @@ def test_other_4xx_refuse_the_message(far, waits, status):
 def test_an_endpoint_that_is_none_fails_the_batch(far, waits, status):
     """Pass: after three tries an error that names the status and what to look at; nothing is refused."""
     far.tell(status=status, body="wrong", headers={"location": "https://elsewhere.test/secret"})
-    with pytest.raises(DeliveryError, match=f"{status}") as error:
+    with pytest.raises(PermanentError, match=f"{status}") as error:
         run(far, [b"x"])
     assert len(far.came()) == 3
     assert "`url`" in str(error.value)
@@ -556,7 +555,7 @@ def test_retry_after_is_capped(far, monkeypatch):
 def test_a_request_is_given_up_in_time(far):
     """Pass: with 503 for ever the batch fails, and says how often and why; no row is refused."""
     far.tell(status=503, body="busy")
-    with pytest.raises(DeliveryError, match=r"tried \d+ times .*give_up.*503 Service Unav.*busy"):
+    with pytest.raises(PermanentError, match=r"tried \d+ times .*give_up.*503 Service Unav.*busy"):
         run(far, [b"x"], give_up="1 second")
     assert len(far.came()) >= 2
 
@@ -564,7 +563,7 @@ def test_a_request_is_given_up_in_time(far):
 def test_a_batch_is_given_up_in_time(far):
     """Pass: `batch_timeout` ends a task whose requests would be tried on."""
     far.tell(status=503)
-    with pytest.raises(DeliveryError, match="batch_timeout"):
+    with pytest.raises(PermanentError, match="batch_timeout"):
         run(far, [b"x"], batch_timeout="500 ms")
 
 
@@ -582,7 +581,7 @@ def test_answers_that_trickle_end_at_the_deadline(trickling, waits):
     for part in ("head", "body"):
         trickling.part = part
         options = options_of(None, url=trickling.url, timeout="300 ms", give_up="900 ms")
-        with pytest.raises(DeliveryError, match="timed out"):
+        with pytest.raises(PermanentError, match="timed out"):
             list(send(iter([rows_of([b"x"])]), options))
 
 
@@ -590,7 +589,7 @@ def test_a_body_that_nobody_reads_ends_at_the_deadline(trickling, waits):
     """Pass: an endpoint that takes a piece of a large body now and then holds no lane beyond `timeout`."""
     trickling.part = "deaf"
     options = options_of(None, url=trickling.url, timeout="1 second", give_up="1 second")
-    with pytest.raises(DeliveryError, match="timed out while sending"):
+    with pytest.raises(PermanentError, match="timed out while sending"):
         list(send(iter([rows_of([bytes(32 * 1024 * 1024)])]), options))
 
 
@@ -664,7 +663,7 @@ def test_an_endpoint_that_is_killed_and_comes_back(far):
 
 def test_an_endpoint_that_is_not_there(free_port_url):
     """Pass: an error that says where and why, without the path."""
-    with pytest.raises(DeliveryError, match=r"127\.0\.0\.1:\d+: .*Connection refused") as error:
+    with pytest.raises(PermanentError, match=r"127\.0\.0\.1:\d+: .*Connection refused") as error:
         list(send(iter([rows_of([b"x"])]), options_of(None, url=free_port_url, give_up="1 second")))
     assert "TOKEN" not in str(error.value)
 
@@ -704,7 +703,7 @@ def test_what_an_endpoint_repeats_of_secrets_is_not_shown(far, waits):
     (reason,) = run(far, [b"x"], **given).values()
     assert "you said" in reason
     far.tell(status=403, body=" ".join(["you said", *secrets]))
-    with pytest.raises(DeliveryError, match="you said") as error:
+    with pytest.raises(PermanentError, match="you said") as error:
         run(far, [b"x"], **given)
     assert not [text for text in secrets if text in reason + str(error.value)]
     assert far.name not in str(error.value)

@@ -12,14 +12,13 @@ import sys
 import time
 
 import pytest
-from mainstem import OptionError
+from mainstem import OptionError, TransientError
 from mainstem_direct_webhook.source import receiver as receiver_module
 from mainstem_direct_webhook.source.keeping import KEPT, Keeper, is_secret
 from mainstem_direct_webhook.source.limiting import Limiter
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
 from mainstem_direct_webhook.source.source import WebhookSource
-from mainstem_ingress import Unreachable
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance.taking import TakingProcess, stored
 from mainstem_testkit.processes import descendants
@@ -666,13 +665,13 @@ def test_two_receivers_share_a_port(tmp_path):
 
 
 def test_a_port_that_is_taken_is_waited_for():
-    """Pass: `Unreachable` while somebody has it, and afterwards it serves."""
+    """Pass: `TransientError` while somebody has it, and afterwards it serves."""
     given, before = options(), set(descendants())
     receiver = WebhookReceiver(given, 0, "rows")
     with socket.socket() as other:
         other.bind(("127.0.0.1", given.port))
         other.listen()
-        with pytest.raises(Unreachable, match=str(given.port)):
+        with pytest.raises(TransientError, match=str(given.port)):
             receiver.connect(None)
         receiver.close()
     receiver.connect(None)
@@ -685,12 +684,12 @@ def test_a_port_that_is_taken_is_waited_for():
 
 @pytest.mark.in_turn
 def test_a_server_that_starts_too_late_is_ended_all_the_same(monkeypatch):
-    """Pass: `Unreachable` when nobody waits any more; closing ends it, and the next one serves."""
+    """Pass: `TransientError` when nobody waits any more; closing ends it, and the next one serves."""
     given, before = options(), set(descendants())
     receiver = WebhookReceiver(given, 0, "rows")
     with monkeypatch.context() as patch:
         patch.setattr(receiver_module, "_STARTS", 0.0)
-        with pytest.raises(Unreachable, match="did not start"):
+        with pytest.raises(TransientError, match="did not start"):
             receiver.connect(None)
     time.sleep(2)  # it serves by now
     receiver.close()

@@ -48,7 +48,7 @@ class WebhookWorld:
 
 
 class WebhookReceiverSuite(WebhookWorld, ReceiverSuite):
-    def unmendable(self):
+    def permanent(self):
         files = {"certificate": str(self.place / "nowhere.pem")}
         return {
             "an address of another machine": {"host": "192.0.2.1"},

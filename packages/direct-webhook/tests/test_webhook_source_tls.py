@@ -12,8 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from mainstem import PermanentError
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
-from mainstem_ingress import Unmendable
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import descendants
 from webhook_clients import ask, connect, options, standing
@@ -171,7 +171,7 @@ def test_a_key_can_be_encrypted(authority):
         assert ask(stand.port, context=context(authority)).status == 200
     for more in ({}, {"password": f"{PASSWORD}!"}):
         receiver = WebhookReceiver(options(tls={**files, **more}), 0, "rows")
-        with pytest.raises(Unmendable, match=r"server\.key") as error:
+        with pytest.raises(PermanentError, match=r"server\.key") as error:
             receiver.connect(None)
         receiver.close()
         assert PASSWORD not in str(error.value)

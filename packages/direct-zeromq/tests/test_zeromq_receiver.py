@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 import zmq
-from mainstem import secrets_in
+from mainstem import PermanentError, TransientError, secrets_in
 from mainstem_direct_zeromq.frames import SEQUENCE
-from mainstem_ingress import Unmendable, Unreachable
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
 from mainstem_testkit.proxy import FaultProxy
@@ -665,7 +664,7 @@ def test_plain_as_a_client(peers):
                 link.wait(0.01, 0)
                 try:
                     taking.take(0.01)
-                except Unmendable as error:
+                except PermanentError as error:
                     return str(error)
                 return ""
 
@@ -701,7 +700,7 @@ def test_what_was_taken_is_stored_before_the_run_ends(peers):
                 sender.socket.send(b"too late")
                 assert taking.take_rest(0.3) == []
                 taking.acknowledge(found)
-                with pytest.raises(Unmendable, match="does not let us in"):
+                with pytest.raises(PermanentError, match="does not let us in"):
                     taking.take()
             finally:
                 sender.close()
@@ -743,7 +742,7 @@ def test_nothing_is_left_behind_after_closing(peers):
             push.send(b"one")
             taking.take_some(1)
         for wrong in ("tcp://192.0.2.1:5555", "ipc:///no/such/folder/socket"):
-            with taker(bind=[where, wrong], plain=plain) as taking, pytest.raises(Unmendable):
+            with taker(bind=[where, wrong], plain=plain) as taking, pytest.raises(PermanentError):
                 taking.connect()
 
     once()
@@ -757,11 +756,11 @@ def test_nothing_is_left_behind_after_closing(peers):
 
 
 def test_an_address_that_somebody_has_is_waited_for(peers):
-    """Pass: `Unreachable` with the address while it is taken, and none afterwards."""
+    """Pass: `TransientError` with the address while it is taken, and none afterwards."""
     where = address()
     other = peers.socket(zmq.PULL, bind=where)
     with taker(bind=where) as taking:
-        with pytest.raises(Unreachable, match=f"can't bind {where}: Address already in use"):
+        with pytest.raises(TransientError, match=f"can't bind {where}: Address already in use"):
             taking.connect()
         taking.close()
         other.close()
@@ -775,7 +774,7 @@ def test_a_path_that_somebody_has_is_waited_for(peers, tmp_path):
     where = f"ipc://{path}"
     with taker(bind=where) as first, taker(bind=where) as second:
         first.connect()
-        with pytest.raises(Unreachable, match=f"can't bind {where}: Address already in use"):
+        with pytest.raises(TransientError, match=f"can't bind {where}: Address already in use"):
             second.connect()
         peers.push(where).send(b"still mine")
         assert values(first.take_some(1)) == [b"still mine"]
@@ -790,7 +789,10 @@ def test_a_path_that_somebody_has_is_waited_for(peers, tmp_path):
         second.close()
     path.unlink(missing_ok=True)
     path.write_text("precious")
-    with taker(bind=where) as taking, pytest.raises(Unmendable, match="a file that is no socket"):
+    with (
+        taker(bind=where) as taking,
+        pytest.raises(PermanentError, match="a file that is no socket"),
+    ):
         taking.connect()
     assert path.read_text() == "precious"
 
@@ -800,8 +802,8 @@ def test_a_path_that_somebody_has_is_waited_for(peers, tmp_path):
     ["tcp://192.0.2.1:5555", "tcp://no-such-interface:5555", "ipc:///no/such/folder/socket"],
 )
 def test_an_address_that_can_never_be_bound_ends_the_run(where):
-    """Pass: `Unmendable`, with the address."""
-    with taker(bind=where) as taking, pytest.raises(Unmendable, match=f"can't bind {where}"):
+    """Pass: `PermanentError`, with the address."""
+    with taker(bind=where) as taking, pytest.raises(PermanentError, match=f"can't bind {where}"):
         taking.connect()
 
 

@@ -26,7 +26,7 @@ class ZeroMQSuite(ReceiverSuite):
     def prepare(self):
         self.address = address()
 
-    def unmendable(self):
+    def permanent(self):
         return {"an address of another machine": {"bind": "tcp://192.0.2.1:5555"}}
 
 

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 import zmq
-from mainstem import Refused
-from mainstem_direct_zeromq.link import Link, LinkError
+from mainstem import PermanentError, Refused, TransientError
+from mainstem_direct_zeromq.link import Link
 from mainstem_direct_zeromq.sink import sending
-from mainstem_direct_zeromq.sink.sending import Sender, SendError, messages, publish
+from mainstem_direct_zeromq.sink.sending import Sender, messages, publish
 from mainstem_direct_zeromq.sink.sink import ZeroMQSink, ZeroMQSinkOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
@@ -68,14 +68,14 @@ def test_without_a_peer_the_batch_fails_in_the_end():
     """Pass: an error that names the address and what was the matter; not before `give_up`, and nothing hangs."""
     where = address()
     began = time.monotonic()
-    with pytest.raises(SendError, match=f"{where}: no peer took a message for 0.5 s"):
+    with pytest.raises(PermanentError, match=f"{where}: no peer took a message for 0.5 s"):
         send(rows(range(10)), connect=where, give_up="500 ms")
     assert time.monotonic() - began >= 0.5
-    with pytest.raises(SendError, match="no peer took a message for 0.5 s"):
+    with pytest.raises(PermanentError, match="no peer took a message for 0.5 s"):
         send(rows(range(10)), bind=where, give_up="500 ms")
-    with pytest.raises(SendError, match="no peer took a message for 0.5 s"):
+    with pytest.raises(PermanentError, match="no peer took a message for 0.5 s"):
         send(rows(range(5000)), connect=where, give_up="500 ms")
-    with pytest.raises(SendError, match="no subscriber is there for 0.5 s"):
+    with pytest.raises(PermanentError, match="no subscriber is there for 0.5 s"):
         send(rows(range(10), origin="t"), socket="pub", bind=where, give_up="500 ms")
 
 
@@ -92,7 +92,7 @@ def test_a_peer_that_stands_still_blocks_the_task_and_no_memory_grows(peers):
             yield rows(range(10), size=10_000)
 
     given = {"connect": where, "high_water_mark": 10, "socket_buffer": 16_000, "give_up": "1 s"}
-    with pytest.raises(SendError, match="no peer took a message for 1 s"):
+    with pytest.raises(PermanentError, match="no peer took a message for 1 s"):
         list(publish(endless(), options(**given)))
     assert 10 * len(read) < 10 + 10 + 40
 
@@ -102,7 +102,7 @@ def test_what_has_not_gone_out_at_the_end_fails_the_batch(peers):
     where = address()
     peers.socket(zmq.PULL, bind=where, rcvhwm=5, rcvbuf=16_000)
     given = {"connect": where, "socket_buffer": 16_000, "give_up": "500 ms"}
-    with pytest.raises(SendError, match=f"{where}: not all messages could be handed to peers"):
+    with pytest.raises(PermanentError, match=f"{where}: not all messages could be handed to peers"):
         send(rows(range(100), size=20_000), **given)
 
 
@@ -263,7 +263,7 @@ def test_a_reader_that_does_not_let_us_in_fails_the_batch_at_once(peers, how, co
                     rows(range(count)), connect=where, high_water_mark=mark, give_up="60 s", **given
                 )
                 told.append("written")
-            except SendError as error:
+            except PermanentError as error:
                 told.append(str(error))
 
         thread = threading.Thread(target=work, daemon=True)
@@ -375,7 +375,7 @@ def test_a_subscriber_that_comes_and_goes_does_not_hold_the_task(monkeypatch):
     )
     monkeypatch.setattr(sending, "Link", lambda *_: link)
     given = {"socket": "pub", "bind": address(), "subscriptions": 2, "give_up": "100 ms"}
-    with pytest.raises(SendError, match=r"there for 0\.1 s"):
+    with pytest.raises(PermanentError, match=r"there for 0\.1 s"):
         send(rows(range(3), origin="t"), **given)
 
 
@@ -383,7 +383,7 @@ def test_an_address_that_somebody_has_fails_the_batch(peers):
     """Pass: with the address."""
     where = address()
     peers.socket(zmq.PULL, bind=where)
-    with pytest.raises(LinkError, match=f"can't bind {where}: Address already in use"):
+    with pytest.raises(TransientError, match=f"can't bind {where}: Address already in use"):
         send(rows(range(3)), bind=where)
 
 
@@ -393,7 +393,7 @@ def test_nothing_is_left_behind(peers):
 
     def once():
         send(rows(range(10)), connect=collector.bind)
-        with pytest.raises(SendError):
+        with pytest.raises(PermanentError):
             send(rows(range(10)), bind=address(), give_up="50 ms")
         assert send(rows([]), connect=address(), give_up="50 ms") == []
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from mainstem import TransientError
-from mainstem_egress import Answer, Dispatcher, Fate, MessageFault, OutMessage, Refusal, Sender
+from mainstem import RefusedRowError, TransientError
+from mainstem_egress import Answer, Dispatcher, Fate, MessageFault, OutMessage, Sender
 
 #: What may become of a step.
 ACCEPT, LATER, REFUSE, LOSE, LOSE_AFTER, SILENT = (
@@ -70,7 +70,7 @@ class Model(Sender):
         must(self.open, "sent without a connection")
         must(number == self._next, "numbers do not go up by one")
         if content in self.unfit:
-            raise Refusal(f"{content} does not fit")
+            raise RefusedRowError(f"{content} does not fit")
         self._next += 1
         self._waiting.append((number, content))
         self.most = max(self.most, len(self._waiting))

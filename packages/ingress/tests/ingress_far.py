@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from mainstem import option
-from mainstem_ingress import IngressOptions, Message, Receiver, Unmendable, Unreachable
+from mainstem import PermanentError, TransientError, option
+from mainstem_ingress import IngressOptions, Message, Receiver
 from mainstem_ingress.log import Log
 from mainstem_ingress.process import Task
 from mainstem_ingress.segments import file_of, numbers, open_segment
@@ -160,18 +160,18 @@ class QueueReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         if self.options.password == "wrong":
-            raise Unmendable("the password is wrong")
+            raise PermanentError("the password is wrong")
         try:
             self._far = Client(("127.0.0.1", self.options.port))
         except OSError as error:
-            raise Unreachable(f"nobody listens: {error.strerror}") from error
+            raise TransientError(f"nobody listens: {error.strerror}") from error
 
     def ask(self, *question: Any) -> Any:
         try:
             self._far.send(question)
             return self._far.recv()
         except (EOFError, OSError) as error:
-            raise Unreachable("the far side is gone") from error
+            raise TransientError("the far side is gone") from error
 
     def take(self, seconds: float) -> Iterable[Message]:
         found: list[Message] = self.ask("take", self.options.at_once, seconds)

@@ -22,7 +22,8 @@ PLUGIN = '''
 from pathlib import Path
 
 from mainstem import hookimpl, option
-from mainstem_ingress import IngressOptions, IngressSource, Message, Receiver, Unmendable
+from mainstem_ingress import (IngressOptions, IngressSource, Message, Receiver)
+from mainstem import PermanentError
 
 
 class SpoolOptions(IngressOptions):
@@ -33,7 +34,7 @@ class SpoolOptions(IngressOptions):
 class SpoolReceiver(Receiver):
     def connect(self, cursor):
         if self.options.secret == "wrong":
-            raise Unmendable("the spool does not let us in")
+            raise PermanentError("the spool does not let us in")
         self.taken = set()
 
     def take(self, seconds):

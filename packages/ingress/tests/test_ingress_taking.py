@@ -24,7 +24,8 @@ from ingress_far import (
     values_in,
     wait_for,
 )
-from mainstem_ingress import LogError, Message, Receiver, Unmendable, Unreachable, Values
+from mainstem import PermanentError, TransientError
+from mainstem_ingress import LogError, Message, Receiver, Values
 from mainstem_ingress import segments as segments_module
 from mainstem_ingress import taking as taking_module
 from mainstem_ingress.log import Log
@@ -246,7 +247,7 @@ def test_columns_of_values_and_messages_come_together(log: Log) -> None:
         column(7, 88888, 9, origin="c"),
         [],
         column(10, origin="c"),
-        Unreachable("away"),
+        TransientError("away"),
     )
     with working(receiver, log, segment_rows=10, max_message=4, linger=NEVER):
         receiver.idle.wait(30)
@@ -261,7 +262,9 @@ def test_columns_of_values_and_messages_come_together(log: Log) -> None:
 
 
 def test_a_group_of_columns_alone_tells_where_to_go_on(log: Log) -> None:
-    receiver = Scripted(column(1, cursor="1"), column(2, 3, cursor="3"), column(4), Unreachable(""))
+    receiver = Scripted(
+        column(1, cursor="1"), column(2, 3, cursor="3"), column(4), TransientError("")
+    )
     with working(receiver, log, segment_rows=4, linger=NEVER):
         receiver.idle.wait(30)
     assert segments(log) == receiver.acknowledged == [[1, 2, 3, 4]]
@@ -302,8 +305,8 @@ def test_what_is_told(log: Log) -> None:
 
 
 def test_who_is_away_is_waited_for_with_its_reason(log: Log) -> None:
-    receiver = Scripted(messages(1), Unreachable("the cable is out"), messages(1, 2))
-    receiver.refuses = [Unreachable("nobody there"), Unreachable("still nobody")]
+    receiver = Scripted(messages(1), TransientError("the cable is out"), messages(1, 2))
+    receiver.refuses = [TransientError("nobody there"), TransientError("still nobody")]
     with working(receiver, log, linger=NEVER) as work:
         receiver.idle.wait(30)
     told = [(f["state"], f["why"]) for f in work.told]
@@ -320,8 +323,8 @@ def test_ids_do_not_age_while_the_far_side_is_away(
 ) -> None:
     monkeypatch.setattr(taking_module, "_FIRST_PAUSE", 0.5)
     monkeypatch.setattr(taking_module, "_LONGEST_PAUSE", 30.0)
-    receiver = Scripted(messages(1), Unreachable("the cable is out"), messages(2))
-    receiver.refuses = [Unreachable("nobody there")]
+    receiver = Scripted(messages(1), TransientError("the cable is out"), messages(2))
+    receiver.refuses = [TransientError("nobody there")]
     with working(receiver, log, linger="0 s") as work:
         receiver.idle.wait(30)
         behind = time.time() - work.store.now()
@@ -338,7 +341,7 @@ def test_any_other_fault_is_waited_for_too(log: Log) -> None:
 
 def test_an_acknowledgement_that_fails_doubles_nothing_with_ids(log: Log) -> None:
     receiver = Scripted(messages(1, ids=True), messages(1, 2, ids=True))
-    failures = [Unreachable("gone")]
+    failures = [TransientError("gone")]
 
     def fail_once() -> None:
         if failures:
@@ -355,7 +358,7 @@ def test_the_far_side_goes_on_after_what_was_stored(log: Log) -> None:
     first = [m._replace(cursor="7") for m in messages(1)]
     lost = [m._replace(cursor="8") for m in messages(2)]
     receiver = Scripted(
-        first, lambda: wait_for(lambda: True), Unreachable(""), lost, Unreachable("")
+        first, lambda: wait_for(lambda: True), TransientError(""), lost, TransientError("")
     )
     with working(receiver, log, segment_rows=1):
         receiver.idle.wait(30)
@@ -365,7 +368,7 @@ def test_the_far_side_goes_on_after_what_was_stored(log: Log) -> None:
 @pytest.mark.parametrize("where", ["connect", "take", "acknowledge"])
 def test_what_no_retry_mends_ends_the_work(log: Log, where: str) -> None:
     receiver = Scripted(messages(1))
-    error = Unmendable("no such queue")
+    error = PermanentError("no such queue")
 
     def fail() -> None:
         raise error
@@ -388,7 +391,7 @@ def test_what_no_retry_mends_ends_the_work(log: Log, where: str) -> None:
 
 
 def test_the_reason_is_why_it_broke_and_not_why_it_did_not_close(log: Log) -> None:
-    receiver = Scripted(Unreachable("reset by peer"))
+    receiver = Scripted(TransientError("reset by peer"))
     faults = [OSError("not open")]
 
     def fail_to_close() -> None:
@@ -644,7 +647,7 @@ def test_nobody_is_ready_while_the_far_side_is_away(
 ) -> None:
     monkeypatch.setattr(taking_module, "_QUIET", 0.0)
     receiver = Scripted()
-    receiver.refuses = [Unreachable("away")] * 3
+    receiver.refuses = [TransientError("away")] * 3
     with working(receiver, log) as work:
         work.told.wait_for(ready=True)
     assert [f["state"] for f in work.told if not f["ready"]].count("waiting") == 3
@@ -693,7 +696,7 @@ def test_a_full_disk_is_tried_again_over_a_new_connection(
     receiver = Scripted(messages(1), lambda: None)
     work = Work(receiver, store, IngressOptions(linger="0 s"))
     assert work.told.wait_for(state="full", ready=True)
-    receiver.steps += [Unreachable("cut"), broken.clear, [], messages(2)]
+    receiver.steps += [TransientError("cut"), broken.clear, [], messages(2)]
     work.told.wait_for(state="running", rows=1)
     work.end()
     assert work.error is None

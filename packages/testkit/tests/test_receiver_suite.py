@@ -35,7 +35,7 @@ class QueueSuite(ReceiverSuite):
     def left(self):
         return None if self.log else int(ask(self.server.port, f"left {self.queue}"))
 
-    def unmendable(self):
+    def permanent(self):
         return {
             "a wrong password": {"password": "sesame street"},
             "a queue that is not there": {"queue": "nowhere"},
@@ -81,9 +81,9 @@ CAUGHT = {
     "leaks a socket": ("test_nothing_is_left_behind_after_closing", "sockets"),
     "leaks a process": ("test_one_message_and_a_kill", "in vain"),
     "swallows a refusal": ("test_what_no_retry_mends_is_told", "neither"),
-    "waits for ever": ("test_what_no_retry_mends_is_told", "wrong password: Unreachable"),
+    "waits for ever": ("test_what_no_retry_mends_is_told", "wrong password: TransientError"),
     "tells a secret": ("test_what_no_retry_mends_is_told", "hold a secret"),
-    "gives up": ("test_a_server_that_is_gone_is_told_and_comes_back", "told as unmendable"),
+    "gives up": ("test_a_server_that_is_gone_is_told_and_comes_back", "told as permanent"),
     "misses the end": ("test_a_server_that_is_gone_is_told_and_comes_back", "does not raise"),
     "waits for an answer": ("test_a_server_that_stands_still_hangs_nobody", "hangs"),
     "makes ids up": ("test_a_kill_at_each_crash_point_loses_nothing", "after-rename.*more than once: 40"),

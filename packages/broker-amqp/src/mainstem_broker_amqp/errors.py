@@ -11,7 +11,7 @@ from typing import Any
 _REPLY = re.compile(r"\((\d{3})\) (['\"])(.*)\2", re.DOTALL)
 
 #: Replies that begin like the permanent ones and pass with time: (code, part of the text).
-_PASSING = (
+_TRANSIENT = (
     (404, "is down or inaccessible"),  # a queue's node
     (406, "timed out"),  # a delivery that was not acknowledged in time
     (406, "unknown delivery tag"),  # of a channel before
@@ -40,7 +40,7 @@ def _permanent(error: BaseException) -> str | None:
     if reply is None:
         return None
     code, text = reply
-    if any(code == passing and part in text for passing, part in _PASSING):
+    if any(code == passing and part in text for passing, part in _TRANSIENT):
         return None
     if isinstance(error, exceptions.ProbableAuthenticationError) and code == 403:
         return f"the broker refuses the user or the password: {code} {text}"

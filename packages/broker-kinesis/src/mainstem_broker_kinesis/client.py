@@ -45,7 +45,7 @@ _THROTTLED = (
     "KMSThrottlingException",
 )
 #: What fails at AWS and passes.
-_PASSING = (
+_TRANSIENT = (
     "InternalFailure",
     "InternalFailureException",
     "InternalServerError",
@@ -166,7 +166,7 @@ def throttled(error: BaseException) -> bool:
 
 def passing(error: BaseException) -> bool:
     """Whether a call failed at AWS, and the same call may soon succeed."""
-    return code_of(error) in _PASSING
+    return code_of(error) in _TRANSIENT
 
 
 def permanent(error: BaseException) -> str | None:

@@ -17,10 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
+from mainstem import ExternalError, PermanentError, TransientError
+
 from mainstem_broker_nats.connecting import (
-    APIError,
     ConnectionOptions,
-    NATSError,
+    api_error,
     api_of,
     check_credentials,
     login,
@@ -79,8 +80,8 @@ class Connection:
             first: the number of the server that is tried first, in the options' order.
 
         Raises:
-            NATSError: none lets us in; says of each why. It is lasting if the one that answered refuses,
-                or a file is wrong.
+            ExternalError: none lets us in; says of each why. Permanent if one that answered refuses, or a
+                file is wrong.
         """
         made = cls(options, name)
         try:
@@ -115,7 +116,7 @@ class Connection:
             return
         client = getattr(self, "client", None)
         if client is not None:
-            with suppress(NATSError):
+            with suppress(ExternalError):
                 self.run(client.close(), _FAREWELL)
         self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -129,19 +130,19 @@ class Connection:
             seconds: how long it may take; the options' `answer_timeout` when left out.
 
         Raises:
-            NATSError: nats-py or the system failed, or the time is over, or `close` was called.
+            ExternalError: nats-py or the system failed, or the time is over, or `close` was called.
         """
         patience = self._patience if seconds is None else seconds
         if self._closed:
             work.close()
-            raise NATSError(self._told("the connection was closed here"))
+            raise TransientError(self._told("the connection was closed here"))
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, patience), self._loop)
         try:
             # The loop keeps the time; this is for a loop that stands still.
             return future.result(patience + _FAREWELL)
         except (errors.TimeoutError, TimeoutError):
             future.cancel()
-            raise NATSError(self._told(self.lost or f"no answer for {patience:g} s")) from None
+            raise TransientError(self._told(self.lost or f"no answer for {patience:g} s")) from None
         except (errors.Error, OSError) as error:
             raise translated(error, self.server) from error
 
@@ -157,7 +158,7 @@ class Connection:
         """Send a message and return the first answer to it.
 
         Raises:
-            NATSError: no answer came, or there is nobody to answer.
+            ExternalError: no answer came, or there is nobody to answer.
         """
         patience = self._patience if seconds is None else seconds
         asking = self.client.request(
@@ -166,9 +167,9 @@ class Connection:
         known = len(self.complaints)
         try:
             found = self.run(asking, patience + 1.0)
-        except NATSError:
+        except ExternalError:
             if len(self.complaints) > known:
-                raise NATSError(self._told(self.complaints[-1]), lasting=True) from None
+                raise PermanentError(self._told(self.complaints[-1])) from None
             raise
         return Answer(found.data, found.headers or {})
 
@@ -184,24 +185,24 @@ class Connection:
 
         Raises:
             APIError: JetStream says no.
-            NATSError: no answer came.
+            ExternalError: no answer came.
         """
         payload = b"" if body is None else json.dumps(body).encode()
         try:
             answer = self.request(f"{api_of(domain)}.{verb}", payload)
-        except NATSError as error:
+        except ExternalError as error:
             if isinstance(error.__cause__, errors.NoRespondersError):
                 where = f"the domain {domain!r}" if domain else "this account"
                 text = (
                     f"JetStream does not answer: it is off, or not there for {where}, or starting"
                 )
-                raise NATSError(self._told(text)) from error
+                raise TransientError(self._told(text)) from error
             raise
         found: dict[str, Any] = json.loads(answer.data)
         wrong = found.get("error")
         if wrong:
             text = f"{wrong.get('description', 'JetStream refuses')} ({verb.split('.')[0].lower()})"
-            raise APIError(self._told(text), wrong.get("code", 0), wrong.get("err_code", 0))
+            raise api_error(self._told(text), wrong.get("code", 0), wrong.get("err_code", 0))
         return found
 
     # -- many messages --------------------------------------------------------------------------
@@ -258,20 +259,21 @@ class Connection:
             try:
                 context = options.context()
             except OSError as error:  # says which file
-                raise NATSError(str(error), lasting=True) from error
+                raise PermanentError(str(error)) from error
         known = places(options)
-        failures: list[NATSError] = []
+        failures: list[ExternalError] = []
         for number in range(len(known)):
             self.server = known[(first + number) % len(known)]
             try:
                 self.run(self._connected(context), 4 * options.connect_timeout.total_seconds())
-            except NATSError as error:
+            except ExternalError as error:
                 failures.append(error)
                 continue
             self._opening = False
             return
-        lasting = any(failure.lasting for failure in failures)
-        raise NATSError("; ".join(dict.fromkeys(map(str, failures))), lasting=lasting)
+        refused = any(isinstance(failure, PermanentError) for failure in failures)
+        text = "; ".join(dict.fromkeys(map(str, failures)))
+        raise (PermanentError if refused else TransientError)(text)
 
     async def _connected(self, context: ssl.SSLContext | None) -> None:
         """Connect to one server."""
@@ -308,7 +310,7 @@ class Connection:
                 await asyncio.wait_for(client.close(), 1.0)
             seed = isinstance(error, NkeysError | ValueError)
             if seed and not isinstance(error, OSError):  # certificate errors are both
-                raise NATSError("the seed of the nkey is not valid", lasting=True) from None
+                raise PermanentError("the seed of the nkey is not valid") from None
             raise
 
     async def _on_error(self, error: Exception) -> None:

@@ -12,13 +12,15 @@ from typing import Annotated, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mainstem import (
+    ExternalError,
     Hidden,
     LocalPath,
     Options,
-    PipelineError,
+    PermanentError,
     PositiveDuration,
     Secret,
     TLSOptions,
+    TransientError,
     option,
 )
 from pydantic import model_validator
@@ -29,26 +31,32 @@ _SCHEMES = ("nats", "tls")
 _SEED, _JWT = "-----BEGIN USER NKEY SEED-----", "-----BEGIN NATS USER JWT-----"
 
 
-class NATSError(PipelineError):
-    """Something at the server, or on the way to it, is not as it should be.
+class APIError(ExternalError):
+    """JetStream says no; made by `api_error`.
 
-    Args:
-        message: what is wrong, in words without secrets.
-        lasting: whether trying again would not help.
+    Attributes:
+        code: like one of HTTP.
+        err_code: JetStream's own number for the reason.
     """
 
-    def __init__(self, message: str, *, lasting: bool = False) -> None:
-        self.lasting = lasting
-        super().__init__(message)
+    code = 0
+    err_code = 0
 
 
-class APIError(NATSError):
-    """JetStream says no. `code` is like one of HTTP, `err_code` JetStream's own number for the reason."""
+class _PermanentAPIError(APIError, PermanentError):
+    pass
 
-    def __init__(self, message: str, code: int, err_code: int) -> None:
-        self.code = code
-        self.err_code = err_code
-        super().__init__(message, lasting=400 <= code < 500 and code != 408)
+
+class _TransientAPIError(APIError, TransientError):
+    pass
+
+
+def api_error(message: str, code: int, err_code: int) -> APIError:
+    """Return what JetStream says as an error; a retry may help unless it is about what was asked."""
+    about_it = 400 <= code < 500 and code != 408
+    made: APIError = (_PermanentAPIError if about_it else _TransientAPIError)(message)
+    made.code, made.err_code = code, err_code
+    return made
 
 
 def _check(urls: tuple[Secret, ...]) -> tuple[Secret, ...]:
@@ -220,7 +228,7 @@ def check_credentials(file: Path | None) -> None:
     """Look whether a file holds what nats-py looks for: without that it looks for ever.
 
     Raises:
-        NATSError: it can't be read, or holds none; says nothing of what it holds.
+        ExternalError: it can't be read, or holds none; says nothing of what it holds.
     """
     if file is None:
         return
@@ -228,7 +236,7 @@ def check_credentials(file: Path | None) -> None:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         told = f"can't read the credentials file {file}: {error.strerror}"
-        raise NATSError(told, lasting=True) from None
+        raise PermanentError(told) from None
     if _SEED not in text or _JWT not in text:
         told = f"{file} is no credentials file: it must hold a user's JWT and the seed of an nkey"
-        raise NATSError(told, lasting=True)
+        raise PermanentError(told)

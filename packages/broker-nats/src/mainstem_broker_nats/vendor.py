@@ -7,16 +7,16 @@ import ssl
 from typing import Any
 
 import nats.errors as errors
+from mainstem import ExternalError, PermanentError, TransientError
 from nats.aio.client import Client as NATSClient
 from nkeys import NkeysError  # type: ignore[import-untyped]
 
-from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.inboxes import Inbox, Raw
 
 __all__ = ["Client", "NkeysError", "errors", "translated", "words"]
 
 #: Replies of a server that trying again does not change.
-_LASTING = (
+_REFUSALS = (
     "authorization violation", "authentication expired", "authentication revoked",
     "invalid client protocol", "secure connection - tls required", "credentials have been revoked",
 )  # fmt: skip
@@ -83,18 +83,18 @@ class Client(NATSClient):
             await subscription.unsubscribe()
 
 
-def translated(error: BaseException, server: str) -> NATSError:
+def translated(error: BaseException, server: str) -> ExternalError:
     """Return an error of nats-py's or of the system's as one of ours."""
     if isinstance(error, errors.SecureConnWantedError):
-        return NATSError(f"nats {server}: the server does not speak TLS", lasting=True)
+        return PermanentError(f"nats {server}: the server does not speak TLS")
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"its certificate is not trusted: {error.verify_message or error.reason}"
-        return NATSError(f"nats {server}: {text}", lasting=True)
+        return PermanentError(f"nats {server}: {text}")
     text = words(error)
-    lasting = any(reply in text.lower() for reply in _LASTING)
+    refused = any(reply in text.lower() for reply in _REFUSALS)
     if isinstance(error, ssl.SSLError) and "certificate" in text.lower():
-        lasting = True
-    return NATSError(f"nats {server}: {text}", lasting=lasting)
+        refused = True
+    return (PermanentError if refused else TransientError)(f"nats {server}: {text}")
 
 
 def words(error: BaseException) -> str:

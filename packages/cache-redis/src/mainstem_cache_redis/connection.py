@@ -16,8 +16,8 @@ from mainstem_cache_redis.options import RedisOptions
 
 PORT = 6379
 #: Answers that pass with time. The library makes some of them classes, and cuts off the word.
-_PASSING = ("BUSY", "NOREPLICAS", "MISCONF")
-_PASSING_CLASSES = (
+_TRANSIENT = ("BUSY", "NOREPLICAS", "MISCONF")
+_TRANSIENT_CLASSES = (
     errors.OutOfMemoryError,
     errors.ReadOnlyError,
     errors.TryAgainError,
@@ -95,4 +95,4 @@ def can_be_taken_later(error: errors.ResponseError) -> bool:
 
 
 def _passes(error: Exception) -> bool:
-    return isinstance(error, _PASSING_CLASSES) or str(error).startswith(_PASSING)
+    return isinstance(error, _TRANSIENT_CLASSES) or str(error).startswith(_TRANSIENT)

@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from mainstem.durable import sync_folder as sync_folder
     from mainstem.durable import write_whole as write_whole
     from mainstem.errors import DocumentError as DocumentError
+    from mainstem.errors import ExternalError as ExternalError
     from mainstem.errors import FencedError as FencedError
     from mainstem.errors import MachineError as MachineError
     from mainstem.errors import MainstemError as MainstemError
@@ -120,11 +121,13 @@ if TYPE_CHECKING:
     from mainstem.errors import PipelineError as PipelineError
     from mainstem.errors import PluginError as PluginError
     from mainstem.errors import Problem as Problem
+    from mainstem.errors import RefusedRowError as RefusedRowError
     from mainstem.errors import TransientError as TransientError
     from mainstem.errors import nearest as nearest
     from mainstem.hookspecs import hookimpl as hookimpl
     from mainstem.patience import Patience as Patience
     from mainstem.patience import pause_after as pause_after
+    from mainstem.patience import retry as retry
     from mainstem.pipeline import Pipeline as Pipeline
     from mainstem.pipeline import Running as Running
     from mainstem.relations import write_by_relation as write_by_relation
@@ -162,15 +165,15 @@ _HOMES = {
     ),
     "mainstem.contracts.tls": "HostTLSOptions TLSOptions",
     "mainstem.errors": (
-        "DocumentError FencedError MachineError MainstemError OptionError PermanentError PipelineError "
-        "PluginError Problem TransientError nearest"
+        "DocumentError ExternalError FencedError MachineError MainstemError OptionError PermanentError "
+        "PipelineError PluginError Problem RefusedRowError TransientError nearest"
     ),
     "mainstem.crashpoints": "failpoint",
     "mainstem.durable": (
         "DamagedError made_folder open_private private_folder read_whole sync_folder write_whole"
     ),
     "mainstem.hookspecs": "hookimpl",
-    "mainstem.patience": "Patience pause_after",
+    "mainstem.patience": "Patience pause_after retry",
     "mainstem.pipeline": "Pipeline Running",
     "mainstem.relations": "write_by_relation",
     "mainstem.tasks": "Refused in_partitions micros_of values_of write_by_tasks",

@@ -87,12 +87,20 @@ class FencedError(PipelineError):
     """Another run of the same checkpoint has taken over: this one must write nothing more."""
 
 
-class TransientError(PipelineError):
+class ExternalError(PipelineError):
+    """An external system, or the way to it, is not as it should be; raised as one of the next two."""
+
+
+class TransientError(ExternalError):
     """An external system can't do something now; a retry may help."""
 
 
-class PermanentError(PipelineError):
+class PermanentError(ExternalError):
     """An external system can't do something, and no retry would help, or all were in vain."""
+
+
+class RefusedRowError(ValueError):
+    """An external system can never take this row. Says why, in words without secrets."""
 
 
 class OptionError(ValueError):

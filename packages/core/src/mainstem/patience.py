@@ -1,9 +1,15 @@
-"""For what talks to a far side: how long to try again, and how long to wait before each try."""
+"""For what talks to an external system: how long to retry, and how long to wait before each retry."""
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from mainstem.errors import TransientError
+
+T = TypeVar("T")
 
 
 def pause_after(tries: int, first: float = 0.04, longest: float = 5.0) -> float:
@@ -49,3 +55,30 @@ class Patience:
         """Note that a try failed; return how many seconds to wait before the next one."""
         self.tries += 1
         return pause_after(self.tries)
+
+
+def retry(
+    work: Callable[[int], T],
+    give_up: float,
+    between: Callable[[TransientError], None] = lambda _: None,
+) -> T:
+    """Do work, and again as long as it raises a `TransientError`, with growing pauses.
+
+    Args:
+        work: is given how many tries have failed, from 0.
+        give_up: after how many seconds the error is raised.
+        between: called with the error before each pause: to close what is broken, or to log.
+
+    Raises:
+        TransientError: the last one.
+    """
+    patience = Patience(give_up)
+    while True:
+        try:
+            return work(patience.tries)
+        except TransientError as error:
+            pause = patience.pause()
+            if pause > patience.left():
+                raise
+            between(error)
+        time.sleep(pause)

@@ -1,8 +1,9 @@
-"""For sinks that write from Spark's tasks: the tasks run once, and tell which rows were refused."""
+"""For sinks that write from Spark's tasks: the tasks run once, and report which rows were refused."""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.columns import LOG_ORDER
 from mainstem.contracts.ddl import quoted
+from mainstem.errors import FencedError, PermanentError, PipelineError, TransientError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 _DDL = "reason STRING, payload BINARY, _id BINARY"
 #: The message column whose values are packed on their way to a task.
 _HEADERS = "map<string,binary>"
+#: What a task may raise for the user to see.
+_ERRORS = {
+    each.__name__: each for each in (FencedError, PermanentError, PipelineError, TransientError)
+}
+_RAISED = re.compile(rf"\bmainstem\.errors\.({'|'.join(_ERRORS)}): ([^\n]+)")
 
 
 class Refused:
@@ -99,6 +106,9 @@ def write_by_tasks(
     Args:
         frame: the batch.
         task: is given a partition's rows and yields what `Refused.take` does; it is pickled.
+
+    Raises:
+        TransientError, PermanentError, FencedError, PipelineError: as a task has raised it.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -110,8 +120,20 @@ def write_by_tasks(
         text = f"to_json(transform_values({quoted(name)}, (name, value) -> hex(value)))"
         frame = frame.withColumn(name, F.expr(text))
         task = partial(_unpacked, task, frame.columns.index(name))
-    refused = frame.mapInArrow(task, _DDL).localCheckpoint(eager=True)
+    try:
+        refused = frame.mapInArrow(task, _DDL).localCheckpoint(eager=True)
+    except Exception as error:
+        raised = _raised_by_task(str(error))
+        if raised is None:
+            raise
+        raise raised from None
     return None if refused.isEmpty() else refused
+
+
+def _raised_by_task(text: str) -> PipelineError | None:
+    """Return the error of ours that Spark's holds with a task's traceback; None if it is another."""
+    found = _RAISED.search(text)
+    return None if found is None else _ERRORS[found[1]](found[2].strip())
 
 
 def _unpacked(

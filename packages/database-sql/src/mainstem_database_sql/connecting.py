@@ -229,12 +229,12 @@ class Meaning(Enum):
     """What an error of a database is about."""
 
     ROW = "a row that the database refuses, whatever is tried"
-    PASSING = "what may go well when it is tried again"
-    LASTING = "what somebody has to mend"
+    TRANSIENT = "what may go well when it is tried again"
+    PERMANENT = "what somebody has to mend"
 
 
 #: Those of class 42: another makes the same table, its type or its column at the same time.
-_POSTGRESQL_PASSING = (
+_POSTGRESQL_TRANSIENT = (
     "08", "40", "42701", "42710", "42P07", "53300", "55P03", "57P01", "57P02", "57P03", "57P05", "25006",
     "25P03", "25P04",
 )  # fmt: skip
@@ -244,7 +244,7 @@ _MYSQL_ROW = {
     1022, 1048, 1062, 1169, 1216, 1217, 1263, 1264, 1265, 1292, 1364, 1366, 1367, 1369, 1406, 1411, 1425,
     1451, 1452, 1526, 1557, 1644, 1690, 3140, 3819, 4025, 4078,
 }  # fmt: skip
-_MYSQL_PASSING = {
+_MYSQL_TRANSIENT = {
     1020, 1037, 1040, 1050, 1053, 1060, 1077, 1078, 1079, 1080, 1152, 1156, 1158, 1159, 1160, 1161, 1184,
     1203, 1205, 1213, 1290, 1317, 1927, 2002, 2003, 2006, 2012, 2013, 2055, 4031,
 }  # fmt: skip
@@ -275,10 +275,10 @@ def _of_psycopg(error: Any) -> Meaning:
         passing = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         if isinstance(error, psycopg.DataError):
             return Meaning.ROW
-        return Meaning.PASSING if passing and not lasting else Meaning.LASTING
+        return Meaning.TRANSIENT if passing and not lasting else Meaning.PERMANENT
     if state.startswith(_POSTGRESQL_ROW):
         return Meaning.ROW
-    return Meaning.PASSING if state.startswith(_POSTGRESQL_PASSING) else Meaning.LASTING
+    return Meaning.TRANSIENT if state.startswith(_POSTGRESQL_TRANSIENT) else Meaning.PERMANENT
 
 
 #: Parts of what PostgreSQL and its client say when trying again does not help.
@@ -300,13 +300,13 @@ def _of_pymysql(error: Any) -> Meaning:
     code = error.args[0] if error.args else None
     if code in _MYSQL_ROW:
         return Meaning.ROW
-    if code in _MYSQL_PASSING or code == 0:  # 0: the connection is already closed
+    if code in _MYSQL_TRANSIENT or code == 0:  # 0: the connection is already closed
         # A connection that is lost speaks of SSL too.
         refused = any(word in str(error).lower() for word in ("certificate", " alert "))
-        return Meaning.LASTING if refused else Meaning.PASSING
+        return Meaning.PERMANENT if refused else Meaning.TRANSIENT
     if "can not be used with MySQL" in str(error):  # nan and inf
         return Meaning.ROW
-    return Meaning.LASTING
+    return Meaning.PERMANENT
 
 
 def _of_sqlite(error: Any) -> Meaning:
@@ -314,16 +314,16 @@ def _of_sqlite(error: Any) -> Meaning:
     if name.startswith(("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG")):
         return Meaning.ROW
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_PROTOCOL")):
-        return Meaning.PASSING
-    return Meaning.LASTING
+        return Meaning.TRANSIENT
+    return Meaning.PERMANENT
 
 
 def _of_others(error: BaseException) -> Meaning:
     if isinstance(error, OverflowError | UnicodeError | Unheld):
         return Meaning.ROW
     if isinstance(error, OSError):
-        return Meaning.PASSING
-    return Meaning.LASTING
+        return Meaning.TRANSIENT
+    return Meaning.PERMANENT
 
 
 def words(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import zmq
+from mainstem import PermanentError, TransientError
 from zmq.utils.monitor import recv_monitor_message
 
 from mainstem_direct_zeromq.connecting import LinkOptions
@@ -38,18 +39,6 @@ _EARLY = 0.005
 _TAKEN = (errno.EADDRINUSE,)
 
 
-class LinkError(Exception):
-    """The socket can't be made as the options say.
-
-    Args:
-        mendable: whether trying again may help.
-    """
-
-    def __init__(self, text: str, *, mendable: bool) -> None:
-        super().__init__(text)
-        self.mendable = mendable
-
-
 class Link:
     """A socket, used in one thread alone.
 
@@ -61,7 +50,8 @@ class Link:
         settings: options of the socket beside those that `options` give.
 
     Raises:
-        LinkError: an address can't be bound or connected to.
+        TransientError: an address that is to be bound is in use.
+        PermanentError: it can't be bound or connected to.
     """
 
     def __init__(self, options: LinkOptions, kind: int, settings: dict[int, Any]) -> None:
@@ -160,7 +150,9 @@ class Link:
                     getattr(self.socket, verb)(address)
                 except zmq.ZMQError as error:
                     text = f"can't {verb} {address}: {error.strerror}"
-                    raise LinkError(text, mendable=error.errno in _TAKEN) from error
+                    raise (TransientError if error.errno in _TAKEN else PermanentError)(
+                        text
+                    ) from error
 
     def wait(self, seconds: float, events: int = zmq.POLLIN) -> bool:
         """Wait until the socket is ready, for so long at most; meanwhile attend to peers.
@@ -254,7 +246,8 @@ def _check_free(address: str) -> None:
     """Check that nobody has the path of an IPC address; libzmq would remove whatever is there.
 
     Raises:
-        LinkError: somebody listens there, or there is a file that is no socket.
+        TransientError: somebody listens there.
+        PermanentError: there is a file that is no socket.
     """
     path = address.removeprefix("ipc://")
     try:
@@ -263,7 +256,7 @@ def _check_free(address: str) -> None:
         return  # nothing is there, or binding will say what is the matter
     if not stat.S_ISSOCK(kind):
         text = f"can't bind {address}: there is a file that is no socket"
-        raise LinkError(text, mendable=False)
+        raise PermanentError(text)
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -272,4 +265,4 @@ def _check_free(address: str) -> None:
             return  # its process has ended
         except OSError:
             pass  # somebody's whose queue is full, or to whom we may not speak
-    raise LinkError(f"can't bind {address}: Address already in use", mendable=True)
+    raise TransientError(f"can't bind {address}: Address already in use")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mainstem_egress.dispatcher import Counts, Dispatcher, LaneDispatcher
 from mainstem_egress.options import EgressOptions
-from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Refusal, Sendable, Sender
+from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Sendable, Sender
 from mainstem_egress.sink import EgressSink
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "LaneDispatcher",
     "MessageFault",
     "OutMessage",
-    "Refusal",
     "Sendable",
     "Sender",
 ]

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mainstem import FencedError, Patience, PermanentError, TransientError
+from mainstem import FencedError, Patience, PermanentError, RefusedRowError, TransientError
 
-from mainstem_egress.sender import Answer, Fate, MessageFault, Refusal, Sendable, Sender
+from mainstem_egress.sender import Answer, Fate, MessageFault, Sendable, Sender
 
 _LOG = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class Dispatcher:
         """Deal with a message that `send` has raised an error for."""
         if isinstance(error, PermanentError | FencedError):
             raise error
-        if isinstance(error, Refusal):
+        if isinstance(error, RefusedRowError):
             self._settle(number, str(error))
             self._next = number  # the next message has the number
             self._low = min(self._low, number)

@@ -68,10 +68,6 @@ class OutMessage(NamedTuple):
     payload: bytes | None
 
 
-class Refusal(ValueError):  # noqa: N818
-    """Raised by `send`: the external system can never take this message. Says why."""
-
-
 class MessageFault(Exception):  # noqa: N818
     """The connection ended because of one of the messages in flight, and nobody says which. Says why.
 
@@ -131,7 +127,8 @@ class Sender(ABC):
             message: what `messages` gave.
 
         Raises:
-            Refusal: it can never be taken; no answer is expected, and the next message has its number.
+            RefusedRowError: it can never be taken; no answer is expected, and the next message has its
+                number.
         """
 
     @abstractmethod

@@ -5,7 +5,7 @@ An author writes a `Receiver` (connect, take, acknowledge) and an `IngressSource
 
 from __future__ import annotations
 
-from mainstem_ingress.errors import LogError, Unmendable, Unreachable
+from mainstem_ingress.errors import LogError
 from mainstem_ingress.losses import LOST_MESSAGES, lost_header, split_lost
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
@@ -19,8 +19,6 @@ __all__ = [
     "LogError",
     "Message",
     "Receiver",
-    "Unmendable",
-    "Unreachable",
     "Values",
     "lost_header",
     "split_lost",

@@ -22,9 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mainstem import made_folder, sync_folder
+from mainstem import PermanentError, made_folder, sync_folder
 
-from mainstem_ingress.errors import LogError, Unmendable
+from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log, take_lock
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
@@ -64,7 +64,7 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
     """Do a task until told to stop.
 
     Raises:
-        Unmendable: the far side refuses for good.
+        PermanentError: the far side refuses for good.
         LogError: the log can't be used.
     """
     module, _, name = task.receiver.partition(":")
@@ -72,7 +72,7 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
         made: type[Receiver] = getattr(import_module(module), name)
     except Exception as error:
         why = f"{task.receiver} can't be imported: {type(error).__name__}: {error}"
-        raise Unmendable(why) from error
+        raise PermanentError(why) from error
     log = Log(task.folder)
     folder = made_folder(log.receiver(task.number))
     # What was made by a process that was killed may not be there for good yet.
@@ -118,7 +118,7 @@ def main() -> int:
     gc.set_threshold(_GARBAGE)
     try:
         work(task, _tell, stop)
-    except (Unmendable, LogError) as error:
+    except (PermanentError, LogError) as error:
         _tell({"state": "failed", "why": str(error)})
         return 1
     return 0

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Receiver(ABC):
     """Takes messages from one far side, for one folder of segments.
 
-    All methods are called in one thread of a process of its own. An `Unreachable`, or any exception
-    but `Unmendable`, from one of them means that the connection is no longer good: `close` is
+    All methods are called in one thread of a process of its own. An `TransientError`, or any exception
+    but `PermanentError`, from one of them means that the connection is no longer good: `close` is
     called, then `connect` again, with growing pauses between. Messages that were taken and not
     acknowledged by then are forgotten, for the far side gives them again; where it does not, say in
     the source's capabilities that it is lossy.
@@ -44,8 +44,8 @@ class Receiver(ABC):
                 stored, for a far side that goes on from there.
 
         Raises:
-            Unreachable: the far side is away; it is tried again.
-            Unmendable: trying again would not help.
+            TransientError: the far side is away; it is tried again.
+            PermanentError: trying again would not help.
         """
 
     @abstractmethod

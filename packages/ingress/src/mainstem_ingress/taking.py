@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mainstem import failpoint, pause_after
+from mainstem import PermanentError, TransientError, failpoint, pause_after
 
-from mainstem_ingress.errors import LogError, Unmendable, Unreachable
+from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Group, Message, Values, joined
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
@@ -73,7 +73,7 @@ class Taking:
         """Take messages until told to stop.
 
         Raises:
-            Unmendable: the far side refuses for good.
+            PermanentError: the far side refuses for good.
             LogError: the log can't be used.
         """
         failed = 0
@@ -95,7 +95,7 @@ class Taking:
                         self._receiver.close()
                     raise
                 self._receiver.close()
-            except (Unmendable, LogError):
+            except (PermanentError, LogError):
                 raise
             except Exception as error:
                 broke = time.monotonic() if broke is None else broke
@@ -104,7 +104,7 @@ class Taking:
                 failed += 1
                 why = (
                     str(error)
-                    if isinstance(error, Unreachable)
+                    if isinstance(error, TransientError)
                     else f"{type(error).__name__}: {error}"
                 )
                 self.tell("waiting", why)

@@ -10,15 +10,8 @@ import subprocess
 import threading
 import time
 
-from mainstem import Secret, SourceCapabilities, option
-from mainstem_ingress import (
-    IngressOptions,
-    IngressSource,
-    Message,
-    Receiver,
-    Unmendable,
-    Unreachable,
-)
+from mainstem import PermanentError, Secret, SourceCapabilities, TransientError, option
+from mainstem_ingress import IngressOptions, IngressSource, Message, Receiver
 
 _FOREVER = 3600.0
 
@@ -54,8 +47,8 @@ class QueueReceiver(Receiver):
             self.socket = socket.create_connection(("127.0.0.1", options.port), timeout=5)
         except OSError as error:
             if self.fault == "gives up":
-                raise Unmendable(f"no server: {error}") from error
-            raise Unreachable(f"no server: {error}") from error
+                raise PermanentError(f"no server: {error}") from error
+            raise TransientError(f"no server: {error}") from error
         self.send(f"login {options.password.get_secret_value()}")
         cursor = None if self.fault == "ignores the cursor" else cursor
         after = -1 if cursor is None else int(cursor) + (self.fault == "skips one")
@@ -63,7 +56,7 @@ class QueueReceiver(Receiver):
         until = time.monotonic() + 5
         while not self.came:
             if time.monotonic() > until:
-                raise Unreachable("no answer")
+                raise TransientError("no answer")
             self.receive(0.1)
         word, _, rest = self.came.pop(0).partition(" ")
         if word == "error":
@@ -75,14 +68,14 @@ class QueueReceiver(Receiver):
         if self.fault == "swallows a refusal":
             return
         if self.fault == "tells a secret":
-            raise Unmendable(f"{why}: {self.options.password.get_secret_value()}")
-        raise (Unreachable if self.fault == "waits for ever" else Unmendable)(why)
+            raise PermanentError(f"{why}: {self.options.password.get_secret_value()}")
+        raise (TransientError if self.fault == "waits for ever" else PermanentError)(why)
 
     def send(self, *lines):
         try:
             self.socket.sendall("".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
-            raise Unreachable(str(error)) from error
+            raise TransientError(str(error)) from error
 
     def receive(self, seconds):
         if not select.select([self.socket], [], [], seconds)[0]:
@@ -92,7 +85,7 @@ class QueueReceiver(Receiver):
             if self.fault == "misses the end":
                 time.sleep(seconds)
                 return
-            raise Unreachable("the server ended the connection")
+            raise TransientError("the server ended the connection")
         *lines, self.buffer = (self.buffer + data).split(b"\n")
         self.came += [line.decode() for line in lines]
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PermanentError, Refused, TransientError
-from mainstem_egress import Answer, Fate, MessageFault, Refusal, Sender
+from mainstem import PermanentError, Refused, RefusedRowError, TransientError
+from mainstem_egress import Answer, Fate, MessageFault, Sender
 from pika import exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
@@ -89,7 +89,7 @@ class AMQPSender(Sender):
     def send(self, number: int, message: Message) -> None:
         link = self._link
         if why := link.fits(message):
-            raise Refusal(why)
+            raise RefusedRowError(why)
         self._sent.append(message)
         link.put(message)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pika
 import pika.data
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from mainstem import PermanentError, TransientError
+from mainstem_ingress import Message, Receiver
 from pika import exceptions
 
 from mainstem_broker_amqp.connection import parameters, places
@@ -47,7 +48,7 @@ class AMQPReceiver(Receiver):
         try:
             self._parameters = parameters(options, f"mainstem {node}-{number}")
         except OSError as error:  # a file of `tls`
-            raise Unmendable(str(error)) from error
+            raise PermanentError(str(error)) from error
         self._places = places(options)
         self._turn = 0
         self._served = False
@@ -217,7 +218,7 @@ class AMQPReceiver(Receiver):
             self._bind(binding)
         self._waiting = None if options.type == "stream" else answer.method.message_count
         if options.type != "stream" and self._is_stream():
-            raise Unmendable(f"the queue {options.queue!r} is a stream: write `type: stream`")
+            raise PermanentError(f"the queue {options.queue!r} is a stream: write `type: stream`")
         if options.type == "stream" and self._again is not None:
             self._see_end(self._again)
         self._channel.add_on_cancel_callback(self._cancelled)
@@ -278,7 +279,7 @@ class AMQPReceiver(Receiver):
         self._connection.channel(on_open_callback=look)
         self._until(done, _LAST)
         if seen[-1][0] < stored:
-            raise Unmendable(
+            raise PermanentError(
                 f"the stream {queue!r} ends with message {seen[-1][0]}, and {stored} was read already: "
                 "it was made anew, or its end was lost. To read what is there, give the source another "
                 "name"
@@ -316,7 +317,9 @@ class AMQPReceiver(Receiver):
 
     def _cancelled(self, _: Any) -> None:
         self._lose(
-            Unreachable(f"the broker ended the consumer: is the queue {self.options.queue!r} gone?")
+            TransientError(
+                f"the broker ended the consumer: is the queue {self.options.queue!r} gone?"
+            )
         )
 
     def _lose(self, error: BaseException) -> None:
@@ -341,7 +344,7 @@ class AMQPReceiver(Receiver):
             if self._lost is not None:
                 raise self._lost
             if time.monotonic() > until:
-                raise Unreachable(f"no answer for {seconds:.0f} s")
+                raise TransientError(f"no answer for {seconds:.0f} s")
             self._round(0.1)
 
     def _round(self, seconds: float) -> None:
@@ -353,16 +356,16 @@ class AMQPReceiver(Receiver):
 
     def _told(self, error: BaseException, place: str) -> Exception:
         """Return what the log is told of an error."""
-        if isinstance(error, Unmendable):
+        if isinstance(error, PermanentError):
             return error
-        if isinstance(error, Unreachable):
-            return Unreachable(f"{place}: {error}")
+        if isinstance(error, TransientError):
+            return TransientError(f"{place}: {error}")
         gone = isinstance(error, exceptions.ChannelClosed) and error.reply_code == _NOT_FOUND
         why = permanent(error)
         # A queue that was there and is not can come again; one that never was is a slip of the pen.
         if why is not None and not (gone and self._served):
-            return Unmendable(f"{place}: {why}")
-        return Unreachable(f"{place}: {words(error)}")
+            return PermanentError(f"{place}: {why}")
+        return TransientError(f"{place}: {words(error)}")
 
 
 def _removed(stored: int, offset: int) -> Message:

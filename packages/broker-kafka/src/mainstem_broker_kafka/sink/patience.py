@@ -21,7 +21,7 @@ _SLICE = 10.0
 _SLACK = 5.0
 _PAUSE = 0.05
 #: What passes by itself: coordinators move and load, brokers come back, transactions end.
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         "_ALL_BROKERS_DOWN", "_RETRY", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_TRANSPORT", "_WAIT_COORD",
         "_RESOLVE", "_CONFLICT", "CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS",
@@ -64,7 +64,7 @@ def passes(error: BaseException) -> bool:
     found = kafka_error(error)
     if found is None or found.fatal() or found.txn_requires_abort():
         return False
-    return bool(found.retriable()) or code(error) in _PASSING
+    return bool(found.retriable()) or code(error) in _TRANSIENT
 
 
 def bounded(call: Callable[[], T], seconds: float) -> T:

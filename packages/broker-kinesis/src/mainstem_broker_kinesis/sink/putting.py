@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PipelineError, failpoint, pause_after
+from mainstem import PermanentError, failpoint, pause_after
 
 from mainstem_broker_kinesis.client import code_of, permanent, throttled, words
 from mainstem_broker_kinesis.connecting import ConnectionOptions
@@ -37,10 +37,6 @@ _MOST_KEPT, _MOST_MESSAGES = 16 * 2**20, 20_000
 _THROTTLED = "ProvisionedThroughputExceededException"
 #: What AWS says to a call of which a record can't be taken.
 _OVER_A_RECORD = ("ValidationException", "InvalidArgumentException", "SerializationException")
-
-
-class PutError(PipelineError):
-    """Records could not be put, and trying on makes no sense; none of them was dropped."""
 
 
 class Putter:
@@ -96,7 +92,7 @@ class Putter:
         """Put a message as soon as there is enough for a call; returns before it is there.
 
         Raises:
-            PutError: see the class; nothing can be put any more.
+            PermanentError: no retry helps, or all were in vain; nothing can be put any more.
         """
         self._records.take(message)
         if not self._packs and self._lanes.ready >= MOST_RECORDS:
@@ -108,7 +104,7 @@ class Putter:
         """Wait until each message is there or refused.
 
         Raises:
-            PutError: see the class.
+            PermanentError: as `put`.
         """
         self._drive(lambda: bool(self._lanes))
 
@@ -193,12 +189,12 @@ class Putter:
         """Return how long may be waited.
 
         Raises:
-            PutError: no longer.
+            PermanentError: no longer.
         """
         left = self._since + self._give_up - time.monotonic()
         if left > 0:
             return left
-        raise PutError(
+        raise PermanentError(
             f"{self._lanes.messages:,} messages were not put, with no progress for {self._give_up:g} s "
             f"(give_up), into {self._options.place()}: {self._trouble or 'it does not answer'}"
         )
@@ -242,7 +238,7 @@ class Putter:
             self._find(records, text)
             return
         if why := permanent(error):
-            raise PutError(f"can't put records into {self._options.place()}: {why} ({text})")
+            raise PermanentError(f"can't put records into {self._options.place()}: {why} ({text})")
         self._trouble = text
         if not self._failures:
             _LOG.warning("putting into %s failed: %s", self._options.place(), text)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from mainstem_ingress import Message, Unmendable, lost_header
+from mainstem import PermanentError
+from mainstem_ingress import Message, lost_header
 
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Place
@@ -38,7 +39,7 @@ def trimmed(
         covered, upto: since when, and until when, records that came are gone, in seconds since 1970.
 
     Raises:
-        Unmendable: the options say that this ends the run.
+        PermanentError: the options say that this ends the run.
     """
     reason = (
         f"shard {shard} was read up to {date_of(covered)}, and what came before {date_of(upto)} is gone: "
@@ -54,7 +55,7 @@ def expired(options: KinesisSourceOptions, shard: str, place: Place, now: float)
         now: the time by the stream's clock, in seconds since 1970.
 
     Raises:
-        Unmendable: the options say that this ends the run.
+        PermanentError: the options say that this ends the run.
     """
     upto = (
         f"it was read up to record {place.sequence}" if place.sequence else "nothing of it was read"
@@ -67,7 +68,7 @@ def _lost(
     options: KinesisSourceOptions, shard: str, place: Place, to: str, reason: str, at: float
 ) -> Message:
     if options.on_loss == "fail":
-        raise Unmendable(
+        raise PermanentError(
             f"{options.place()}: {reason}. To go on with what is there, give the source `on_loss: "
             "report` and read its output `lost`; to keep records longer, raise the stream's retention"
         )

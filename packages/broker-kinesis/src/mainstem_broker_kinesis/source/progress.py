@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mainstem import failpoint
-from mainstem_ingress import Unmendable
+from mainstem import PermanentError, failpoint
 
 from mainstem_broker_kinesis.source.losses import date_of
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
@@ -85,7 +84,7 @@ class Progress:
             own: this receiver's, when it begins.
 
         Raises:
-            Unmendable: a cursor is of another stream.
+            PermanentError: a cursor is of another stream.
         """
         options = self._options
         others = {
@@ -131,7 +130,7 @@ class Progress:
             retention: how long the stream keeps records, in seconds.
 
         Raises:
-            Unmendable: the time to begin at is more than `_CLOCKS` ahead of that clock.
+            PermanentError: the time to begin at is more than `_CLOCKS` ahead of that clock.
         """
         start, micros = self._options.start, 0
         if start == "latest":
@@ -139,7 +138,7 @@ class Progress:
         elif start != "earliest":
             micros = round(start.timestamp() * 1e6)
             if micros > (now + _CLOCKS) * 1e6:
-                raise Unmendable(f"start: {start.isoformat()} is in the future")
+                raise PermanentError(f"start: {start.isoformat()} is in the future")
             micros = min(micros, int(now * 1e6))
         begin = at_time(micros) if micros else at_horizon()
         asked = micros // 60_000_000
@@ -162,14 +161,14 @@ class Progress:
         try:
             cursor = Cursor.decoded(text)
         except ValueError as error:
-            raise Unmendable(str(error)) from error
+            raise PermanentError(str(error)) from error
         if cursor.stream != options.name:
-            raise Unmendable(
+            raise PermanentError(
                 f"the log is of the stream {cursor.stream}, and the source reads {options.name}: give "
                 "it a new checkpoint, or another `folder`"
             )
         if cursor.created != self._created:
-            raise Unmendable(recreated(options, cursor.created, self._created))
+            raise PermanentError(recreated(options, cursor.created, self._created))
         return cursor
 
 

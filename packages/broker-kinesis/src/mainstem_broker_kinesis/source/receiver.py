@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from mainstem import PermanentError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
 
 from mainstem_broker_kinesis.client import (
     code_of,
@@ -178,9 +178,9 @@ class KinesisReceiver(Receiver):
         options = self.options
         facts = describe(self._clients[0], options.target())
         if facts.status in ("CREATING", "DELETING"):
-            raise Unreachable(f"{options.place()} is {facts.status}")
+            raise TransientError(f"{options.place()} is {facts.status}")
         if self._facts.created and facts.created != self._facts.created:
-            raise Unmendable(recreated(options, self._facts.created, facts.created))
+            raise PermanentError(recreated(options, self._facts.created, facts.created))
         self._facts = facts
         self._ahead = facts.ahead
 
@@ -384,13 +384,13 @@ class KinesisReceiver(Receiver):
 
     def _told_as(self, error: Exception) -> Exception:
         """Return what the log is told of an error."""
-        if isinstance(error, Unmendable | Unreachable):
+        if isinstance(error, PermanentError | TransientError):
             return error
         place, text = self.options.place(), words(error, self.options)
         if code_of(error) in _DOUBTFUL and self._readings and self._served:
             self._served = False
-            return Unreachable(f"{place}: {text}")
+            return TransientError(f"{place}: {text}")
         why = permanent(error)
         if why is None:
-            return Unreachable(f"{place}: {text}")
-        return Unmendable(f"{place}: {why}: {text}")
+            return TransientError(f"{place}: {text}")
+        return PermanentError(f"{place}: {why}: {text}")

@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from mainstem import write_duration
+from mainstem import TransientError, write_duration
 
-from mainstem_broker_nats.connecting import APIError, NATSError
+from mainstem_broker_nats.connecting import APIError
 from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def is_there(connection: Connection, stream: str, message: Message, expect: str)
         expect: what its expected sequence is of: `stream` or `subject`.
 
     Raises:
-        NATSError: it can't be said now.
+        ExternalError: it can't be said now.
     """
     if message.expected is None or message.name is None:
         return False
@@ -125,5 +125,5 @@ def _is_remembered(connection: Connection, stream: str, subject: str, name: str)
         return is_known(data)
     verdict, reason = judge(data, None)
     if verdict in (Verdict.AGAIN, Verdict.NEVER):
-        raise NATSError(reason)
+        raise TransientError(reason)
     return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -12,17 +11,17 @@ from mainstem import (
     Batch,
     Column,
     Level,
-    Patience,
     Shape,
     Shown,
     SinkCapabilities,
+    TransientError,
     failpoint,
     quoted,
+    retry,
     write_duration,
 )
 from mainstem_egress import EgressSink, Sender
 
-from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.sink.messages import check_columns
 from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.sink.stream import ready, window_of
@@ -155,21 +154,19 @@ class JetStreamSink(EgressSink):
         from mainstem_broker_nats.sink.ledger import Ledger
 
         options = self.options
-        patience = Patience(options.give_up.total_seconds())
-        while True:
-            try:
-                name = f"mainstem {batch.pipeline} {batch.sink}"
-                with Connection.open(options, name, patience.tries) as connection:
-                    config = connection.ask(f"STREAM.INFO.{options.stream}")["config"]
-                    failpoint("jetstream.before-ledger")
-                    replicas = int(config.get("num_replicas") or 1)
-                    ledger = Ledger(connection, options.ledger, options.stream, replicas)
-                    since = ledger.enter(batch)
-                    failpoint("jetstream.after-ledger")
-                    return since, window_of(config)
-            except NATSError as error:
-                pause = patience.pause()
-                if error.lasting or pause > patience.left():
-                    raise
-                _LOG.warning("%s: the ledger can't be asked: %s", batch.sink, error)
-                time.sleep(pause)
+        name = f"mainstem {batch.pipeline} {batch.sink}"
+
+        def enter(tries: int) -> tuple[timedelta | None, timedelta]:
+            with Connection.open(options, name, tries) as connection:
+                config = connection.ask(f"STREAM.INFO.{options.stream}")["config"]
+                failpoint("jetstream.before-ledger")
+                replicas = int(config.get("num_replicas") or 1)
+                ledger = Ledger(connection, options.ledger, options.stream, replicas)
+                since = ledger.enter(batch)
+                failpoint("jetstream.after-ledger")
+                return since, window_of(config)
+
+        def log(error: TransientError) -> None:
+            _LOG.warning("%s: the ledger can't be asked: %s", batch.sink, error)
+
+        return retry(enter, options.give_up.total_seconds(), log)

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PermanentError, Refused
-from mainstem_egress import Answer, Fate, Refusal, Sender
+from mainstem import ExternalError, PermanentError, Refused, RefusedRowError
+from mainstem_egress import Answer, Fate, Sender
 
-from mainstem_broker_nats.connecting import APIError, NATSError, places
+from mainstem_broker_nats.connecting import APIError, places
 from mainstem_broker_nats.sink.answers import Verdict, forbidden, is_acknowledged, is_known, judge
 from mainstem_broker_nats.sink.dedup import Unanswered, is_there
-from mainstem_broker_nats.sink.link import Link, failure
+from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Layout, Message, messages
 from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.sink.stream import window_of
@@ -71,10 +71,7 @@ class JetStreamSender(Sender):
 
     def connect(self) -> None:
         turn, self._turn = self._turn, self._turn + 1  # after a loss another server is tried first
-        try:
-            self._link = Link.open(self.options, self.name, turn)
-        except NATSError as error:
-            raise failure(error) from None
+        self._link = Link.open(self.options, self.name, turn)
         self._complaints = 0
         self._look_up_stream()
 
@@ -82,10 +79,10 @@ class JetStreamSender(Sender):
         """Learn which subjects the stream takes, and for how long it knows its messages."""
         try:
             config = self._link.connection.ask(f"STREAM.INFO.{self._stream}")["config"]
-        except NATSError as error:
-            if isinstance(error, APIError) and error.code == 404:
-                raise PermanentError(f"there is no stream {self._stream}: {error}") from None
-            raise failure(error) from None
+        except APIError as error:
+            if error.code != 404:
+                raise
+            raise PermanentError(f"there is no stream {self._stream}: {error}") from None
         self._subjects = tuple(config.get("subjects") or ())
         self._unanswered.window = window_of(config)
         #: By subject, why the stream does not take it, or an empty string.
@@ -100,7 +97,7 @@ class JetStreamSender(Sender):
         if why is None:
             why = self._why_unfit(message.subject)
         if why := why or link.fits(message):
-            raise Refusal(why)
+            raise RefusedRowError(why)
         now = self._sent[number] = time.monotonic()
         if self._unanswered:
             self._unanswered.check(message, now)
@@ -120,10 +117,7 @@ class JetStreamSender(Sender):
         link = self._link
         if not seconds and not link.full:
             return
-        try:
-            found = link.poll(seconds, min(self._enough, len(self._sent)))
-        except NATSError as error:
-            raise failure(error) from None
+        found = link.poll(seconds, min(self._enough, len(self._sent)))
         sent, unanswered = self._sent, self._unanswered
         first = last = 0  # of a run of messages that were acknowledged, as nearly all are
         for number, data, headers in found:
@@ -172,7 +166,7 @@ class JetStreamSender(Sender):
         try:
             if is_there(self._link.connection, self._stream, message, expect):
                 return Verdict.KNOWN, ""
-        except NATSError as error:
+        except ExternalError as error:
             return Verdict.AGAIN, str(error)
         # What it is to follow may have been sent before it, and still have to come.
         ahead = takewhile(lambda each: each[0] < number, self.in_flight.items())

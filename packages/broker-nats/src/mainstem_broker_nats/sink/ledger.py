@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mainstem import Batch, FencedError
+from mainstem import Batch, FencedError, TransientError
 
-from mainstem_broker_nats.connecting import APIError, NATSError
+from mainstem_broker_nats.connecting import APIError, api_error
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection
@@ -60,7 +60,7 @@ class Ledger:
 
         Raises:
             FencedError: a run of a higher epoch has written.
-            NATSError: the server does not answer, or forbids it.
+            ExternalError: the server does not answer, or forbids it.
         """
         key = f"{self._stream}.{batch.sink}.{batch.query_id}"
         for _ in range(_TRIES):
@@ -78,7 +78,7 @@ class Ledger:
             text = json.dumps({"epoch": batch.epoch, "batch": batch.id, "at": first.isoformat()})
             if self._write(key, text, entry.revision if entry is not None else 0):
                 return since
-        raise NATSError(f"bucket {self._bucket}: others keep on changing {key}")
+        raise TransientError(f"bucket {self._bucket}: others keep on changing {key}")
 
     def _read(self, key: str) -> tuple[Entry | None, datetime]:
         """Return the entry, and the server's time."""
@@ -137,7 +137,7 @@ class Ledger:
             return False
         if error:
             text = f"bucket {self._bucket}: {error.get('description')}"
-            raise APIError(text, error.get("code", 0), error.get("err_code", 0))
+            raise api_error(text, error.get("code", 0), error.get("err_code", 0))
         return True
 
     def _subject(self, key: str) -> str:

@@ -11,9 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from mainstem import PermanentError, TransientError
-
-from mainstem_broker_nats.connecting import ConnectionOptions, NATSError
+from mainstem_broker_nats.connecting import ConnectionOptions
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection, Raw
@@ -45,7 +43,7 @@ class Link:
         """Connect.
 
         Raises:
-            NATSError: no server lets us in.
+            ExternalError: no server lets us in.
         """
         from mainstem_broker_nats.client import Connection
 
@@ -93,7 +91,7 @@ class Link:
             enough: how many answers end the waiting.
 
         Raises:
-            NATSError: the server takes nothing.
+            ExternalError: the server takes nothing.
         """
         pieces, self._pieces, self._size = self._pieces, [], 0
         found = self.connection.run(
@@ -121,7 +119,7 @@ class Link:
         """Write what was put, and wait until the server has it.
 
         Raises:
-            NATSError: it does not say so in time.
+            ExternalError: it does not say so in time.
         """
         self.poll(0)
         self.connection.flush()
@@ -130,8 +128,3 @@ class Link:
         """End the connection; answers that have not come are not waited for."""
         self._pieces = []
         self.connection.close()
-
-
-def failure(error: NATSError) -> PermanentError | TransientError:
-    """Return an error of the connection as the dispatcher knows it."""
-    return (PermanentError if error.lasting else TransientError)(str(error))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mainstem import Refused
-from mainstem_egress import Answer, Fate, Refusal, Sender
+from mainstem import Refused, RefusedRowError
+from mainstem_egress import Answer, Fate, Sender
 
-from mainstem_broker_nats.connecting import NATSError, places
+from mainstem_broker_nats.connecting import places
 from mainstem_broker_nats.sink.answers import forbidden
-from mainstem_broker_nats.sink.link import Link, failure
+from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Layout, Message, messages
 from mainstem_broker_nats.sink.options import NATSSinkOptions
 from mainstem_broker_nats.sink.subjects import Template
@@ -35,10 +35,7 @@ class NATSSender(Sender):
 
     def connect(self) -> None:
         turn, self._turn = self._turn, self._turn + 1  # after a loss another server is tried first
-        try:
-            self._link = Link.open(self.options, self.name, turn)
-        except NATSError as error:
-            raise failure(error) from None
+        self._link = Link.open(self.options, self.name, turn)
         self._complaints = 0
         self._asked = 1
         #: The subjects of what the server was not asked about yet, from number `_asked` on.
@@ -46,19 +43,16 @@ class NATSSender(Sender):
 
     def send(self, number: int, message: Message) -> None:
         if why := self._link.fits(message):
-            raise Refusal(why)
+            raise RefusedRowError(why)
         self._link.put(message)
         self._subjects.append(message.subject)
 
     def answers(self, seconds: float) -> Iterable[Answer]:
-        try:
-            if not seconds:  # each question costs a round trip
-                if self._link.full:
-                    self._link.poll(0)
-                return ()
-            self._link.flush()
-        except NATSError as error:
-            raise failure(error) from None
+        if not seconds:  # each question costs a round trip
+            if self._link.full:
+                self._link.poll(0)
+            return ()
+        self._link.flush()
         complaints = self._link.connection.complaints
         new, self._complaints = complaints[self._complaints :], len(complaints)
         reasons = forbidden(new)

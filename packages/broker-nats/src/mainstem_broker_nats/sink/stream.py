@@ -115,7 +115,7 @@ def ready(
 
     Raises:
         OptionError: there is none, or it is not what the options say.
-        NATSError: the server does not answer, or forbids it.
+        ExternalError: the server does not answer, or forbids it.
     """
     asked = None if create is None else wanted(name, create, window)
     try:

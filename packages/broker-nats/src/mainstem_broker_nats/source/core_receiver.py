@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from mainstem import ExternalError, PermanentError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.core import NATSSourceOptions
 from mainstem_broker_nats.source.headers import pairs
@@ -62,7 +61,7 @@ class CoreReceiver(Receiver):
             self._inboxes.append(inbox)
         connection.flush()  # from here on nothing is missed
         if connection.complaints:
-            raise Unmendable(f"{connection.server}: {connection.complaints[-1]}")
+            raise PermanentError(f"{connection.server}: {connection.complaints[-1]}")
 
     def take(self, seconds: float) -> Iterable[Message]:
         return self._tell(lambda: self._take(seconds))
@@ -89,7 +88,7 @@ class CoreReceiver(Receiver):
             if found := self._missed(at_once=True):
                 return found  # before the count of this connection is gone
             self._away = self._broke or time.time()
-            raise Unreachable(f"{connection.server}: {connection.lost}")
+            raise TransientError(f"{connection.server}: {connection.lost}")
         if found:
             failpoint("nats.after-take")
         return found
@@ -163,9 +162,9 @@ class CoreReceiver(Receiver):
         )
 
     def _tell(self, work: Callable[[], T]) -> T:
-        """Do work; what goes wrong is told in the words of the log."""
+        """Do work; when it fails, the next connection is to another server."""
         try:
             return work()
-        except NATSError as error:
+        except ExternalError:
             self._turn += 1
-            raise (Unmendable if error.lasting else Unreachable)(str(error)) from error
+            raise

@@ -15,9 +15,17 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mainstem import Offset, Planner, failpoint, made_folder, read_whole, write_whole
+from mainstem import (
+    Offset,
+    PermanentError,
+    Planner,
+    TransientError,
+    failpoint,
+    made_folder,
+    read_whole,
+    write_whole,
+)
 
-from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source.ranges import ANEW, check_created
 from mainstem_broker_nats.source.stream import State, Stream, check_log
 
@@ -174,8 +182,8 @@ class StreamPlanner(Planner):
             nothing_upto: the sequence up to which nothing is to be read.
 
         Raises:
-            NATSError: it is not the one that was read, or what is not read any more is gone and was not
-                to be.
+            ExternalError: it is not the one that was read, or what is not read any more is gone and was
+                not to be.
         """
         state = self._stream.state()
         check_created(state, start["created"])
@@ -185,11 +193,10 @@ class StreamPlanner(Planner):
             _check_reaches(state, start)
         read = max(int(start["sequence"]), nothing_upto)
         if self._reading.gaps == "fail" and state.first > read + 1:
-            raise NATSError(
+            raise PermanentError(
                 f"the stream {state.name!r} begins at {state.first}, and the checkpoint has read to "
                 f"{read}: what is between was removed before it was read. `on_loss: report` goes on and "
-                "tells of it",
-                lasting=True,
+                "tells of it"
             )
         return state
 
@@ -197,16 +204,15 @@ class StreamPlanner(Planner):
         """Refuse a stream whose message of an offset is another one now.
 
         Raises:
-            NATSError: it fell back, and has given sequences to new messages.
+            ExternalError: it fell back, and has given sequences to new messages.
         """
         noted = offset.get("at")
         at = self._stream.stored_at(int(offset["sequence"])) if noted else None
         if at is not None and at != noted:
-            raise NATSError(
+            raise PermanentError(
                 f"message {offset['sequence']} of the stream {offset['stream']!r} is of {at}, and the "
                 f"checkpoint has read one of {noted}: the stream fell back (an older copy, or a server "
-                f"that lost what it had not synced), and its sequences mean something else. {ANEW}",
-                lasting=True,
+                f"that lost what it had not synced), and its sequences mean something else. {ANEW}"
             )
 
 
@@ -214,11 +220,11 @@ def _check_reaches(state: State, offset: Mapping[str, Any]) -> None:
     """Refuse a stream that ends before an offset; a leader or a mirror may be behind for a while.
 
     Raises:
-        NATSError: it does.
+        ExternalError: it does.
     """
     read = int(offset["sequence"])
     if state.last < read:
-        raise NATSError(
+        raise TransientError(
             f"the stream {state.name!r} ends at {state.last}, and the checkpoint has read to {read}: "
             f"was it restored from an older copy? {ANEW}"
         )
@@ -228,7 +234,7 @@ def begin(stream: Stream, where: Begin) -> Offset:
     """Return the offset at which reading begins.
 
     Raises:
-        NATSError: the stream is another one than that of an offset.
+        ExternalError: the stream is another one than that of an offset.
         OptionError: the stream can't be read by sequence.
     """
     state = stream.state()

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from mainstem import ExternalError, PermanentError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError, NATSError, api_of
+from mainstem_broker_nats.connecting import APIError, api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs, status
 from mainstem_broker_nats.source.lost import HEADER, lost
@@ -86,7 +86,7 @@ class QueueReceiver(Receiver):
         found = self._consumer()
         config = found["config"]
         if config.get("ack_policy") != "explicit" or config.get("deliver_subject"):
-            raise Unmendable(
+            raise PermanentError(
                 f"the consumer {options.consumer!r} of {options.stream!r} can't be used: expected one "
                 "that is pulled from, with explicit acknowledgements"
             )
@@ -107,7 +107,7 @@ class QueueReceiver(Receiver):
         """Hold the options that were given against a consumer that is there.
 
         Raises:
-            Unmendable: they differ.
+            PermanentError: they differ.
         """
         options = self.options
         given = options.model_fields_set
@@ -125,7 +125,7 @@ class QueueReceiver(Receiver):
             if name in given and ours != its
         ]
         if differences:
-            raise Unmendable(
+            raise PermanentError(
                 f"the consumer {options.consumer!r} of {options.stream!r} is there and otherwise: "
                 f"{'; '.join(differences)}. Change the consumer (`nats consumer edit`), or the options"
             )
@@ -134,8 +134,8 @@ class QueueReceiver(Receiver):
         """Return the consumer, made if it is not there and nothing of the stream is stored yet.
 
         Raises:
-            Unmendable: it was there: a new one would give all messages again, also those that the log no
-                longer knows.
+            PermanentError: it was there: a new one would give all messages again, also those that the
+                log no longer knows.
         """
         options = self.options
         try:
@@ -144,7 +144,7 @@ class QueueReceiver(Receiver):
             if error.err_code != _NO_CONSUMER:
                 raise
         if self.goes_on or self._stored_of == self._created:
-            raise Unmendable(
+            raise PermanentError(
                 f"the consumer {options.consumer!r} of {options.stream!r} is gone, and messages that it "
                 "gave are stored: a new one would give them all again. Make it where it is to go on "
                 f"(`nats consumer add {options.stream} {options.consumer} --pull --ack explicit "
@@ -152,7 +152,7 @@ class QueueReceiver(Receiver):
             )
         if self.number:
             # One alone decides, the one that is there in every run.
-            raise Unreachable(
+            raise TransientError(
                 f"the consumer {options.consumer!r} of {options.stream!r} is not there yet: receiver 0 "
                 "makes it"
             )
@@ -194,11 +194,11 @@ class QueueReceiver(Receiver):
             self._asked = max(0, self._asked - 1)
             found.append(self._message(raw))
         if connection.lost:
-            raise Unreachable(f"{connection.server}: {connection.lost}")
+            raise TransientError(f"{connection.server}: {connection.lost}")
         if self._asked and time.monotonic() - self._heard > _SILENCE:
             if connection.complaints:
-                raise Unmendable(f"{connection.server}: {connection.complaints[-1]}")
-            raise Unreachable(f"{connection.server}: nothing came for {_SILENCE:g} s")
+                raise PermanentError(f"{connection.server}: {connection.complaints[-1]}")
+            raise TransientError(f"{connection.server}: nothing came for {_SILENCE:g} s")
         return found
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -315,7 +315,7 @@ class QueueReceiver(Receiver):
             if raw.subject.endswith(f".{self._pull}".encode()):
                 self._asked = 0
             return
-        raise Unreachable(f"the consumer {self.options.consumer!r}: {text or code}")
+        raise TransientError(f"the consumer {self.options.consumer!r}: {text or code}")
 
     def _keep_in_hand(self, connection: Connection) -> None:
         """Tell JetStream of messages that wait for long that they are in hand still."""
@@ -341,16 +341,16 @@ class QueueReceiver(Receiver):
         return self._connection.ask(verb, body, self.options.domain)
 
     def _tell(self, work: Callable[[], T]) -> T:
-        """Do work; what goes wrong is told in the words of the log."""
+        """Do work; when it fails, the next connection is to another server."""
         try:
             return work()
-        except NATSError as error:
+        except ExternalError as error:
             self._turn += 1
             gone = isinstance(error, APIError) and error.err_code in (_NO_STREAM, _NO_CONSUMER)
             # A stream that was there and is not can come again; one that never was is a slip of the pen.
-            if error.lasting and not (gone and self._served):
-                raise Unmendable(str(error)) from error
-            raise Unreachable(str(error)) from error
+            if gone and self._served:
+                raise TransientError(str(error)) from error
+            raise
 
 
 class GoingOn(QueueReceiver):

@@ -13,10 +13,10 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
-from mainstem import Patience, failpoint
+from mainstem import ExternalError, Patience, PermanentError, TransientError, failpoint
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import NATSError, api_of
+from mainstem_broker_nats.connecting import api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import status
 from mainstem_broker_nats.source.stream import Consumer, State, Stream
@@ -61,7 +61,7 @@ ANEW = (
 )
 
 
-class UsedUpError(NATSError):
+class UsedUpError(TransientError):
     """The consumer is used up; another one tells whether there is more."""
 
 
@@ -69,13 +69,12 @@ def check_created(state: State, created: str) -> None:
     """Refuse a stream that was made anew since its sequences were noted.
 
     Raises:
-        NATSError: it was.
+        ExternalError: it was.
     """
     if state.created != created:
-        raise NATSError(
+        raise PermanentError(
             f"the stream {state.name!r} was made anew at {state.created}: the checkpoint has read the "
-            f"one of {created}, whose sequences mean nothing here. {ANEW}",
-            lasting=True,
+            f"one of {created}, whose sequences mean nothing here. {ANEW}"
         )
 
 
@@ -103,7 +102,7 @@ class Range:
         """Yield all that is there, in order; tries again while the server is away, for `give_up`.
 
         Raises:
-            NATSError: the server stays away, or the stream is another one.
+            ExternalError: the server stays away, or the stream is another one.
         """
         patience = Patience(self._stream.options.give_up.total_seconds())
         while self._position < self._end:
@@ -112,9 +111,9 @@ class Range:
                     for chunk in found:
                         patience.progress()
                         yield chunk
-            except NATSError as error:
+            except TransientError as error:
                 pause = patience.pause()
-                if error.lasting or pause > patience.left():
+                if pause > patience.left():
                     raise
                 if not isinstance(error, UsedUpError):
                     self._stream.close()
@@ -139,7 +138,7 @@ class Range:
                 self._check_end()
                 yield from self._moved(self._end, state)
         finally:
-            with suppress(NATSError):  # JetStream forgets it by itself
+            with suppress(ExternalError):  # JetStream forgets it by itself
                 self._stream.forget(consumer)
 
     def _check_end(self) -> None:
@@ -246,7 +245,7 @@ class _Pulls:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(NATSError):
+        with suppress(ExternalError):
             self._connection.unsubscribe(self._inbox)
         self._connection.forget(self._inbox)
 
@@ -267,14 +266,14 @@ class _Pulls:
 
         Raises:
             UsedUpError: the consumer gives no more, and has not said that there is no more.
-            NATSError: the connection broke, the server stands still, or a message got lost on the way.
+            ExternalError: the connection broke, the server is paused, or a message got lost.
         """
         raws = self._connection.take(self._inbox, _SILENCE)
         if not raws:
             forbidden = self._connection.complaints[-1:]
             why = [self._connection.lost or f"nothing came for {_SILENCE:g} s", *forbidden]
             text = f"nats {self._connection.server}: {': '.join(why)}"
-            raise NATSError(text, lasting=bool(forbidden))
+            raise (PermanentError if forbidden else TransientError)(text)
         chunk = Chunk()
         messages, sequences, times = chunk.messages, chunk.sequences, chunk.times
         pending = last = b""
@@ -297,7 +296,7 @@ class _Pulls:
         self._delivered += len(messages)
         if int(last) != self._delivered:
             missing = int(last) - self._delivered
-            raise NATSError(
+            raise TransientError(
                 f"nats {self._connection.server}: {missing} messages got lost on the way"
             )
         over = int(pending) == 0 or sequences[-1] >= end
@@ -321,7 +320,7 @@ class _Pulls:
         """Hear what the server itself says; whether it ended a pull.
 
         Raises:
-            NATSError: it ended the consumer.
+            ExternalError: it ended the consumer.
         """
         code, text = status(raw.headers) or (0, "")
         if code == 100:
@@ -330,4 +329,4 @@ class _Pulls:
         if code in _PENDING_ENDED or any(word.replace(" ", "") in quiet for word in _ENDS_PULL):
             self._asked.pop(raw.subject, None)
             return True
-        raise NATSError(f"nats {self._connection.server}: {text or code} (consumer)")
+        raise TransientError(f"nats {self._connection.server}: {text or code} (consumer)")

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mainstem import Planner, Reading
+from mainstem import PermanentError, Planner, Reading
 
-from mainstem_broker_nats.connecting import NATSError
 from mainstem_broker_nats.source import columns
 from mainstem_broker_nats.source.options import ReadingOptions
 from mainstem_broker_nats.source.planning import Begin, Part, StreamPlanner
@@ -70,11 +69,10 @@ class StreamReading(Reading):
             with closing(range_.chunks()) as chunks:
                 for chunk in _together(chunks):
                     if chunk.gaps and self.gaps == "fail":
-                        raise NATSError(
+                        raise PermanentError(
                             f"the stream {self.stream!r} lacks {chunk.gaps[0].first} to "
                             f"{chunk.gaps[0].last}: {chunk.gaps[0].reason}. `on_loss: report` goes on "
-                            "and tells of it",
-                            lasting=True,
+                            "and tells of it"
                         )
                     yield build(chunk, self.stream, schema)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from mainstem import OptionError, Patience
+from mainstem import OptionError, PermanentError, TransientError, retry
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError, NATSError
+from mainstem_broker_nats.connecting import APIError
 from mainstem_broker_nats.source.options import ReadingOptions
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Stream:
         """Return the connection, made if there is none.
 
         Raises:
-            NATSError: no server lets us in.
+            ExternalError: no server lets us in.
         """
         if self._connection is not None and self._connection.lost:
             self.close()
@@ -94,18 +94,10 @@ class Stream:
         """Do work, and again while the server is away, for `give_up` at most.
 
         Raises:
-            NATSError: what was wrong the last time.
+            ExternalError: what was wrong the last time.
         """
-        patience = Patience(self.options.give_up.total_seconds())
-        while True:
-            try:
-                return work()
-            except NATSError as error:
-                pause = patience.pause()
-                if error.lasting or pause > patience.left():
-                    raise
-            self.close()
-            time.sleep(pause)
+        give_up = self.options.give_up.total_seconds()
+        return retry(lambda _: work(), give_up, lambda _: self.close())
 
     def ask(self, verb: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what JetStream answers to `$JS.API.<verb>`."""
@@ -117,14 +109,14 @@ class Stream:
         """Return what the stream is now.
 
         Raises:
-            NATSError: it is not there, or nobody answers.
+            ExternalError: it is not there, or nobody answers.
         """
         try:
             found = self.ask(f"STREAM.INFO.{self.name}")
         except APIError as error:
             if error.err_code == _NO_STREAM:
                 message = f"there is no stream {self.name!r} at {self.connection().server}"
-                raise NATSError(message, lasting=True) from None
+                raise PermanentError(message) from None
             raise
         config, state = found["config"], found["state"]
         return State(
@@ -205,7 +197,9 @@ class Stream:
         except APIError as error:
             if error.err_code == _MANY_CONSUMERS:
                 # One that a killed task left counts until it is forgotten.
-                raise NATSError(f"{error}: the stream's `max_consumers` leaves no room") from None
+                raise TransientError(
+                    f"{error}: the stream's `max_consumers` leaves no room"
+                ) from None
             raise
         return Consumer(name, int(found["num_pending"]), int(found["delivered"]["stream_seq"]))
 
@@ -213,7 +207,7 @@ class Stream:
         """Remove a consumer; one that is gone already is fine, and so is a connection that is.
 
         Raises:
-            NATSError: nobody answers.
+            ExternalError: nobody answers.
         """
         if self._connection is None or self._connection.lost:
             return  # JetStream forgets it by itself: no reason for another connection

@@ -27,7 +27,7 @@ from mainstem.run.session import settings
 _GIB = 2**30
 _LITTLE_SPACE = 1 * _GIB
 #: File systems on which a checkpoint does not last, and why.
-_PASSING = {
+_TRANSIENT = {
     "tmpfs": "a restart of the machine empties it",
     "ramfs": "a restart of the machine empties it",
     "overlay": "it is removed with its container",
@@ -175,9 +175,9 @@ def check_folder(name: str, folder: Path) -> Check:
         return Check(name, "missing", found, step)
     system = _file_system(nearest)
     found = f"{folder} ({system}, {free / _GIB:.1f} GiB free)"
-    if system in _PASSING:
+    if system in _TRANSIENT:
         step = f"If it is to last, {choose}."
-        return Check(name, "warning", f"{found}: {_PASSING[system]}", step)
+        return Check(name, "warning", f"{found}: {_TRANSIENT[system]}", step)
     if free < _LITTLE_SPACE:
         return Check(name, "warning", found, f"Make space, or {choose}.")
     return Check(name, "ok", found)

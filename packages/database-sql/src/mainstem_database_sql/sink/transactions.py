@@ -101,7 +101,7 @@ def patiently(
                 if before_care is not None:
                     patiently(engine, options, lambda t: before_care(t.connection))
                 continue
-            if means is not Meaning.PASSING or patience.left() <= 0:
+            if means is not Meaning.TRANSIENT or patience.left() <= 0:
                 if connecting.of_a_database(error):
                     raise connecting.failure(error, options) from None
                 raise

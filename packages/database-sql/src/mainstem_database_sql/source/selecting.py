@@ -66,7 +66,7 @@ class Database:
             except Exception as error:
                 if not connecting.of_a_database(error):
                     raise
-                passing = connecting.meaning(error) is Meaning.PASSING
+                passing = connecting.meaning(error) is Meaning.TRANSIENT
                 left = self.answered + patience - time.monotonic()
                 if not passing or left <= 0:
                     raise self._failure(error) from None

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 import h11
 import httpcore
 import httpx
-from mainstem import TLSOptions
+from mainstem import PermanentError, RefusedRowError, TLSOptions, TransientError
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError
 from mainstem_direct_webhook.sink.hidden import PORTS, split, userinfo
@@ -40,18 +40,6 @@ class Reply(NamedTuple):
     retry_after: str | None
     #: Where a redirect leads to, as `scheme://host`.
     elsewhere: str
-
-
-class UnansweredError(Exception):
-    """No whole answer came: nobody knows whether the request was taken. Says why."""
-
-
-class UnreachableError(Exception):
-    """The endpoint can't be reached, and trying again does not mend it. Says why."""
-
-
-class UnsendableError(Exception):
-    """No request can carry what is to be sent. Says why."""
 
 
 class Client:
@@ -79,9 +67,9 @@ class Client:
             deadline: by `time.monotonic`, when the whole answer must be there.
 
         Raises:
-            UnansweredError: no whole answer came in time.
-            UnreachableError: no try will get one.
-            UnsendableError: a header has a name or a value that no header can have.
+            TransientError: no whole answer came in time.
+            PermanentError: no try will get one.
+            RefusedRowError: a header has a name or a value that no header can have.
         """
         own = {name.encode(): text.encode("latin-1") for name, text in headers}
         given = [(name, text) for name, text in self._common if name not in own]
@@ -111,7 +99,7 @@ class Client:
         try:
             asked = httpx.URL(scheme=url.scheme, host=url.hostname or "", port=url.port)
         except httpx.InvalidURL as error:
-            raise UnreachableError(str(error)) from None
+            raise PermanentError(str(error)) from None
         request = httpx.Request(
             self._method,
             asked,
@@ -127,17 +115,17 @@ class Client:
             finally:
                 response.close()
         except AddressRefusedError as error:
-            raise UnreachableError(str(error)) from None
+            raise PermanentError(str(error)) from None
         except FAULTS as error:
             self._transport.renew()
             if _unsendable(error):
-                raise UnsendableError(_words(error)) from None
+                raise RefusedRowError(_words(error)) from None
             if why := _permanent(error):
-                raise UnreachableError(why) from None
-            raise UnansweredError(_words(error)) from None
+                raise PermanentError(why) from None
+            raise TransientError(_words(error)) from None
         except Exception as error:  # of an answer that nobody thought of
             self._transport.renew()
-            raise UnansweredError(f"{type(error).__name__}: {_words(error)}") from None
+            raise TransientError(f"{type(error).__name__}: {_words(error)}") from None
         if not whole:
             self._transport.renew()
         found = {name.lower(): value.decode("latin-1") for name, value in response.headers.raw}

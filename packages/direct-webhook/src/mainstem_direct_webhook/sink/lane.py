@@ -7,24 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
-from mainstem import PipelineError, failpoint
+from mainstem import PermanentError, RefusedRowError, TransientError, failpoint
 
 from mainstem_direct_webhook import standard
-from mainstem_direct_webhook.sink.client import (
-    Client,
-    Reply,
-    UnansweredError,
-    UnreachableError,
-    UnsendableError,
-)
+from mainstem_direct_webhook.sink.client import Client, Reply
 from mainstem_direct_webhook.sink.hidden import place
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.parcels import Message, Parcel
 from mainstem_direct_webhook.sink.trying import ENDPOINT_TRIES, Fate, fate, pause, retry_after
-
-
-class DeliveryError(PipelineError):
-    """A request was not taken, and trying on makes no sense; no message was dropped."""
 
 
 class StoppedError(Exception):
@@ -106,7 +96,7 @@ class Lane:
         """Return when each message of a request was taken, or refused for good.
 
         Raises:
-            DeliveryError: see the class.
+            PermanentError: see the class.
             StoppedError: the task ends.
         """
         why = self._settled(parcel)
@@ -133,11 +123,11 @@ class Lane:
             failpoint("webhook.before-request")
             try:
                 reply = self._send(parcel, until)
-            except UnreachableError as error:
-                raise DeliveryError(f"{self._where}: {error}") from None
-            except UnsendableError as error:
+            except PermanentError as error:
+                raise PermanentError(f"{self._where}: {error}") from None
+            except RefusedRowError as error:
                 return f"no request can carry it: {self._shown(str(error))}"
-            except UnansweredError as error:
+            except TransientError as error:
                 # A try that was cut short at the very end says less than those before it.
                 if not trouble or time.monotonic() < until:
                     trouble = self._shown(str(error))
@@ -157,7 +147,7 @@ class Lane:
             if asked is not None:
                 self._gate.hold(wait)
             if time.monotonic() + wait >= until:
-                raise DeliveryError(
+                raise PermanentError(
                     f"{self._where}: a request was not taken, tried {tries} times in "
                     f"{time.monotonic() - began:.0f} s ({self._limit(until)}): {trouble}"
                 )
@@ -179,16 +169,16 @@ class Lane:
         return self._client.send(headers, parcel.body, deadline)
 
     def _check_astray(self, reply: Reply, times: int) -> None:
-        """Raise DeliveryError if the endpoint has said often enough that it is not one."""
+        """Raise `PermanentError` if the endpoint has said often enough that it is not one."""
         if times < ENDPOINT_TRIES:
             return
         if reply.status < 400:
             where = f" to {reply.elsewhere}" if reply.elsewhere else ""
-            raise DeliveryError(
+            raise PermanentError(
                 f"{self._where}: answers {reply.status}, a redirect{where}, which is not followed: "
                 "`url` must say where requests go"
             )
-        raise DeliveryError(
+        raise PermanentError(
             f"{self._where}: answers {self._told(reply)}: are `url`, `method`, `auth` and `headers` "
             f"right? If it is about single messages, write `reject: [{reply.status}]`"
         )

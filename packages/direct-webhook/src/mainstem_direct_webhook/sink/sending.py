@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mainstem import Refused, TLSOptions, failpoint
+from mainstem import PermanentError, Refused, TLSOptions, failpoint
 
 from mainstem_direct_webhook.sink.blanking import Blanking
 from mainstem_direct_webhook.sink.client import Client
@@ -29,10 +29,13 @@ def make_deliverer(options: WebhookSinkOptions, packing: Packing, refused: Refus
         refused: is given the messages that are refused for good.
 
     Raises:
-        OSError: a file of `tls` can't be read.
+        PermanentError: a file of `tls` can't be read.
     """
     gate = Gate()
-    context = (options.tls or TLSOptions()).context()
+    try:
+        context = (options.tls or TLSOptions()).context()
+    except OSError as error:
+        raise PermanentError(str(error)) from None
     keys = [read_secret(secret.get_secret_value()) for secret in options.sign_with or ()]
     blanking = Blanking(options)
     most = options.batch_timeout
@@ -59,8 +62,7 @@ def send(
     """Send the rows of a task and yield those that were refused for good.
 
     Raises:
-        DeliveryError: a request was not taken.
-        OSError: a file of `tls` can't be read.
+        PermanentError: a request was not taken, or a file of `tls` can't be read.
     """
     refused, packing = Refused(), Packing(options)
     deliverer = make_deliverer(options, packing, refused)

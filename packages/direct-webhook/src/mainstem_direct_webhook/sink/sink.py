@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from socket import gaierror
@@ -13,7 +12,7 @@ from mainstem import (
     Batch,
     Column,
     Level,
-    PipelineError,
+    PermanentError,
     Shape,
     Shown,
     Sink,
@@ -45,8 +44,6 @@ _SHOWN = {
         Level.AT_LEAST_ONCE, "packages/direct-webhook/tests/test_webhook_sink_conformance.py"
     )
 }
-#: How a task's error stands in Spark's.
-_TOLD = re.compile(r"(?:DeliveryError: |OSError: (?=tls\.))([^\n]+)")
 
 
 class WebhookSink(Sink):
@@ -82,23 +79,17 @@ class WebhookSink(Sink):
         """Send a batch; return the rows that were refused for good.
 
         Raises:
-            PipelineError: the endpoint does not take requests; no row was dropped.
+            PermanentError: the endpoint does not take requests; no row was dropped.
         """
         if not self._checked:
-            self._check(batch.sink)
+            self._check()
             self._checked = True
         task = partial(send, options=self.options)
         key = "key" if self.options.order == "log" else None
-        try:
-            return write_by_tasks(in_partitions(frame, self.options.partitions, key), task)
-        except Exception as error:
-            told = _TOLD.search(str(error))
-            if told is None:
-                raise
-            raise PipelineError(f"{batch.sink}: {told[1]}", node=batch.sink) from None
+        return write_by_tasks(in_partitions(frame, self.options.partitions, key), task)
 
-    def _check(self, sink: str) -> None:
-        """Say once and plainly, from here, what no executor can mend: files, and a private address."""
+    def _check(self) -> None:
+        """Say once and plainly, from here, what no executor can change: files, and a private address."""
         parts = split(self.options.url)
         try:
             (self.options.tls or TLSOptions()).context()
@@ -106,11 +97,11 @@ class WebhookSink(Sink):
                 port = parts.port or PORTS[parts.scheme]
                 resolve(parts.hostname or "", port, allow_private=False)
         except AddressRefusedError as error:
-            raise PipelineError(f"{sink}: {place(self.options.url)}: {error}", node=sink) from None
+            raise PermanentError(f"{place(self.options.url)}: {error}") from None
         except gaierror:
             pass  # names may be known to the executors alone
         except OSError as error:
-            raise PipelineError(f"{sink}: {error}", node=sink) from None
+            raise PermanentError(str(error)) from None
 
 
 def send(

@@ -10,7 +10,7 @@ from enum import Enum
 from mainstem import pause_after
 
 #: Statuses that pass with time, beside 5xx.
-_PASSING = frozenset({408, 425, 429})
+_TRANSIENT = frozenset({408, 425, 429})
 #: Statuses of 4xx that are about the request's address, its sender or its method, not its message.
 _ENDPOINT = frozenset({401, 403, 404, 405, 407, 410, 421})
 #: How often a request is tried that is answered with one of those, or with a redirect.
@@ -40,7 +40,7 @@ def fate(status: int, reject: Container[int] = ()) -> Fate:
         return Fate.DONE
     if status in reject:
         return Fate.REFUSED
-    if status in _PASSING or status >= 500:
+    if status in _TRANSIENT or status >= 500:
         return Fate.AGAIN
     if status < 400 or status in _ENDPOINT:
         return Fate.ASTRAY

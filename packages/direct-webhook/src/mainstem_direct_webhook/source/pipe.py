@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from mainstem_ingress import Unreachable
+from mainstem import TransientError
 
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 
@@ -61,7 +61,7 @@ class Frames:
 
 
 class Pipe:
-    """The end of the process that stores, which waits; `Unreachable` when the other one is closed."""
+    """The end of the process that stores, which waits; `TransientError` when the other one is closed."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -77,7 +77,7 @@ class Pipe:
         try:
             self._socket.sendall(content)
         except OSError as error:
-            raise Unreachable(_ENDED) from error
+            raise TransientError(_ENDED) from error
 
     def receive(self, seconds: float) -> list[Told]:
         """Return what has come, waiting for the first for so long at most."""
@@ -90,9 +90,9 @@ class Pipe:
             except (TimeoutError, BlockingIOError):
                 return []
             except OSError as error:
-                raise Unreachable(_ENDED) from error
+                raise TransientError(_ENDED) from error
             if not piece:
-                raise Unreachable(_ENDED)
+                raise TransientError(_ENDED)
             found.extend(self._frames.add(piece))
         return found
 

@@ -15,7 +15,7 @@ import signal
 import socket
 from typing import Any
 
-from mainstem_ingress import Unmendable, Unreachable
+from mainstem import PermanentError, TransientError
 
 from mainstem_direct_webhook.source.application import Application
 from mainstem_direct_webhook.source.handover import Handover
@@ -54,8 +54,8 @@ def main() -> None:
         options = pickle.loads(_exactly(told, int.from_bytes(_exactly(told, TASK_LENGTH), "big")))  # noqa: S301  # from our parent
     try:
         server = Server(options)
-    except (Unmendable, Unreachable) as error:
-        pipe.sendall(framed(("failed", isinstance(error, Unreachable), str(error))))
+    except (PermanentError, TransientError) as error:
+        pipe.sendall(framed(("failed", isinstance(error, TransientError), str(error))))
         return
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

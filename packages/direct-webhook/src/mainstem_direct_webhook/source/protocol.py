@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 import httptools
-from mainstem_ingress import Unmendable
+from mainstem import PermanentError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mainstem_direct_webhook.source.answers import Refused
@@ -281,11 +281,11 @@ def protocol_of(limits: Limits) -> type[Protocol]:
     """Return the class of connections with limits.
 
     Raises:
-        Unmendable: uvicorn has changed so much that limits would not be kept.
+        PermanentError: uvicorn has changed so much that limits would not be kept.
     """
     missing = [name for name in _CALLED if not hasattr(HttpToolsProtocol, name)]
     if missing:
-        raise Unmendable(f"this version of uvicorn has no {missing[0]}; limits need it")
+        raise PermanentError(f"this version of uvicorn has no {missing[0]}; limits need it")
     return type("LimitedProtocol", (Protocol,), {"limits": limits, "held": Held()})
 
 

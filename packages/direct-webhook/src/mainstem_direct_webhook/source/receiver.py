@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable
+from mainstem import PermanentError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
 
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.pipe import Pipe, Told, task_of
@@ -51,11 +51,11 @@ class WebhookReceiver(Receiver):
         self._pipe.send_bytes(task_of(self.options))
         told = self._pipe.receive(_STARTS)
         if not told:
-            raise Unreachable(f"the server did not start within {_STARTS:.0f} s")
+            raise TransientError(f"the server did not start within {_STARTS:.0f} s")
         word, *arguments = told[0]
         if word == "failed":
             passes, why = arguments
-            raise (Unreachable if passes else Unmendable)(why)
+            raise (TransientError if passes else PermanentError)(why)
 
     def take(self, seconds: float) -> Iterable[Message]:
         pipe = self._open
@@ -90,7 +90,7 @@ class WebhookReceiver(Receiver):
         process, self._process = self._process, None
         if pipe is None:
             return
-        with suppress(Unreachable):  # as it is when the server has ended
+        with suppress(TransientError):  # as it is when the server has ended
             pipe.send("close")
             until = time.monotonic() + _ENDS
             while time.monotonic() < until:
@@ -110,7 +110,7 @@ class WebhookReceiver(Receiver):
     @property
     def _open(self) -> Pipe:
         if self._pipe is None:
-            raise Unreachable("there is no server")
+            raise TransientError("there is no server")
         return self._pipe
 
     def _messages(self, told: Told) -> Iterable[Message]:

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from typing import Any
 
 import uvicorn
-from mainstem_ingress import Unmendable, Unreachable
+from mainstem import PermanentError, TransientError
 
 from mainstem_direct_webhook.source.application import Application
 from mainstem_direct_webhook.source.handover import Handover
@@ -28,7 +28,7 @@ _TELL_EVERY = 1.0
 #: How long nobody is let in when a connection could not be accepted, in seconds.
 _AGAIN = 0.2
 #: Failures to listen that pass with time.
-_PASSING = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_TRANSIENT = (errno.EADDRINUSE, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class _Uvicorn(uvicorn.Server):
@@ -112,8 +112,8 @@ class Server:
     """Listens from the beginning, and serves an application until told to end.
 
     Raises:
-        Unmendable: the address or a certificate can't be used.
-        Unreachable: the address is in use.
+        PermanentError: the address or a certificate can't be used.
+        TransientError: the address is in use.
     """
 
     def __init__(self, options: WebhookSourceOptions) -> None:
@@ -192,7 +192,7 @@ def _listening(options: WebhookSourceOptions) -> socket.socket:
         )[0]
         made = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise Unmendable(f"can't listen on {where}: {error.strerror or error}") from error
+        raise PermanentError(f"can't listen on {where}: {error.strerror or error}") from error
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if options.receivers > 1:
@@ -203,7 +203,9 @@ def _listening(options: WebhookSourceOptions) -> socket.socket:
     except OSError as error:
         made.close()
         told = f"can't listen on {where}: {error.strerror}"
-        raise (Unreachable(told) if error.errno in _PASSING else Unmendable(told)) from error
+        raise (
+            TransientError(told) if error.errno in _TRANSIENT else PermanentError(told)
+        ) from error
     return made
 
 
@@ -220,6 +222,6 @@ def _context(options: WebhookSourceOptions) -> ssl.SSLContext | None:
         )
     except OSError as error:
         files = ", ".join(str(f) for f in (tls.certificate, tls.key, tls.ca) if f is not None)
-        raise Unmendable(
+        raise PermanentError(
             f"can't use the files of `tls` ({files}): {error.strerror or error}"
         ) from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import zmq
-from mainstem import Refused, failpoint, values_of
+from mainstem import PermanentError, Refused, failpoint, values_of
 
 from mainstem_direct_zeromq.frames import Fields, Layout
 from mainstem_direct_zeromq.link import Link
@@ -27,15 +27,11 @@ _STEP = 0.1
 _MOST_READ = 64 * 1024
 
 
-class SendError(Exception):
-    """Messages could not be handed on in time; the batch fails."""
-
-
 class Sender:
     """A PUSH or PUB socket that is made with the first message.
 
     Raises:
-        LinkError: by `send`: an address can't be bound or connected to.
+        ExternalError: by `send`: an address can't be bound or connected to.
     """
 
     def __init__(self, options: ZeroMQSinkOptions) -> None:
@@ -49,7 +45,7 @@ class Sender:
         """Hand over a message; waits for room.
 
         Raises:
-            SendError: there was none for `give_up`, or the peer does not let us in.
+            PermanentError: there was none for `give_up`, or the peer does not let us in.
         """
         link = self._link or self._open()
         self._sent += 1
@@ -104,18 +100,20 @@ class Sender:
 
     def _locked_out(self, link: Link) -> None:
         if link.locked_out:
-            raise SendError(f"{link.locked_out}: it refuses the key, or the user or the password")
+            raise PermanentError(
+                f"{link.locked_out}: it refuses the key, or the user or the password"
+            )
 
-    def _gave_up(self, link: Link, what: str) -> SendError:
+    def _gave_up(self, link: Link, what: str) -> PermanentError:
         where = ", ".join(self._options.addresses())
         trouble = f" (last: {link.trouble})" if link.trouble else ""
-        return SendError(f"{where}: {what} for {self._give_up:g} s{trouble}")
+        return PermanentError(f"{where}: {what} for {self._give_up:g} s{trouble}")
 
     def flush(self) -> None:
         """Wait until all messages have gone out to the network.
 
         Raises:
-            SendError: they had not within `give_up`, or a peer does not let us in.
+            PermanentError: they had not within `give_up`, or a peer does not let us in.
         """
         link = self._link
         if link is not None:

@@ -10,11 +10,11 @@ from operator import attrgetter
 from typing import Any
 
 import zmq
-from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, Unmendable, Unreachable, Values, lost_header
+from mainstem import PermanentError, failpoint
+from mainstem_ingress import Message, Receiver, Values, lost_header
 
 from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, misfit, refused
-from mainstem_direct_zeromq.link import Link, LinkError
+from mainstem_direct_zeromq.link import Link
 from mainstem_direct_zeromq.source.sequence import Counts, Gap
 from mainstem_direct_zeromq.source.source import ZeroMQSourceOptions
 
@@ -55,11 +55,7 @@ class ZeroMQReceiver(Receiver):
             zmq.RCVHWM: options.high_water_mark,
             zmq.MAXMSGSIZE: options.max_frame,
         }
-        try:
-            link = Link(options, _KINDS[options.socket], settings)
-        except LinkError as error:
-            raise (Unreachable if error.mendable else Unmendable)(str(error)) from error
-        self._link = link
+        link = self._link = Link(options, _KINDS[options.socket], settings)
         if options.socket == "sub":
             for topic in options.topics:
                 link.socket.subscribe(topic.encode())
@@ -76,7 +72,9 @@ class ZeroMQReceiver(Receiver):
         elif link.wait(0 if self._held else seconds) or self._held:
             messages = self._read(link.socket, room)
         if link.locked_out and not messages and not self._unstored:
-            raise Unmendable(f"{link.locked_out}: it refuses the key, or the user or the password")
+            raise PermanentError(
+                f"{link.locked_out}: it refuses the key, or the user or the password"
+            )
         if messages:
             self._unstored += len(messages)
             failpoint("zeromq.after-take")

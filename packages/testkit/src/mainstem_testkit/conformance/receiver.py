@@ -226,7 +226,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             if self.claims.lossy:  # the first connection may have had it, and let it go
                 self.put([0])
             self.check(taker.take_some(1)[:1], [0])
-        for changes in self.unmendable().values():
+        for changes in self.permanent().values():
             with self.taker(**changes) as taker:
                 self._fails(taker)
                 taker.close()
@@ -243,7 +243,7 @@ class ReceiverSuite(ReceiverProcessSuite):
                 taker.take_some(1)
                 taker.close()
                 taker.connect()
-            for changes in self.unmendable().values():
+            for changes in self.permanent().values():
                 with self.taker(**changes) as taker:
                     self._fails(taker)
 
@@ -266,16 +266,16 @@ class ReceiverSuite(ReceiverProcessSuite):
 
     @proves("errors")
     def test_what_no_retry_mends_is_told(self) -> None:
-        """Wrong options end in `Unmendable` and end the process with 1; the words hold no secret."""
-        from mainstem_ingress import Unmendable
+        """Wrong options end in `PermanentError` and end the process with 1; the words hold no secret."""
+        from mainstem import PermanentError
 
-        if not self.unmendable():
-            not_given("unmendable")
-        for what, changes in self.unmendable().items():
+        if not self.permanent():
+            not_given("permanent")
+        for what, changes in self.permanent().items():
             source = self.source(**changes)
             with self.taker(**changes) as taker:
                 error = self._fails(taker)
-            assert isinstance(error, Unmendable), f"{what}: {type(error).__name__}: {error}"
+            assert isinstance(error, PermanentError), f"{what}: {type(error).__name__}: {error}"
             self._no_secret(str(error), source)
         with self._process(**changes) as process:
             assert process.wait() == 1, process.words()
@@ -285,8 +285,8 @@ class ReceiverSuite(ReceiverProcessSuite):
 
     @proves("server", dear=True)
     def test_a_server_that_is_gone_is_told_and_comes_back(self) -> None:
-        """While it is stopped, calls raise what is not `Unmendable`; then all comes, none lost."""
-        from mainstem_ingress import Unmendable
+        """While it is stopped, calls raise what is not `PermanentError`; then all comes, none lost."""
+        from mainstem import PermanentError
 
         with self._five_taken() as (server, taker, taken):
             taker.acknowledge(taken[:2])
@@ -301,7 +301,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             finally:
                 server.start()
             for error in told:
-                assert not isinstance(error, Unmendable), f"told as unmendable: {error}"
+                assert not isinstance(error, PermanentError), f"told as permanent: {error}"
                 self._no_secret(str(error), self.component)
             taker.reconnect(taken[1].cursor)
             self.put(range(5, 10))

@@ -46,7 +46,7 @@ class ReceivingSuite(Suite):
         """
         return None
 
-    def unmendable(self) -> Mapping[str, Mapping[str, Any]]:
+    def permanent(self) -> Mapping[str, Mapping[str, Any]]:
         """Return changed options that no retry mends, by what is wrong: a password, a missing queue."""
         return {}
 
