@@ -58,7 +58,7 @@ def main() -> None:
         frame = frame.localCheckpoint(eager=True)
         batch = Batch(0, "bench", "bench", "bench", "out", spark, messages(), 1)
         for concurrency in CONCURRENCIES:
-            given = {"url": url, "allow_private": True, "concurrency": concurrency}
+            given = {"url": url, "allow_private": True, "requests": concurrency}
             plain = WebhookSinkOptions.model_validate(given)
             signed = WebhookSinkOptions.model_validate({**given, "sign_with": SECRET})
             sides: dict[str, Callable[[], object]] = {

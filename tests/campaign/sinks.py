@@ -266,7 +266,7 @@ class Hook(Sink):
     def options(self) -> dict[str, Any]:
         self._seen = self.place.server.place(self.id)
         url = self._seen.url.replace(f":{self.place.server.port}", f":{self.place.proxy.port}")
-        return {"url": url, "allow_private": True, "timeout": "5 s"}
+        return {"url": url, "allow_private": True, "answer_timeout": "5 s"}
 
     def rows(self) -> Rows:
         return [json.loads(row["body"]) for row in self._seen.came() if row["status"] < 300]

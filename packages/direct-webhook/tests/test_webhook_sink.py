@@ -87,7 +87,7 @@ def test_order_log_brings_each_key_into_the_order_of_its_log(far, spark):
 def test_partitions_bound_the_tasks(far, spark):
     """Pass: 4 partitions, one task at a time, one lane: one request waits at a time, in order."""
     rows = [{"value": b"%d" % n} for n in range(40)]
-    assert write(sink_of(far, partitions=1, concurrency=1), spark, rows, parts=4) is None
+    assert write(sink_of(far, partitions=1, requests=1), spark, rows, parts=4) is None
     assert [int(body) for body in far.bodies()] == list(range(40))
     assert far.state()["most"] == 1
 

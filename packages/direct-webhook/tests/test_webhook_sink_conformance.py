@@ -27,8 +27,8 @@ class WebhookSuite(SinkSuite):
     refused = {"value": b'"refused"'}
     wrong_options = {
         "url": {"url": "ftp://host"},
-        "concurrency": {"concurrency": 0},
-        "timeout": {"timeout": "0 seconds"},
+        "requests": {"requests": 0},
+        "answer_timeout": {"answer_timeout": "0 seconds"},
         "sign_with": {"sign_with": "whsec_short"},
         "reject": {"reject": [200]},
     }

@@ -327,7 +327,7 @@ def test_http2_is_spoken_where_it_is_offered(secured, certificates, http2, offer
     client's certificate; the name of the URL is asked for, though an address was connected to."""
     endpoint = secured(http2=offered)
     values = [b"%02d" % n for n in range(30)]
-    given = {"tls": tls(certificates), "http2": http2, "concurrency": 2}
+    given = {"tls": tls(certificates), "http2": http2, "requests": 2}
     assert run(None, values, url=endpoint.url(), **given) == {}
     assert sorted(endpoint.requests) == [(spoken, value) for value in values]
     assert set(endpoint.names) == {"localhost"}
@@ -338,7 +338,7 @@ def test_a_connection_of_http2_that_is_closed_is_made_anew(secured, certificates
     """Pass: the endpoint says GOAWAY after every third request: 30 come, on ten connections or more."""
     endpoint = secured(http2=True, each=3)
     values = [b"%02d" % n for n in range(30)]
-    assert run(None, values, url=endpoint.url(), tls=tls(certificates), concurrency=1) == {}
+    assert run(None, values, url=endpoint.url(), tls=tls(certificates), requests=1) == {}
     assert {value for _, value in endpoint.requests} == {*values}
     assert endpoint.connections >= 10
 

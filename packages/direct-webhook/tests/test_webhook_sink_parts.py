@@ -86,7 +86,7 @@ def options(**given):
         ({"reject": [200]}, "from 300 to 599"),
         ({"give_up": "0 seconds"}, "more than 0"),
         ({"batch_timeout": "0 seconds"}, "more than 0"),
-        ({"concurrency": 0}, "greater than"),
+        ({"requests": 0}, "greater than"),
         ({"method": "GET"}, "POST"),
     ],
 )

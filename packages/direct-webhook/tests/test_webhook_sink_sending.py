@@ -310,7 +310,7 @@ def test_no_more_are_on_their_way_than_said(far):
     ahead = []
     far.tell(hold=True)
     given = pulled(far, 300, ahead)
-    task = threading.Thread(target=lambda: list(send(given, options_of(far, concurrency=5))))
+    task = threading.Thread(target=lambda: list(send(given, options_of(far, requests=5))))
     task.start()
     wait_for(lambda: far.state()["waiting"] == 5)
     wait_for(lambda: len(ahead) >= 39)
@@ -382,7 +382,7 @@ def test_memory_does_not_grow_with_the_batch_of_rows(far):
 def test_a_connection_serves_many_requests(far):
     """Pass: 200 requests of two batches of rows on 3 connections."""
     batches = [rows_of([b"%d" % n for n in range(100)])] * 2
-    assert not list(send(iter(batches), options_of(far, concurrency=3)))
+    assert not list(send(iter(batches), options_of(far, requests=3)))
     assert far.state()["connections"] <= 3
     assert len(far.came()) == 200
 
@@ -462,7 +462,7 @@ def test_statuses_that_pass_are_tried_again(far, waits, status):
 def test_other_4xx_refuse_the_message(far, waits, status):
     """Pass: one try; the row is refused with status and body start, the next one is sent."""
     far.tell({"status": status, "body": "no\n  \x00good" + "x" * 9000})
-    refused = run(far, [b"a", b"b"], concurrency=1)
+    refused = run(far, [b"a", b"b"], requests=1)
     assert list(refused) == [b"a"]
     assert refused[b"a"].startswith(f"{status} ")
     assert ": no ?goodxxx" in refused[b"a"]
@@ -532,7 +532,7 @@ def test_retry_after_is_kept_and_holds_back_all(far, monkeypatch):
     monkeypatch.setattr(lane_module.Lane, "_send", noted)
     far.tell({}, {}, {}, {"status": 429, "headers": {"retry-after": "1"}})
     values = [b"%d" % n for n in range(200)]
-    assert run(far, values, concurrency=4) == {}
+    assert run(far, values, requests=4) == {}
     ((at, seconds),) = held
     assert 1.0 <= seconds <= 2.0
     assert len([moment for moment in sent if at < moment < at + seconds]) <= 3
@@ -568,27 +568,27 @@ def test_a_batch_is_given_up_in_time(far):
 
 
 def test_an_answer_that_takes_too_long_is_not_waited_for(far, waits):
-    """Pass: the request is sent again with the same id when `timeout` is over, and then taken."""
+    """Pass: the request is sent again with the same id when `answer_timeout` is over, and then taken."""
     far.tell({"hold": True})
-    assert run(far, [b"x"], timeout="500 ms") == {}
+    assert run(far, [b"x"], answer_timeout="500 ms") == {}
     far.release()
     wait_for(lambda: len(far.came()) == 2)
     assert len(far.taken()) == 1
 
 
 def test_answers_that_trickle_end_at_the_deadline(trickling, waits):
-    """Pass: a byte at a time, of the status line or the body, does not hold a lane beyond `timeout`."""
+    """Pass: a byte at a time, of the status line or the body, does not hold a lane beyond `answer_timeout`."""
     for part in ("head", "body"):
         trickling.part = part
-        options = options_of(None, url=trickling.url, timeout="300 ms", give_up="900 ms")
+        options = options_of(None, url=trickling.url, answer_timeout="300 ms", give_up="900 ms")
         with pytest.raises(PermanentError, match="timed out"):
             list(send(iter([rows_of([b"x"])]), options))
 
 
 def test_a_body_that_nobody_reads_ends_at_the_deadline(trickling, waits):
-    """Pass: an endpoint that takes a piece of a large body now and then holds no lane beyond `timeout`."""
+    """Pass: an endpoint that takes a piece of a large body now and then holds no lane beyond `answer_timeout`."""
     trickling.part = "deaf"
-    options = options_of(None, url=trickling.url, timeout="1 second", give_up="1 second")
+    options = options_of(None, url=trickling.url, answer_timeout="1 second", give_up="1 second")
     with pytest.raises(PermanentError, match="timed out while sending"):
         list(send(iter([rows_of([bytes(32 * 1024 * 1024)])]), options))
 

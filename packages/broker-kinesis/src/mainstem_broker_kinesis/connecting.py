@@ -68,7 +68,7 @@ class ConnectionOptions(Options):
         description="How long making a connection may take.",
     )
     answer_timeout: PositiveDuration = option(
-        timedelta(seconds=60),
+        timedelta(seconds=30),
         advanced=True,
         description="How long an answer may take.",
     )

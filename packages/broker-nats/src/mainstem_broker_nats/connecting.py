@@ -119,12 +119,12 @@ class ConnectionOptions(Options):
         description="What the server's monitoring shows as the name of the connection.",
     )
     connect_timeout: PositiveDuration = option(
-        timedelta(seconds=5),
+        timedelta(seconds=10),
         advanced=True,
         description="How long making a connection to one server may take.",
     )
     answer_timeout: PositiveDuration = option(
-        timedelta(seconds=10),
+        timedelta(seconds=30),
         advanced=True,
         description="How long the server may take to answer a request.",
     )

@@ -54,7 +54,7 @@ class RedisOptions(EgressOptions):
         example=1_000_000,
     )
     connect_timeout: PositiveDuration = option(
-        timedelta(seconds=5), advanced=True, description="How long making a connection may take."
+        timedelta(seconds=10), advanced=True, description="How long making a connection may take."
     )
 
     @model_validator(mode="after")

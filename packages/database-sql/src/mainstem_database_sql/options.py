@@ -9,7 +9,6 @@ from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 from mainstem import (
-    Duration,
     Hidden,
     HostTLSOptions,
     Options,
@@ -114,10 +113,11 @@ class DatabaseOptions(Options):
         advanced=True,
         description="How long one statement may take before the server ends it (not on SQLite).",
     )
-    give_up: Duration = option(
+    give_up: PositiveDuration = option(
         timedelta(minutes=1),
-        description="For how long a lost connection, a deadlock, a failed serialization or a lock is "
-        "tried again before the batch fails.",
+        advanced=True,
+        description="How long to retry after a lost connection, a deadlock, a failed serialization or a "
+        "lock before the batch fails.",
     )
 
     @model_validator(mode="after")

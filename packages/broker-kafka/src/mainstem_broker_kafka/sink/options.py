@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, ClassVar, Literal
 
-from mainstem import Duration, Options, option
+from mainstem import Duration, Options, PositiveDuration, option
 from pydantic import BeforeValidator, WithJsonSchema, field_validator, model_validator
 
 from mainstem_broker_kafka.connecting import ConnectionOptions, Texts, as_text
@@ -140,10 +140,10 @@ class KafkaSinkOptions(ConnectionOptions):
         description="`transactional`: what to do when the ledger does not tell whether a batch is in "
         "that an earlier run has begun. `begin` takes it not to be, so it may be doubled.",
     )
-    give_up: Duration = option(
-        timedelta(minutes=2),
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
         advanced=True,
-        description="How long to try on while brokers do not answer, before the batch fails.",
+        description="How long to retry while brokers do not answer, before the batch fails.",
     )
 
     @field_validator("topic", "ledger")

@@ -72,7 +72,7 @@ class KinesisSinkOptions(ConnectionOptions):
         gt=0,
         le=64,
         advanced=True,
-        description="How many calls of a task are on their way at a time.",
+        description="How many calls of a task may be without an answer at a time.",
     )
     give_up: PositiveDuration = option(
         timedelta(minutes=5),

@@ -44,6 +44,12 @@ class SQLSinkOptions(DatabaseOptions):
         description="For how long a deleted key is remembered, so that an older change that comes late "
         "does not bring it back.",
     )
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
+        advanced=True,
+        description="How long to retry after a lost connection, a deadlock, a failed serialization or a "
+        "lock before the batch fails.",
+    )
     ledger: str = option(
         "mainstem_ledger",
         min_length=1,

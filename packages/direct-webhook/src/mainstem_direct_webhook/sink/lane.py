@@ -79,7 +79,7 @@ class Lane:
         last: float,
     ) -> None:
         self._options = options
-        self._timeout = options.timeout.total_seconds()
+        self._timeout = options.answer_timeout.total_seconds()
         self._give_up = options.give_up.total_seconds()
         self._longest = options.longest_wait.total_seconds()
         self._client = client

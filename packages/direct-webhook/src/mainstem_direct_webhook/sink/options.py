@@ -133,18 +133,18 @@ class WebhookSinkOptions(Options):
         None, description="Certificates. The files must be on every machine."
     )
     http2: bool = option(True, description="Whether to speak HTTP/2 with endpoints that offer it.")
-    concurrency: int = option(
+    requests: int = option(
         8,
         gt=0,
         le=1000,
-        description="How many requests of a task wait for their answers at a time at most.",
+        description="How many requests of a task may be without an answer at a time.",
     )
     order: Literal["none", "key", "log"] = option(
         "key",
         description="`key`: a request is sent when those before it in the task that hold one of its "
         "keys are answered. `log`: also bring each key's messages together first, in the order of "
         "their log (columns origin, partition, position), which costs a shuffle. `none`: as fast as "
-        "`concurrency` allows. Messages without a key have no order.",
+        "`requests` allows. Messages without a key have no order.",
     )
     partitions: int | None = option(
         None,
@@ -152,13 +152,15 @@ class WebhookSinkOptions(Options):
         description="How many tasks send in parallel at most; as many as the batch has partitions when "
         "left out.",
     )
-    timeout: PositiveDuration = option(
+    answer_timeout: PositiveDuration = option(
         timedelta(seconds=30),
+        advanced=True,
         description="How long one try may take, from the connection to the end of the answer.",
     )
     give_up: PositiveDuration = option(
         timedelta(minutes=5),
-        description="How long to try on with one request before the batch fails.",
+        advanced=True,
+        description="How long to retry with one request before the batch fails.",
     )
     batch_timeout: PositiveDuration | None = option(
         None,

@@ -53,7 +53,7 @@ def make_deliverer(options: WebhookSinkOptions, packing: Packing, refused: Refus
             last,
         )
 
-    return Deliverer(make_lane, options.concurrency, gate.stopped.set)
+    return Deliverer(make_lane, options.requests, gate.stopped.set)
 
 
 def send(

@@ -11,9 +11,9 @@ from mainstem import (
     MESSAGES,
     Batch,
     Column,
-    Duration,
     Level,
     OptionError,
+    PositiveDuration,
     Shape,
     Shown,
     Sink,
@@ -76,8 +76,9 @@ class ZeroMQSinkOptions(LinkOptions):
         description="How many subscriptions a `pub` socket waits for before its first message: what is "
         "sent before a subscriber is there is lost. Each socket is new with each batch.",
     )
-    give_up: Duration = option(
-        timedelta(seconds=30),
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
+        advanced=True,
         description="How long to wait for a peer that takes a message, and at a batch's end for all to "
         "have gone out, before the batch fails.",
     )
