@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mainstem.run.reading import register
+from mainstem.run.spark_source import register
 from mainstem_ingress.messages import Message
 from mainstem_ingress.reading import LogReading
 from mainstem_ingress.segments import Header, as_batch, schema_of, write

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.run.history import ReadProgress
-from mainstem.run.reading import register
+from mainstem.run.spark_source import register
 
 BODY = b"x" * 200
 STREAM = "BENCH"

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
+from mainstem.run.reporter import Reporter, Silent
 from mainstem.run.runner import run
 from mainstem.run.session import start
-from mainstem.run.showing import Reporter, Silent
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

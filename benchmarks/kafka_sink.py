@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from mainstem import Batch, Events
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.session import start
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.sink import KafkaSink

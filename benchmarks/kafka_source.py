@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 from mainstem.run.session import start
 from mainstem_broker_kafka.testing import Kafka

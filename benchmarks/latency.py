@@ -12,8 +12,8 @@ from typing import Any
 
 from mainstem.document.model import Trigger
 from mainstem.pipeline import Running
-from mainstem.plan.deriving import derive
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
+from mainstem.plan.derive import derive
 from mainstem.testing.stand_ins import Kept, standing_in
 
 #: How long a run warms up: before anything is sent, and with it.

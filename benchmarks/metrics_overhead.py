@@ -10,7 +10,7 @@ from statistics import median
 
 from job import Job, Timing, make_input
 from mainstem.run.metrics import Metrics
-from mainstem.run.showing import Reporter
+from mainstem.run.reporter import Reporter
 from rich.console import Console
 from rich.table import Table
 from small_batch import FILES, ROWS, SKIP, STEP

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from mainstem import Changelog, Inputs
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.session import start
 from mainstem_operators_joins.table_table import TableTableJoin, TableTableJoinOptions
 from rich.console import Console

@@ -167,7 +167,7 @@ def test_a_rollback_that_was_killed_is_finished_by_the_next_run(pipeline, point)
 @pytest.mark.in_turn
 def test_a_query_taken_back_reads_again_and_ends_where_it_was(pipeline):
     """Pass: after a rollback the sink has no rows of later batches, and then all of them once."""
-    from mainstem.plan.making import make_plan
+    from mainstem.plan.build import make_plan
     from mainstem.run.checkpoint import Checkpoint
     from mainstem.run.rollback import take_back
 

@@ -13,7 +13,7 @@ from mainstem import hookspecs
 from mainstem.catalogue import CATALOGUE
 from mainstem.contracts.abilities import ABILITIES
 from mainstem.discovery import GROUPS
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
 
 ROOT = Path(__file__).parent.parent

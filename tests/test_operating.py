@@ -13,8 +13,8 @@ import pytest
 from mainstem import DocumentError, Lag, MainstemError, PipelineError, Reached
 from mainstem import Pipeline as Program
 from mainstem.cli.app import app
-from mainstem.plan.making import make_plan
-from mainstem.plan.replaying import replay_plan
+from mainstem.plan.build import make_plan
+from mainstem.plan.replay import replay_plan
 from mainstem.run.runner import run
 from mainstem_testkit import wait_for
 from totals_document import BASE, changed, minute, totals, write
@@ -302,7 +302,7 @@ def test_a_program_has_the_power_of_the_command_line(pipeline):
 def test_metrics_are_served_while_it_runs_and_healthz_tells_when_it_does_not(pipeline):
     """Pass: the facts of finished batches under the names of the docs; 503 before, no port after."""
     from mainstem.run.metrics import Metrics
-    from mainstem.run.showing import Silent
+    from mainstem.run.reporter import Silent
 
     write(pipeline, BASE)
     pipeline.feed("1.jsonl", [*map(json.dumps, minute(1, 2)), "nonsense"])

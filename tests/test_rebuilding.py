@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 from mainstem import PipelineError
-from mainstem.plan.making import make_plan
-from mainstem.plan.replaying import replay_plan
+from mainstem.plan.build import make_plan
+from mainstem.plan.replay import replay_plan
 from mainstem_testkit import wait_for
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from mainstem import HostTLSOptions, Options, TLSOptions
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
 from pydantic import ValidationError
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from mainstem.run.reading import register
+from mainstem.run.spark_source import register
 
 PAGE = Path(__file__).parents[1] / "docs" / "writing-a-plugin.md"
 

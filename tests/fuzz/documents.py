@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.errors import MainstemError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from ruamel.yaml import YAML
 
 #: Longer than this for one document counts as hanging, in seconds.

@@ -10,7 +10,7 @@ from kafka_secured import CLIENT, CLIENT_SECRET, PASSWORD, USER, SecuredKafka
 from kafka_topics import JARS, Topics
 from mainstem import DocumentError, MachineError, OptionError, PipelineError, secrets_in
 from mainstem_broker_kafka import jars
-from mainstem_broker_kafka.connecting import ConnectionOptions, java, librdkafka
+from mainstem_broker_kafka.connection import ConnectionOptions, java, librdkafka
 from mainstem_testkit.plugin import serve
 
 SECRETS = (PASSWORD, CLIENT_SECRET, "open sesame", "PRIVATE KEY")

@@ -107,7 +107,7 @@ def test_what_is_gone_is_told(topics, nowhere, tmp_path):
 def test_a_replay_reads_from_offsets_beside_the_job(pipeline, spark, topics):
     """Pass: a replay from offsets of the checkpoint gives what comes after them to a shadow sink, moves
     neither the job's group nor what the job reads next."""
-    from mainstem.plan.replaying import replay_plan
+    from mainstem.plan.replay import replay_plan
     from mainstem.run.runner import run
 
     topic = topics.make()

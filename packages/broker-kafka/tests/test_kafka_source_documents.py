@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mainstem import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_broker_kafka.source.source import KafkaSource
 

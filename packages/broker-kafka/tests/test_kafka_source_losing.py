@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mainstem import OptionError, PipelineError
-from mainstem_broker_kafka.source.losing import (
+from mainstem_broker_kafka.source.data_loss import (
     ANEW,
     DELETED,
     GONE,

@@ -15,7 +15,7 @@ from mainstem import PermanentError
 from mainstem_broker_kinesis import client as client_module
 from mainstem_broker_kinesis.sink import sink as sink_module
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
-from mainstem_broker_kinesis.source import measuring
+from mainstem_broker_kinesis.source import lag
 
 OPTIONS = KinesisSinkOptions(stream="clicks", format="raw", give_up="200 ms", requests=1)
 ROWS = pa.RecordBatch.from_pydict({"key": ["a", "b"], "value": [b"1", b"2"]})
@@ -82,13 +82,13 @@ def test_measuring_closes_its_one_client_each_time(kinesis: FakeKinesis, monkeyp
     put_records(kinesis, 0)
     read_all(kinesis, worker_of(kinesis, log))
     made = []
-    monkeypatch.setattr(measuring, "connect", lambda _: made.append(kinesis) or kinesis)
-    asked = measuring.Measuring(worker_of(kinesis).options)
+    monkeypatch.setattr(lag, "connect", lambda _: made.append(kinesis) or kinesis)
+    asked = lag.Measuring(worker_of(kinesis).options)
     before = kinesis.calls["close"]
     for _ in range(2):
         if fails:
             kinesis.fail("AccessDeniedException")
-            with pytest.raises(measuring.PipelineError, match="AccessDenied"):
+            with pytest.raises(lag.PipelineError, match="AccessDenied"):
                 asked.behind(log)
         else:
             assert [lag.partition for lag in asked.behind(log)] == ["shardId-000000000000"]

@@ -14,7 +14,7 @@ from mainstem_broker_kinesis.client import (
     throttled,
     words,
 )
-from mainstem_broker_kinesis.connecting import ConnectionOptions
+from mainstem_broker_kinesis.connection import ConnectionOptions
 from pydantic import ValidationError
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/clicks"

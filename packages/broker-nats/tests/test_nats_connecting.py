@@ -10,7 +10,7 @@ import nkeys
 import pytest
 from mainstem import ExternalError, PermanentError
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError, ConnectionOptions, login, places
+from mainstem_broker_nats.connection import APIError, ConnectionOptions, login, places
 from mainstem_broker_nats.testing import NATS
 from nats_secured import Certificates, Late, Operated, creds, public, seed
 from nats_streams import say

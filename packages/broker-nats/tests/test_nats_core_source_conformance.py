@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mainstem_testkit import ReceiverSuite, SourceSuite
-from mainstem_testkit.conformance import taking
+from mainstem_testkit.conformance import _receiver
 from nats_streams import Speaker, unique
 
 
@@ -42,7 +42,7 @@ class TestReceiver(CoreMixin, ReceiverSuite):
     @pytest.fixture(autouse=True)
     def _impatience(self, request, monkeypatch):
         if request.node.name in self.expected_failures:
-            monkeypatch.setattr(taking, "PATIENCE", 2.0)
+            monkeypatch.setattr(_receiver, "PATIENCE", 2.0)
 
     def options(self):
         return {"servers": self.server.url, "subjects": [f"{self.subject}.>"]}

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from mainstem_broker_nats.source.core import NATSSourceOptions
-from mainstem_broker_nats.source.core_receiver import CoreReceiver
 from mainstem_broker_nats.source.headers import pairs
+from mainstem_broker_nats.source.nats import NATSSourceOptions
+from mainstem_broker_nats.source.nats_receiver import CoreReceiver
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range

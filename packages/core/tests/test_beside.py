@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from mainstem.run.beside import Beside
+from mainstem.run.background import Beside
 
 
 class Work:

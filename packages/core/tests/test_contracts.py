@@ -26,7 +26,7 @@ from mainstem import (
 from mainstem.contracts.columns import check_order, check_types, find_column
 from mainstem.contracts.ddl import DDLError, parts_of, quoted, read_columns
 from mainstem.contracts.options import read_duration, read_size, write_duration
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 TYPES = st.recursive(
     st.sampled_from(["int", "bigint", "string", "double", "timestamp", "binary", "variant"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.counting import complete, counted_by
 
 LINES = {"use": "files", "with": {"path": "in", "format": "message"}}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mainstem.errors import DocumentError, Problem
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 RIGHT = """\
 pipeline: test

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from mainstem import PipelineError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.facts import Totals
+from mainstem.run.reporter import JSONLines, Silent
 from mainstem.run.runner import Run
 from mainstem.run.running_query import RunningQuery
-from mainstem.run.showing import JSONLines, Silent
 
 STUCK = RuntimeError(
     "java.util.concurrent.TimeoutException: failed to stop within 60000 milliseconds"

@@ -11,7 +11,7 @@ from mainstem import DocumentError
 from mainstem.builtin.python_call import PythonCall
 from mainstem.builtin.spark_format import SparkSource
 from mainstem.contracts.guarantee import Level
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 from ruamel.yaml import YAML
 

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 from mainstem.errors import MachineError
 from mainstem.run.metrics import Metrics, address_of
-from mainstem.run.showing import Silent
+from mainstem.run.reporter import Silent
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from mainstem import HelperProcess, PipelineError
 from mainstem.document.scrubber import Scrubber
 from mainstem.run import helpers as helpers_module
 from mainstem.run.helpers import Helpers
-from mainstem.run.showing import Silent
+from mainstem.run.reporter import Silent
 
 SECRET = "s3cret-of-a-helper"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.idleness import Idleness
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -151,7 +151,7 @@ def test_metrics_tell_who_is_idle_and_that_a_query_loads():
     from urllib.request import urlopen
 
     from mainstem.run.metrics import Metrics
-    from mainstem.run.showing import Silent
+    from mainstem.run.reporter import Silent
 
     document = {
         "pipeline": "test",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mainstem.contracts.abilities import Lag
-from mainstem.run import lagging, rollback
+from mainstem.run import lag, rollback
 
 
 class Log:
@@ -44,7 +44,7 @@ class History:
 
 @pytest.fixture
 def plan(monkeypatch, tmp_path):
-    for module in (lagging, rollback):
+    for module in (lag, rollback):
         monkeypatch.setattr(module, "History", History)
     node = SimpleNamespace(source=Log(), word="log", state=None)
     return SimpleNamespace(
@@ -60,7 +60,7 @@ QUERY = SimpleNamespace(name="all", reads={"orders": 2}, streaming=["orders"], s
 
 def test_the_lag_is_that_of_both(plan, tmp_path):
     """Pass: one read has all, the other lacks 99 rows: 99."""
-    assert lagging.summed(lagging.query_lags(plan, QUERY, tmp_path))["orders"]["rows"] == 99
+    assert lag.summed(lag.query_lags(plan, QUERY, tmp_path))["orders"]["rows"] == 99
 
 
 def test_what_either_lacks_keeps_a_query_from_being_taken_back(plan):

@@ -11,13 +11,13 @@ from mainstem.contracts.abilities import abilities
 from mainstem.discovery import Word
 from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, PipelineError, PluginError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 from mainstem.plan.rendering import as_json, as_text
-from mainstem.plan.replaying import replay_plan
+from mainstem.plan.replay import replay_plan
 from mainstem.registry import Registry
+from mainstem.run.bootstrap import Loading, Waiting
 from mainstem.run.history import History
-from mainstem.run.loading import Loading, Waiting
 
 
 class NoOptions(Options):

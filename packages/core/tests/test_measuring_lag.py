@@ -8,11 +8,11 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from mainstem.plan.making import make_plan
-from mainstem.run.lagging import Measuring
+from mainstem.plan.build import make_plan
+from mainstem.run.lag import Measuring
 from mainstem.run.metrics import Metrics
+from mainstem.run.reporter import Silent
 from mainstem.run.running_query import RunningQuery
-from mainstem.run.showing import Silent
 
 
 class Broker:

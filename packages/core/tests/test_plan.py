@@ -25,8 +25,8 @@ from mainstem import (
 from mainstem.contracts.shapes import LOST, MESSAGE_COLUMNS, REJECTED, messages
 from mainstem.discovery import Word
 from mainstem.errors import DocumentError
-from mainstem.plan.deriving import derive, on_this_machine
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
+from mainstem.plan.derive import derive, on_this_machine
 from mainstem.plan.model import Plan
 from mainstem.plan.rendering import as_json, as_mermaid, as_text
 from mainstem.registry import Registry

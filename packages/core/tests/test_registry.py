@@ -10,7 +10,7 @@ import pytest
 from mainstem.cli.listing import listing
 from mainstem.cli.plugins import details
 from mainstem.errors import DocumentError, PluginError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
 
 #: Exactly as printed in docs/writing-a-plugin.md (tests/test_docs.py holds the two together).

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mainstem.document.schema import json_schema
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
 
 RIGHT: dict[str, Any] = {

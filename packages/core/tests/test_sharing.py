@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from mainstem import MachineError
-from mainstem.plan.making import make_plan
-from mainstem.run.sharing import check_shared
+from mainstem.plan.build import make_plan
+from mainstem.run.shared_storage import check_shared
 
 
 class Executors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from mainstem.analysis.process import Process, Remembered
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 DOCUMENT = """\
 pipeline: typos

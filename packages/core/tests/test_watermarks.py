@@ -15,7 +15,7 @@ from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
 from mainstem.run.latest import LatestEvent
 from mainstem.run.metrics import Metrics
-from mainstem.run.showing import Silent
+from mainstem.run.reporter import Silent
 from mainstem.run.times import FIRST, LAST, from_micros, from_text, in_millis, moved
 from mainstem.run.watermarks import Watermarks
 

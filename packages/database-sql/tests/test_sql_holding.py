@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from mainstem import Column, Events
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
-from mainstem_database_sql.holding import PLAIN, refusal
+from mainstem.plan.build import make_plan
+from mainstem_database_sql.type_support import PLAIN, refusal
 from mainstem_database_sql.types import column_type
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from mainstem import DocumentError, MainstemError, PipelineError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.rendering import as_json
 from mainstem_database_sql.source.source import SQLSource
 from sql_databases import ask
@@ -45,7 +45,7 @@ def test_a_plan_needs_neither_spark_nor_a_driver():
     kept = {"url": "sqlite:///kept.db", "table": "kept"}
     whole["sinks"]["kept"] = {"use": "sql", "from": "rows", "with": kept}
     code = (
-        "import json, sys; from mainstem.plan.making import make_plan; "
+        "import json, sys; from mainstem.plan.build import make_plan; "
         f"make_plan(json.loads({json.dumps(json.dumps(whole))})); "
         "heavy = {'pyspark', 'pyarrow', 'sqlalchemy', 'psycopg', 'pymysql', 'pandas'}; "
         "print(sorted(heavy & set(sys.modules)))"

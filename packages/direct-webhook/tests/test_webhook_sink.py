@@ -195,7 +195,7 @@ def test_planning_needs_no_client(pipeline):
         sinks={"out": {"use": "webhook", "from": "lines", "with": {"url": "https://h/"}}}
     )
     code = (
-        "import sys, json; from mainstem.plan.making import make_plan;"
+        "import sys, json; from mainstem.plan.build import make_plan;"
         f"make_plan({str(pipeline.file)!r});"
         "print(json.dumps([n for n in ('httpx', 'httpcore', 'h2', 'cryptography', 'pyspark')"
         " if n in sys.modules]))"

@@ -15,7 +15,7 @@ import h2.events
 import httpcore
 import pytest
 from mainstem import PermanentError, TransientError
-from mainstem_direct_webhook.sink import lane as lane_module
+from mainstem_direct_webhook.sink import worker as lane_module
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError, refusal, resolve
 from mainstem_direct_webhook.sink.client import Client
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions

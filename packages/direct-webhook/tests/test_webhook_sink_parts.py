@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from mainstem import Events, OptionError, Refused, read_columns
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
-from mainstem_direct_webhook.sink import delivering
-from mainstem_direct_webhook.sink.blanking import Blanking
+from mainstem_direct_webhook.sink import dispatcher
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.parcels import Packing, name_of, one_line
+from mainstem_direct_webhook.sink.redact import Blanking
+from mainstem_direct_webhook.sink.requests import Packing, name_of, one_line
+from mainstem_direct_webhook.sink.retry_policy import Fate, fate, pause, retry_after
 from mainstem_direct_webhook.sink.sink import WebhookSink
-from mainstem_direct_webhook.sink.trying import Fate, fate, pause, retry_after
 from mainstem_direct_webhook.source.cloudevents_in import read as read_events
 from test_webhook_sink_sending import identity, rows_of
 
@@ -238,8 +238,8 @@ def test_lanes_that_do_not_end_are_waited_for_together(monkeypatch):
             now[0] += seconds
 
     clock = SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr(delivering, "time", clock, raising=False)
-    deliverer = delivering.Deliverer(lambda: None, 8, lambda: None)
+    monkeypatch.setattr(dispatcher, "time", clock, raising=False)
+    deliverer = dispatcher.Deliverer(lambda: None, 8, lambda: None)
     deliverer._threads = [Hanging() for _ in range(8)]
     deliverer.close()
     assert now == [105.0]

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 import standardwebhooks
 from mainstem import PermanentError, Refused
-from mainstem_direct_webhook.sink import delivering, trying
-from mainstem_direct_webhook.sink import lane as lane_module
+from mainstem_direct_webhook.sink import dispatcher, retry_policy
+from mainstem_direct_webhook.sink import worker as lane_module
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.parcels import Message, Packing
+from mainstem_direct_webhook.sink.requests import Message, Packing
 from mainstem_direct_webhook.sink.sending import make_deliverer, send
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.plugin import serve
@@ -110,7 +110,7 @@ def waits(monkeypatch):
     noted = []
 
     def pause(tries, asked, longest):
-        noted.append(trying.pause(tries, asked, longest))
+        noted.append(retry_policy.pause(tries, asked, longest))
         return 0.0
 
     monkeypatch.setattr(lane_module, "pause", pause)
@@ -325,7 +325,7 @@ def test_no_more_are_on_their_way_than_said(far):
 def test_bodies_that_are_held_are_bounded_by_bytes(far, monkeypatch):
     """Pass: with room for 5 bodies of 1,000 bytes no more are held, though 8 lanes could; one that is
     larger than all the room goes alone."""
-    monkeypatch.setattr(delivering, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(dispatcher, "_MOST_BYTES", 5000)
     ahead = []
     far.tell(hold=True)
     given = pulled(far, 50, ahead, b"%01000d")

@@ -14,13 +14,13 @@ import time
 import pytest
 from mainstem import OptionError, TransientError
 from mainstem_direct_webhook.source import receiver as receiver_module
-from mainstem_direct_webhook.source.keeping import KEPT, Keeper, is_secret
+from mainstem_direct_webhook.source.header_filter import KEPT, Keeper, is_secret
 from mainstem_direct_webhook.source.limiting import Limiter
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
 from mainstem_direct_webhook.source.source import WebhookSource
 from mainstem_testkit import wait_for
-from mainstem_testkit.conformance.taking import TakingProcess, stored
+from mainstem_testkit.conformance._receiver import TakingProcess, stored
 from mainstem_testkit.processes import descendants
 from mainstem_testkit.server import free_port
 from webhook_clients import ask, connect, options, read_reply, standing, wire

@@ -22,7 +22,7 @@ import uvicorn
 from mainstem_direct_webhook.source.server import _Uvicorn
 from mainstem_direct_webhook.source.source import WebhookSource
 from mainstem_testkit import wait_for
-from mainstem_testkit.conformance.taking import TakingProcess, stored
+from mainstem_testkit.conformance._receiver import TakingProcess, stored
 from mainstem_testkit.processes import descendants
 from webhook_clients import ask, connect, options, read_reply, standing, wire
 

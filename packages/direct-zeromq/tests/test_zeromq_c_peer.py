@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import zmq
-from mainstem_direct_zeromq.sink.sending import publish
+from mainstem_direct_zeromq.sink.sender import publish
 from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
 from mainstem_testkit.plugin import required
 from zeromq_peers import address, taker

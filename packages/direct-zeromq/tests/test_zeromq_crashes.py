@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 import zmq
-from mainstem_testkit.conformance.taking import TakingProcess, stored
+from mainstem_testkit.conformance._receiver import TakingProcess, stored
 from zeromq_peers import address, source
 
 MARK = 50

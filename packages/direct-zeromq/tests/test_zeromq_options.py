@@ -118,7 +118,7 @@ def test_peers_are_asked_for_by_the_kernel_and_not_by_libzmq():
 def test_keys_are_those_that_libzmq_reads():
     """Pass: each that it makes, and the smallest and the largest that there are."""
     import zmq
-    from mainstem_direct_zeromq.connecting import check_key
+    from mainstem_direct_zeromq.connection import check_key
     from zmq.utils import z85
 
     for _ in range(20):

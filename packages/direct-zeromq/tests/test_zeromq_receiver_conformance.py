@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mainstem_testkit import ReceiverSuite
-from mainstem_testkit.conformance import taking
+from mainstem_testkit.conformance import _receiver
 from zeromq_peers import Peers, address
 
 
@@ -18,7 +18,7 @@ class ZeroMQSuite(ReceiverSuite):
     @pytest.fixture(autouse=True)
     def _peers(self, request, monkeypatch):
         if request.node.name in self.expected_failures:
-            monkeypatch.setattr(taking, "PATIENCE", 2.0)
+            monkeypatch.setattr(_receiver, "PATIENCE", 2.0)
         with Peers() as self.peers:
             self.peer = None
             yield

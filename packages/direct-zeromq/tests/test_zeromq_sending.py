@@ -14,8 +14,8 @@ import pytest
 import zmq
 from mainstem import PermanentError, Refused, TransientError
 from mainstem_direct_zeromq.link import Link
-from mainstem_direct_zeromq.sink import sending
-from mainstem_direct_zeromq.sink.sending import Sender, messages, publish
+from mainstem_direct_zeromq.sink import sender
+from mainstem_direct_zeromq.sink.sender import Sender, messages, publish
 from mainstem_direct_zeromq.sink.sink import ZeroMQSink, ZeroMQSinkOptions
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
@@ -373,7 +373,7 @@ def test_a_subscriber_that_comes_and_goes_does_not_hold_the_task(monkeypatch):
         trouble="",
         close=lambda *_: True,
     )
-    monkeypatch.setattr(sending, "Link", lambda *_: link)
+    monkeypatch.setattr(sender, "Link", lambda *_: link)
     given = {"socket": "pub", "bind": address(), "subscriptions": 2, "give_up": "100 ms"}
     with pytest.raises(PermanentError, match=r"there for 0\.1 s"):
         send(rows(range(3), origin="t"), **given)

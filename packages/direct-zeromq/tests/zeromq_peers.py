@@ -11,7 +11,7 @@ import zmq
 from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
 from mainstem_direct_zeromq.source.source import ZeroMQSource, ZeroMQSourceOptions
 from mainstem_testkit import wait_for
-from mainstem_testkit.conformance.taking import Taker
+from mainstem_testkit.conformance._receiver import Taker
 from mainstem_testkit.server import free_port
 
 

@@ -26,7 +26,7 @@ from mainstem_ingress import IngressOptions, Message, Receiver
 from mainstem_ingress.log import Log
 from mainstem_ingress.process import Task
 from mainstem_ingress.segments import file_of, numbers, open_segment
-from mainstem_ingress.storing import Store
+from mainstem_ingress.writer import Store
 from mainstem_testkit.server import free_port
 
 HERE = Path(__file__).parent

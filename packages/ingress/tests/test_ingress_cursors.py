@@ -22,14 +22,14 @@ from ingress_far import (
 from ingress_reads import read, reader
 from mainstem import MESSAGE_COLUMNS, Events
 from mainstem_ingress import IngressOptions, IngressSource, LogError, Message, Receiver
+from mainstem_ingress import loop as taking_module
 from mainstem_ingress import segments as segments_module
-from mainstem_ingress import taking as taking_module
 from mainstem_ingress.log import Log
+from mainstem_ingress.loop import Taking
 from mainstem_ingress.reading import _SCHEMA, LogReading
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import file_of, read_header
-from mainstem_ingress.storing import Store
-from mainstem_ingress.taking import Taking
+from mainstem_ingress.writer import Store
 
 COUNT = 60
 

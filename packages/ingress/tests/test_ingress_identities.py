@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mainstem_ingress import identities as identities_module
-from mainstem_ingress.identities import Identities, as_words, hash_of, words_of
+from mainstem_ingress import dedup as identities_module
+from mainstem_ingress.dedup import Identities, as_words, hash_of, words_of
 
 
 def words(*numbers: int) -> np.ndarray:

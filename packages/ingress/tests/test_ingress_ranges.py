@@ -21,7 +21,7 @@ from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import file_of, numbers, open_segment
-from mainstem_ingress.storing import Store
+from mainstem_ingress.writer import Store
 
 POINTS = ("before-write", "after-write", "after-fsync", "after-rename", "after-folder-fsync")
 RECEIVERS = st.integers(0, 2)

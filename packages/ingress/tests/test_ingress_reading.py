@@ -7,13 +7,13 @@ import pytest
 from ingress_far import every, messages, store_of, values_in
 from ingress_reads import SCHEMA, digest, read, reader, values
 from mainstem_ingress import LogError, Message
-from mainstem_ingress import storing as storing_module
+from mainstem_ingress import writer as storing_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.reading import _SCHEMA, LogPlanner, LogReading
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import file_of
-from mainstem_ingress.storing import Store
+from mainstem_ingress.writer import Store
 from pyspark.sql.types import LongType, StructField, StructType
 
 

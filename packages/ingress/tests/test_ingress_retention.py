@@ -24,12 +24,12 @@ from mainstem import Reached, read_whole
 from mainstem_ingress import LogError
 from mainstem_ingress import log as log_module
 from mainstem_ingress import retention as retention_module
-from mainstem_ingress import storing as storing_module
+from mainstem_ingress import writer as storing_module
 from mainstem_ingress.log import Log, end_since, run_of
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import ID, IDS_SUFFIX, file_of, numbers, open_segment, write
-from mainstem_ingress.storing import Store
+from mainstem_ingress.writer import Store
 
 
 def filled(log: Log, number: int = 0, count: int = 10) -> Store:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ingress_far import Far, messages, store_of, values_in
-from mainstem.run.reading import register
+from mainstem.run.spark_source import register
 from mainstem_ingress import Message
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions

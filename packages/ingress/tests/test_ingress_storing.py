@@ -15,7 +15,7 @@ from ingress_far import HERE, messages, store_of, values_in
 from mainstem_ingress import LogError, Message, Values
 from mainstem_ingress import retention as retention_module
 from mainstem_ingress import segments as segments_module
-from mainstem_ingress import storing as storing_module
+from mainstem_ingress import writer as storing_module
 from mainstem_ingress.log import Log
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
@@ -28,7 +28,7 @@ from mainstem_ingress.segments import (
     read_header,
     schema_of,
 )
-from mainstem_ingress.storing import Store
+from mainstem_ingress.writer import Store
 
 
 class Clock:

@@ -26,14 +26,14 @@ from ingress_far import (
 )
 from mainstem import PermanentError, TransientError
 from mainstem_ingress import LogError, Message, Receiver, Values
+from mainstem_ingress import loop as taking_module
 from mainstem_ingress import segments as segments_module
-from mainstem_ingress import taking as taking_module
 from mainstem_ingress.log import Log
+from mainstem_ingress.loop import Taking
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import REASON, file_of, numbers, open_segment
-from mainstem_ingress.storing import Store
-from mainstem_ingress.taking import Taking
+from mainstem_ingress.writer import Store
 
 NEVER = "1 hour"
 

@@ -8,9 +8,9 @@ from typing import Any
 import polars as pl
 from mainstem_keyed_state.directory import Directory
 from mainstem_keyed_state.entries import Entries, Entry, Name
-from mainstem_keyed_state.loaded import Declared
+from mainstem_keyed_state.loaded_pages import Declared
 from mainstem_keyed_state.logic import KEY, Logic
-from mainstem_keyed_state.stepping import Stepping
+from mainstem_keyed_state.runner import Stepping
 
 
 class DictStore:

@@ -175,7 +175,7 @@ def test_a_hot_key_and_a_hot_bucket_work(trial) -> None:
 @pytest.mark.in_turn
 def test_state_of_an_older_version_is_read(trial, tmp_path) -> None:
     """Pass: a later version of the logic goes on from the counts of the earlier one."""
-    from mainstem.plan.making import make_plan
+    from mainstem.plan.build import make_plan
     from mainstem.run.runner import run
     from mainstem_testkit import PipelineFolder
 

@@ -18,8 +18,8 @@ import polars as pl
 from mainstem_keyed_state.directory import Directory
 from mainstem_keyed_state.entries import opened
 from mainstem_keyed_state.logic import KEY, MAIN, Logic, Step
-from mainstem_keyed_state.stepping import Stepping
-from mainstem_keyed_state.stretches import decode
+from mainstem_keyed_state.page_codec import decode
+from mainstem_keyed_state.runner import Stepping
 
 Row = Mapping[str, Any]
 #: How a port's rows get their key: columns, or a function from a row to values.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.rendering import as_text
 
 LEFT = "k STRING NOT NULL, n BIGINT NOT NULL, at TIMESTAMP"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mainstem import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 
 def document(watermark: bool = True, **options: Any) -> dict[str, Any]:

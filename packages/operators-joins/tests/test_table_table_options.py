@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from mainstem import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.model import Stream
 from ruamel.yaml import YAML
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 
 CONF = {

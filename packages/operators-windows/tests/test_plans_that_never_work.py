@@ -6,7 +6,7 @@ import copy
 
 import pytest
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 
 def document(**operators):

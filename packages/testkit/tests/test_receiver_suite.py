@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 from mainstem_testkit import ReceiverSuite, serve
-from mainstem_testkit.conformance import receiver, taking
+from mainstem_testkit.conformance import _receiver, receiver
 from zoo.queue_server import QueueServer, ask
 
 
@@ -98,11 +98,11 @@ _SLOW = {"leaks a process", "makes ids up", "says that nothing waits"}
 @pytest.fixture
 def broken(queue_server, tmp_path, monkeypatch):
     """Makes a suite over a receiver with a fault, which is soon given up."""
-    monkeypatch.setattr(taking, "QUIET", 0.4)
+    monkeypatch.setattr(_receiver, "QUIET", 0.4)
     monkeypatch.setattr(receiver, "SETTLING", 1.0)
 
     def make(fault, patience=2.0):
-        monkeypatch.setattr(taking, "PATIENCE", 10.0 if fault in _SLOW else patience)
+        monkeypatch.setattr(_receiver, "PATIENCE", 10.0 if fault in _SLOW else patience)
         suite = QueueSuite()
         suite.fault, suite.log = fault, fault in _OF_A_LOG
         suite.server = queue_server

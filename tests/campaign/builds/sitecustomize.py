@@ -54,8 +54,8 @@ def forgets_its_ledger(module: Any) -> None:
 
 
 BUILDS: dict[str, tuple[str, Callable[[Any], None]]] = {
-    "acknowledges-first": ("mainstem_ingress.storing", acknowledges_first),
-    "stale-positions": ("mainstem_ingress.storing", stale_positions),
+    "acknowledges-first": ("mainstem_ingress.writer", acknowledges_first),
+    "stale-positions": ("mainstem_ingress.writer", stale_positions),
     "forgets-its-ledger": ("mainstem_database_sql.sink.ledger", forgets_its_ledger),
 }
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mainstem import OptionError, PipelineError
 
-from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.connection import Properties
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer

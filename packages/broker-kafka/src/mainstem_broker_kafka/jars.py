@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import MachineError, Needs
 
-from mainstem_broker_kafka.connecting import ConnectionOptions
+from mainstem_broker_kafka.connection import ConnectionOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

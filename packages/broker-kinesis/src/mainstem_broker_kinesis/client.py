@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mainstem_broker_kinesis.connecting import ConnectionOptions
+from mainstem_broker_kinesis.connection import ConnectionOptions
 
 if TYPE_CHECKING:
     from boto3 import Session

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from mainstem import ExternalError, PermanentError, TransientError
 
-from mainstem_broker_nats.connecting import (
+from mainstem_broker_nats.connection import (
     ConnectionOptions,
     api_error,
     api_of,

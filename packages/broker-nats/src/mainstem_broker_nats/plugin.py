@@ -7,8 +7,8 @@ from mainstem import Sink, Source, hookimpl
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
 from mainstem_broker_nats.sink.nats import NATSSink
 from mainstem_broker_nats.source.bucket import BucketSource
-from mainstem_broker_nats.source.core import NATSSource
 from mainstem_broker_nats.source.jetstream import JetStreamSource
+from mainstem_broker_nats.source.nats import NATSSource
 
 
 @hookimpl

@@ -68,6 +68,9 @@ if TYPE_CHECKING:
     from mainstem.contracts.ddl import read_columns as read_columns
     from mainstem.contracts.guarantee import Level as Level
     from mainstem.contracts.guarantee import Promise as Promise
+    from mainstem.contracts.log_source import Offset as Offset
+    from mainstem.contracts.log_source import Planner as Planner
+    from mainstem.contracts.log_source import Reading as Reading
     from mainstem.contracts.options import Duration as Duration
     from mainstem.contracts.options import LocalPath as LocalPath
     from mainstem.contracts.options import Options as Options
@@ -78,9 +81,6 @@ if TYPE_CHECKING:
     from mainstem.contracts.options import read_duration as read_duration
     from mainstem.contracts.options import read_size as read_size
     from mainstem.contracts.options import write_duration as write_duration
-    from mainstem.contracts.reading import Offset as Offset
-    from mainstem.contracts.reading import Planner as Planner
-    from mainstem.contracts.reading import Reading as Reading
     from mainstem.contracts.secrets import Hidden as Hidden
     from mainstem.contracts.secrets import Secret as Secret
     from mainstem.contracts.secrets import Unprinted as Unprinted
@@ -157,7 +157,7 @@ _HOMES = {
         "Duration LocalPath Options PositiveDuration Schema Size option read_duration "
         "read_size write_duration"
     ),
-    "mainstem.contracts.reading": "Offset Planner Reading",
+    "mainstem.contracts.log_source": "Offset Planner Reading",
     "mainstem.contracts.secrets": "Hidden Secret Unprinted secrets_in",
     "mainstem.contracts.shapes": (
         "ANYTHING CHANGE_TYPE COMMIT_TIMESTAMP COMMIT_VERSION EVENTS LOST MESSAGE_COLUMNS MESSAGES "

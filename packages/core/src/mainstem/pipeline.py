@@ -12,8 +12,8 @@ from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
     from mainstem.plan.model import Plan
-    from mainstem.run.lagging import SourceLag
-    from mainstem.run.showing import Reporter
+    from mainstem.run.lag import SourceLag
+    from mainstem.run.reporter import Reporter
 
 _REMEMBERED = 1000
 
@@ -35,7 +35,7 @@ class Pipeline:
     def __init__(
         self, document: str | Path | Mapping[str, Any], changes: Iterable[str] = ()
     ) -> None:
-        from mainstem.plan.making import make_plan
+        from mainstem.plan.build import make_plan
 
         #: What will run: nodes, queries, guarantees.
         self.plan: Plan = make_plan(document, changes=changes)
@@ -84,7 +84,7 @@ class Pipeline:
         Raises:
             MachineError: a source can't be reached.
         """
-        from mainstem.run.lagging import lags
+        from mainstem.run.lag import lags
 
         return list(lags(self.plan))
 
@@ -144,8 +144,8 @@ class Running:
         return self._summary
 
     def _run(self, plan: Plan, show_rows: bool, fresh: Sequence[str]) -> None:
+        from mainstem.run.reporter import Silent
         from mainstem.run.runner import run
-        from mainstem.run.showing import Silent
 
         progress = self._progress
 

@@ -10,7 +10,7 @@ import pytest
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, MainstemError, PipelineError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.checkpoints import copy
 from mainstem.run.runner import run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 RECORDED = Path(__file__).parent / "debezium"
 SCHEMA = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 COLUMNS = "k STRING, at TIMESTAMP"
 

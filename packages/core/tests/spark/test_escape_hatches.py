@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mainstem import DocumentError, Events, Inputs, MainstemError, Operator, Options, StateFacts
 from mainstem.discovery import Word
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
 from mainstem.run.runner import run
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from mainstem import Reached
-from mainstem.run.lagging import lags
+from mainstem.run.lag import lags
 
 
 @pytest.mark.parametrize("path", ["./in", "./other/../in", "./linked", "./in/*.jsonl"])

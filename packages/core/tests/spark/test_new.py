@@ -14,7 +14,7 @@ from typing import get_args, get_type_hints
 import pytest
 from mainstem.cli.new import new_pipeline, new_plugin
 from mainstem.errors import DocumentError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 from mainstem.testing.running import run_tests
 

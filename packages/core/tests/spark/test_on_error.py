@@ -6,7 +6,7 @@ import json
 
 import pytest
 from mainstem.errors import DocumentError, PipelineError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.failures import with_row
 from mainstem.run.telling import told
 

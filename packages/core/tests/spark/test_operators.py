@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from mainstem import Events, Inputs, OptionError, check_order
 from mainstem.builtin.encode import Encode
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 
 DECODE = {"use": "decode", "from": "lines", "with": {"format": "json", "schema": "k STRING, v INT"}}

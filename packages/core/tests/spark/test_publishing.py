@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from mainstem.builtin.files_source import Files
 from mainstem.errors import PipelineError, PluginError
-from mainstem.plan.making import make_plan
-from mainstem.plan.replaying import replay_plan
+from mainstem.plan.build import make_plan
+from mainstem.plan.replay import replay_plan
 from mainstem.run.history import History
+from mainstem.run.reporter import Silent
 from mainstem.run.runner import run
-from mainstem.run.showing import Silent
 
 
 class Publishes(Files):
@@ -117,7 +117,7 @@ def test_a_source_that_can_not_publish_is_told_of_and_tried_again(twice):
 
 def test_a_source_that_hangs_holds_up_no_batch(twice, monkeypatch):
     """Pass: the run ends, all rows written, while the source still publishes."""
-    monkeypatch.setattr("mainstem.run.publishing._ENDING", 0.2)
+    monkeypatch.setattr("mainstem.run.offset_commit._ENDING", 0.2)
     twice.feed("1.jsonl", [{"k": "a", "v": 1}])
     plan, source = publishing(twice)
     let_go = threading.Event()

@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 import pytest
 from mainstem import PipelineError, Planner, Reading
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.failures import explain
-from mainstem.run.reading import ReadingStream, register
+from mainstem.run.spark_source import ReadingStream, register
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType

@@ -18,7 +18,7 @@ from mainstem import Changelog
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 from mainstem_testkit import wait_for
 

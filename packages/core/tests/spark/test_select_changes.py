@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 
 SCHEMA = "id INT NOT NULL, status STRING, cents INT"
 STORY = [

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
-from mainstem_database_sql.holding import DECIMAL
+from mainstem_database_sql.type_support import DECIMAL
 
 #: Text and bytes in a key of MySQL's need a length: that many characters, or bytes.
 KEY_LENGTH = 255

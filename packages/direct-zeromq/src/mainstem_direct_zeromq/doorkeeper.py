@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 from zmq.utils import z85
 
-from mainstem_direct_zeromq.connecting import CurveOptions, PlainOptions
+from mainstem_direct_zeromq.connection import CurveOptions, PlainOptions
 
 #: Where libzmq asks, within a context.
 _ENDPOINT = "inproc://zeromq.zap.01"

@@ -15,7 +15,7 @@ import zmq
 from mainstem import PermanentError, TransientError
 from zmq.utils.monitor import recv_monitor_message
 
-from mainstem_direct_zeromq.connecting import LinkOptions
+from mainstem_direct_zeromq.connection import LinkOptions
 from mainstem_direct_zeromq.doorkeeper import DOMAIN, Doorkeeper
 
 _EVENTS = (

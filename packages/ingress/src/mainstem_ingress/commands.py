@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from mainstem import DocumentError, MainstemError, PipelineError, Problem
 from mainstem.cli.options import File, Form, Format, Set, load
-from mainstem.plan.loading import reads_of
-from mainstem.run.showing import HelperRow, JSONLines, Reporter, Silent
+from mainstem.plan.bootstrap import reads_of
+from mainstem.run.reporter import HelperRow, JSONLines, Reporter, Silent
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.source import IngressSource

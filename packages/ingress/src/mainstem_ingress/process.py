@@ -26,12 +26,12 @@ from mainstem import PermanentError, made_folder, sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log, take_lock
+from mainstem_ingress.loop import Taking, Tell
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import fields_of
-from mainstem_ingress.storing import Store
-from mainstem_ingress.taking import Taking, Tell
+from mainstem_ingress.writer import Store
 
 _ELSEWHERE_WAIT = 0.5
 

@@ -13,8 +13,8 @@ import polars as pl
 from mainstem import DamagedError
 
 from mainstem_keyed_state.directory import Directory, Layout
-from mainstem_keyed_state.loaded import Declared
-from mainstem_keyed_state.stretches import decode
+from mainstem_keyed_state.loaded_pages import Declared
+from mainstem_keyed_state.page_codec import decode
 
 #: The name of an entry: table and number.
 Name = tuple[str, int]

@@ -22,7 +22,7 @@ from mainstem_keyed_state.logic import KEY, MAIN, Logic
 from mainstem_keyed_state.outputs import IDENTITY, OUTPUT, PACKED_OUTPUTS, Whole, unpacker
 from mainstem_keyed_state.packing import PACKED, packer
 from mainstem_keyed_state.pages import PAGE_BYTES
-from mainstem_keyed_state.stepping import PORTION_BYTES
+from mainstem_keyed_state.runner import PORTION_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

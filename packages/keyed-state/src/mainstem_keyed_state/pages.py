@@ -18,9 +18,9 @@ import polars as pl
 from mainstem_keyed_state.directory import NEVER, Page, Stored
 from mainstem_keyed_state.entries import Entries, Entry, Name
 from mainstem_keyed_state.hashes import Hashes, hashes_of
-from mainstem_keyed_state.loaded import Declared, Loaded, State
+from mainstem_keyed_state.loaded_pages import Declared, Loaded, State
 from mainstem_keyed_state.logic import KEY
-from mainstem_keyed_state.stretches import (
+from mainstem_keyed_state.page_codec import (
     Cut,
     Stretch,
     cut_at,

@@ -11,7 +11,7 @@ from mainstem_keyed_state.calls import SparkStore, state_of
 from mainstem_keyed_state.logic import Logic
 from mainstem_keyed_state.outputs import packed_outputs
 from mainstem_keyed_state.packing import unpacked
-from mainstem_keyed_state.stepping import Rows, Stepping
+from mainstem_keyed_state.runner import Rows, Stepping
 
 if TYPE_CHECKING:
     import pandas as pd

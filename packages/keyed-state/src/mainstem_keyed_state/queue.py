@@ -17,8 +17,8 @@ import polars as pl
 
 from mainstem_keyed_state.directory import NEVER, Waiting
 from mainstem_keyed_state.entries import Entries, Entry
-from mainstem_keyed_state.loaded import Declared
-from mainstem_keyed_state.stretches import Stretch
+from mainstem_keyed_state.loaded_pages import Declared
+from mainstem_keyed_state.page_codec import Stretch
 
 #: A stretch of time is 2**-3 as long as it is away, and 2**20 microseconds at least.
 _SHARE, _SHORTEST = 3, 20

@@ -19,7 +19,7 @@ from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.layout import Layout
 from mainstem_keyed_state.logic import KEY
 from mainstem_keyed_state.outputs import Whole, placed
-from mainstem_keyed_state.stretches import decode
+from mainstem_keyed_state.page_codec import decode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

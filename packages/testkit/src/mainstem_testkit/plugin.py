@@ -135,7 +135,7 @@ def quick_java() -> None:
 @pytest.fixture(scope="session")
 def spark(quick_java: None) -> SparkSession:
     """The Spark session that all tests of this process share, with settings made for tests."""
-    from mainstem.plan.making import make_plan
+    from mainstem.plan.build import make_plan
     from mainstem.run.session import start
 
     from mainstem_testkit.pipelines import CONF, MASTER
@@ -164,7 +164,7 @@ def pipeline(tmp_path: Path, quick_java: None) -> PipelineFolder:
 @pytest.fixture
 def trial(tmp_path: Path, spark: SparkSession) -> Iterator[Callable[..., Trial]]:
     """Makes trials of documents on the shared session: `trial(document, *outputs)`; see `Trial`."""
-    from mainstem.plan.making import make_plan
+    from mainstem.plan.build import make_plan
     from mainstem.testing.trial import Trial
 
     with ExitStack() as stack:

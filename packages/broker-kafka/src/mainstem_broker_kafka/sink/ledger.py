@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import Batch, FencedError, PipelineError
 
 from mainstem_broker_kafka.client import Heard, consumer, failure, library
-from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.options import MAX_WRITERS
 from mainstem_broker_kafka.sink.patience import Stuck, patiently
 

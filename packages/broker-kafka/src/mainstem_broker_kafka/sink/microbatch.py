@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mainstem import PipelineError, failpoint, write_by_relation
 
-from mainstem_broker_kafka.connecting import spark_options
+from mainstem_broker_kafka.connection import spark_options
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.rows import ID_HEADER, by_version, messages
 from mainstem_broker_kafka.sink.topics import Topic

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from mainstem import Duration, Options, PositiveDuration, option
 from pydantic import BeforeValidator, WithJsonSchema, field_validator, model_validator
 
-from mainstem_broker_kafka.connecting import ConnectionOptions, Texts, as_text
+from mainstem_broker_kafka.connection import ConnectionOptions, Texts, as_text
 
 #: How many writers there may be: the ledger's topic has a partition for each.
 MAX_WRITERS = 64

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import OptionError
 
 from mainstem_broker_kafka.client import Heard, admin, asking, code, failure, library
-from mainstem_broker_kafka.connecting import Properties, librdkafka
+from mainstem_broker_kafka.connection import Properties, librdkafka
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.patience import passes
 

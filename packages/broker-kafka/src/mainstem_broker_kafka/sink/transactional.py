@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from mainstem import Batch, FencedError, MainstemError, PipelineError, failpoint, write_by_tasks
 
 from mainstem_broker_kafka.sink import ledger as ledgers
-from mainstem_broker_kafka.sink.holding import Hold
-from mainstem_broker_kafka.sink.keeping import Notes, recall
+from mainstem_broker_kafka.sink.fencing import Hold
 from mainstem_broker_kafka.sink.ledger import Ledger, Place, State, Totals
 from mainstem_broker_kafka.sink.options import MAX_WRITERS, KafkaSinkOptions
+from mainstem_broker_kafka.sink.refused_log import Notes, recall
 from mainstem_broker_kafka.sink.rows import VERSION, messages
 from mainstem_broker_kafka.sink.topics import Topic, Topics
 from mainstem_broker_kafka.sink.writer import TOTALS, Job, write

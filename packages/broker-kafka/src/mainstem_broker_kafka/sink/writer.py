@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import FencedError, PipelineError, Refused, failpoint
 
 from mainstem_broker_kafka.client import library
-from mainstem_broker_kafka.connecting import Properties
-from mainstem_broker_kafka.sink.keeping import Notes, keep, recall, token
+from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.ledger import (
     FIRST,
     Entry,
@@ -21,8 +20,9 @@ from mainstem_broker_kafka.sink.ledger import (
     Totals,
     other_rows,
 )
-from mainstem_broker_kafka.sink.producing import Transaction
+from mainstem_broker_kafka.sink.refused_log import Notes, keep, recall, token
 from mainstem_broker_kafka.sink.rows import ID_HEADER
+from mainstem_broker_kafka.sink.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa

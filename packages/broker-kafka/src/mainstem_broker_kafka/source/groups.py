@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import PipelineError, failpoint
 
 from mainstem_broker_kafka import client
-from mainstem_broker_kafka.connecting import librdkafka
+from mainstem_broker_kafka.connection import librdkafka
 from mainstem_broker_kafka.source.offsets import Places, places
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from mainstem import OptionError
 
 from mainstem_broker_kafka import client
-from mainstem_broker_kafka.connecting import librdkafka
+from mainstem_broker_kafka.connection import librdkafka
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 
 

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from mainstem_broker_kafka.connecting import ConnectionOptions, Properties, Texts, spark_options
+from mainstem_broker_kafka.connection import ConnectionOptions, Properties, Texts, spark_options
 
 #: Offsets by topic and partition, as in Spark's checkpoint; each is the next to be read.
 Offsets = Mapping[str, Mapping[int, int]]

@@ -26,7 +26,7 @@ from mainstem import (
 )
 
 from mainstem_broker_kafka import jars
-from mainstem_broker_kafka.source import advice, lagging, rows, starting, topics
+from mainstem_broker_kafka.source import advice, lag, rows, starting, topics
 from mainstem_broker_kafka.source.groups import Group
 from mainstem_broker_kafka.source.offsets import Brokers
 from mainstem_broker_kafka.source.options import KafkaSourceOptions, read_start, reading_options
@@ -115,9 +115,9 @@ class KafkaSource(Source):
             raise
         found = rows.messages(frame, headers=options.headers)
         if options.on_loss == "report":
-            from mainstem_broker_kafka.source import losing
+            from mainstem_broker_kafka.source import data_loss
 
-            return losing.with_losses(found, options, ctx, notes)
+            return data_loss.with_losses(found, options, ctx, notes)
         return found
 
     def _look(self) -> Brokers:
@@ -140,7 +140,7 @@ class KafkaSource(Source):
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return by partition the offsets not read yet, and the age of the first message there."""
         brokers = Brokers(self.options, min(_LAG_PATIENCE, self.options.seconds))
-        return lagging.lag(self.options, brokers, reached)
+        return lag.lag(self.options, brokers, reached)
 
     def starting_at(self, point: datetime | str | Mapping[str, Any]) -> Source:
         """Return this source starting at a time, at `earliest`, or at an offset of the checkpoint.

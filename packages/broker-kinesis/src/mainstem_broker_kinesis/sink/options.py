@@ -7,7 +7,7 @@ from typing import Literal
 
 from mainstem import PositiveDuration, Size, option
 
-from mainstem_broker_kinesis.connecting import ConnectionOptions
+from mainstem_broker_kinesis.connection import ConnectionOptions
 
 #: AWS's limits of a record, in bytes of data and partition key: what a stream takes unless it was
 #: changed, and the most that it can be changed to.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import PermanentError, failpoint, pause_after
 
 from mainstem_broker_kinesis.client import code_of, permanent, throttled, words
-from mainstem_broker_kinesis.connecting import ConnectionOptions
+from mainstem_broker_kinesis.connection import ConnectionOptions
 from mainstem_broker_kinesis.sink.lanes import Lanes
 from mainstem_broker_kinesis.sink.records import Message, Record, Records
 from mainstem_broker_kinesis.sink.shards import Shards

@@ -9,7 +9,7 @@ from mainstem import PositiveDuration, Size, option
 from mainstem_ingress import IngressOptions
 from pydantic import AwareDatetime
 
-from mainstem_broker_kinesis.connecting import ConnectionOptions
+from mainstem_broker_kinesis.connection import ConnectionOptions
 
 #: What AWS gives one shard: reads each second, bytes each second, records in one read.
 READS, BYTES, RECORDS = 5, 2 * 2**20, 10_000

@@ -29,7 +29,7 @@ from mainstem_broker_kinesis.source.records import LOST as HEADER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_broker_kinesis.source.measuring import Measuring
+    from mainstem_broker_kinesis.source.lag import Measuring
 
 #: What the output `lost` is: `from` and `to` are sequence numbers of the shard `partition`.
 LOST_RECORDS = Events(
@@ -114,6 +114,6 @@ class KinesisSource(IngressSource):
 
     @cached_property
     def _measuring(self) -> Measuring:
-        from mainstem_broker_kinesis.source.measuring import Measuring
+        from mainstem_broker_kinesis.source.lag import Measuring
 
         return Measuring(self.options)

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from mainstem import TransientError, write_duration
 
-from mainstem_broker_nats.connecting import APIError
+from mainstem_broker_nats.connection import APIError
 from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import ExternalError, PermanentError, Refused, RefusedRowError
 from mainstem_egress import Answer, Fate, Sender
 
-from mainstem_broker_nats.connecting import APIError, places
+from mainstem_broker_nats.connection import APIError, places
 from mainstem_broker_nats.sink.answers import Verdict, forbidden, is_acknowledged, is_known, judge
 from mainstem_broker_nats.sink.dedup import Unanswered, is_there
 from mainstem_broker_nats.sink.link import Link

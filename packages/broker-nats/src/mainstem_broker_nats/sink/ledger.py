@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import Batch, FencedError, TransientError
 
-from mainstem_broker_nats.connecting import APIError, api_error
+from mainstem_broker_nats.connection import APIError, api_error
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection

@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem_broker_nats.connection import ConnectionOptions
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection, Raw

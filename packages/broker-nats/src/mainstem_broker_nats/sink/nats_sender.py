@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import Refused, RefusedRowError
 from mainstem_egress import Answer, Fate, Sender
 
-from mainstem_broker_nats.connecting import places
+from mainstem_broker_nats.connection import places
 from mainstem_broker_nats.sink.answers import forbidden
 from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Layout, Message, messages

@@ -8,7 +8,7 @@ from mainstem import PositiveDuration, option
 from mainstem_egress import EgressOptions
 from pydantic import field_validator, model_validator
 
-from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem_broker_nats.connection import ConnectionOptions
 from mainstem_broker_nats.sink.messages import OWN
 from mainstem_broker_nats.sink.stream import CreateOptions
 from mainstem_broker_nats.sink.subjects import Template

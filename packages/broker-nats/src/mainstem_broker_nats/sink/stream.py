@@ -16,7 +16,7 @@ from mainstem import (
     write_duration,
 )
 
-from mainstem_broker_nats.connecting import APIError
+from mainstem_broker_nats.connection import APIError
 from mainstem_broker_nats.sink.subjects import matches
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem_broker_nats.connection import ConnectionOptions
 
 #: Options of `jetstream` that belong to one mode, beside those of the ingress log.
 LOG_ONLY = ("start", "on_loss", "partitions", "give_up", "rows_per_task")

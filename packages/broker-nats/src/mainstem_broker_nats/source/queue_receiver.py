@@ -11,7 +11,7 @@ from mainstem import ExternalError, PermanentError, TransientError, failpoint
 from mainstem_ingress import Message, Receiver
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError, api_of
+from mainstem_broker_nats.connection import APIError, api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs, status
 from mainstem_broker_nats.source.lost import HEADER, lost

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from mainstem import ExternalError, Patience, PermanentError, TransientError, failpoint
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import api_of
+from mainstem_broker_nats.connection import api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import status
 from mainstem_broker_nats.source.stream import Consumer, State, Stream

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mainstem import OptionError, PermanentError, TransientError, retry
 
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.connecting import APIError
+from mainstem_broker_nats.connection import APIError
 from mainstem_broker_nats.source.options import ReadingOptions
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import beginning, operating, running
+from mainstem.cli import beginning, checkpoint, running
 from mainstem.cli.options import File, Set, Static, hidden, load, load_checked
 from mainstem.errors import MainstemError
 
@@ -53,10 +53,10 @@ mainstem plugins show files          all that is called files: options, ports, a
 )
 app.add_typer(plugins_app, name="plugins")
 
-app.add_typer(operating.checkpoint_app, name="checkpoint")
+app.add_typer(checkpoint.checkpoint_app, name="checkpoint")
 app.add_typer(beginning.new_app, name="new")
 app.command()(beginning.doctor)
-app.command()(operating.lag)
+app.command()(checkpoint.lag)
 app.command()(running.replay)
 app.command()(running.preview)
 app.command("test")(running.run_tests_of)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from mainstem.cli.machine import Check, check_machine, split_advice
 from mainstem.discovery import GROUPS, Word, load_command
 from mainstem.errors import MainstemError, PluginError
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 from mainstem.registry import Registry, check_core_version
 from mainstem.run import jars

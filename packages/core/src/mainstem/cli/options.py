@@ -51,7 +51,7 @@ Static = Annotated[
 
 def load(file: Path, changes: list[str] | None = None) -> Plan:
     """Return the plan of a document, with the changes of `--set` and of the environment."""
-    from mainstem.plan.making import make_plan
+    from mainstem.plan.build import make_plan
 
     return make_plan(file, changes=changes or (), scrubber=hidden)
 
@@ -59,7 +59,7 @@ def load(file: Path, changes: list[str] | None = None) -> Plan:
 def load_checked(file: Path, changes: list[str] | None, *, static: bool) -> Plan:
     """Return the plan of a document whose SQL Spark's analyser has looked at, unless `static`."""
     from mainstem.analysis.process import Process, Remembered
-    from mainstem.plan.making import make_plan
+    from mainstem.plan.build import make_plan
 
     if static:
         return load(file, changes)

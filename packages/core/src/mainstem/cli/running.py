@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli.operating import print_table
+from mainstem.cli.checkpoint import print_table
 from mainstem.cli.options import DryRun, File, Form, Format, Set, Yes, agreed, load
 from mainstem.errors import MainstemError, PipelineError
 
@@ -58,7 +58,7 @@ def replay(
     mainstem replay pipeline.yaml --query totals --from 2026-01-01 --into board=board_rebuilt
     mainstem replay pipeline.yaml --query totals --rebuild board
     """  # noqa: D301
-    from mainstem.plan.replaying import replay_plan
+    from mainstem.plan.replay import replay_plan
 
     for pair in into or ():
         if not all(pair.partition("=")):
@@ -177,8 +177,8 @@ def run_shown(
     Raises:
         typer.Exit: the run failed; what happened has been printed.
     """
+    from mainstem.run.reporter import JSONLines, LiveTable, Reporter
     from mainstem.run.runner import run
-    from mainstem.run.showing import JSONLines, LiveTable, Reporter
 
     reporter: Reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
     if metrics is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mainstem.contracts.reading import Reading
+from mainstem.contracts.log_source import Reading
 from mainstem.contracts.shapes import Shape
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainstem.contracts.guarantee import Promise
-from mainstem.plan import loading
-from mainstem.plan.delivering import promised, strongest
+from mainstem.plan import bootstrap
+from mainstem.plan.guarantee import promised, strongest
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.plan.queries import repeated
 
@@ -67,7 +67,7 @@ def _stalling(plan: Plan, query: Query) -> Iterator[str]:
                     f"{node.name}: `idle_after` does nothing, for no other node of the query "
                     f"{query.name} has a watermark to go on with."
                 )
-        elif len(timed) > 1 and plan.document.trigger.every and loading.before(node, query, plan):
+        elif len(timed) > 1 and plan.document.trigger.every and bootstrap.before(node, query, plan):
             yield (
                 f"{node.name}: after each start the query {query.name} waits for its next row, since "
                 "no watermark is known of it; give its watermark `idle_after`."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from mainstem.contracts.shapes import sequenced_by_batch
-from mainstem.plan import loading
+from mainstem.plan import bootstrap
 from mainstem.plan.model import Node, Query, SinkNode, Stream, ancestors
 
 
@@ -47,7 +47,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
     for query in queries:
         _check_modes(query, nodes, problem)
         _check_waiting(query, nodes, problem)
-        loading.check(query, nodes, problem)
+        bootstrap.check(query, nodes, problem)
     _check_repeats(queries, nodes, problem)
     return queries
 
@@ -92,7 +92,7 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
         tail=_tail(anchor, per_batch, [sink.name for sink in sinks], nodes),
         reads=dict(sorted(reads.items())),
         output_mode=state.output_mode if state else "append",
-        loads=loading.phases(anchor, nodes),
+        loads=bootstrap.phases(anchor, nodes),
     )
 
 

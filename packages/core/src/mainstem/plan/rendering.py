@@ -7,8 +7,8 @@ from typing import Any
 
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Changelog, Shape
-from mainstem.plan import loading
-from mainstem.plan.delivering import shown
+from mainstem.plan import bootstrap
+from mainstem.plan.guarantee import shown
 from mainstem.plan.model import Node, Plan, Query, SinkNode
 
 #: Raised when a key changes its meaning or goes; new keys leave it as it is.
@@ -162,7 +162,7 @@ def _phases(query: Query) -> Iterator[str]:
         then = "then loads" if number > 1 else "loads"
         yield f"{number}. {then} {', '.join(reads)}, to the end as of the start"
     if query.loads:
-        late = [read for read in loading.reads(query) if read not in sum(query.loads, ())]
+        late = [read for read in bootstrap.reads(query) if read not in sum(query.loads, ())]
         yield f"{len(query.loads) + 1}. then {', '.join(late)} begins, and all go on"
 
 

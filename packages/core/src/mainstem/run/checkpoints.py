@@ -14,7 +14,7 @@ from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
 from mainstem.run.history import History
-from mainstem.run.lagging import query_lags, summed
+from mainstem.run.lag import query_lags, summed
 from mainstem.run.rollback import COPIED
 
 _LEFT_OUT = {"lock", "set-aside", "replays"}

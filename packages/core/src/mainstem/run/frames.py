@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from mainstem.contracts.components import Inputs
 from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
-from mainstem.contracts.reading import Reading
+from mainstem.contracts.log_source import Reading
 from mainstem.contracts.shapes import (
     CHANGELOG_COLUMNS,
     REJECTED,
@@ -24,12 +24,12 @@ from mainstem.contracts.shapes import (
 )
 from mainstem.durable import made_folder
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
-from mainstem.plan.loading import read_name
+from mainstem.plan.bootstrap import read_name
 from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.history import ReadProgress
-from mainstem.run.reading import register
+from mainstem.run.spark_source import register
 from mainstem.run.telling import can_refuse, failing, placed, refusing, without_place
 
 if TYPE_CHECKING:

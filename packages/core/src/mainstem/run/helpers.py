@@ -18,7 +18,7 @@ from mainstem.durable import made_folder
 from mainstem.errors import PipelineError
 from mainstem.patience import pause_after
 from mainstem.plan.model import Plan
-from mainstem.run.showing import Reporter
+from mainstem.run.reporter import Reporter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 #: A helper that lasted so long begins again with short pauses, in seconds.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.abilities import Measurable
 from mainstem.errors import MachineError
-from mainstem.run.showing import Reporter
+from mainstem.run.reporter import Reporter
 from mainstem.run.times import from_text
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from mainstem.contracts.abilities import Forgetful, Rewindable
 from mainstem.crashpoints import failpoint
 from mainstem.durable import read_whole, sync_folder, sync_tree, write_whole
 from mainstem.errors import PipelineError
-from mainstem.plan.delivering import promised
-from mainstem.plan.loading import reads_of
+from mainstem.plan.bootstrap import reads_of
+from mainstem.plan.guarantee import promised
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.run.history import History
 

@@ -19,12 +19,12 @@ from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import Totals
 from mainstem.run.helpers import Helpers
-from mainstem.run.publishing import Publishing
+from mainstem.run.offset_commit import Publishing
+from mainstem.run.reporter import Reporter, Silent
 from mainstem.run.running_query import RunningQuery
 from mainstem.run.scratch import own_scratch
 from mainstem.run.session import start
-from mainstem.run.sharing import check_shared
-from mainstem.run.showing import Reporter, Silent
+from mainstem.run.shared_storage import check_shared
 from mainstem.stopping import stopping_on_signals
 
 if TYPE_CHECKING:

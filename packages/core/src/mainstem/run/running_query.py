@@ -16,16 +16,16 @@ from mainstem.durable import made_folder, write_whole
 from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
+from mainstem.run.bootstrap import Loading, Phase, Waiting, loaded_by
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import batch_facts, timed
 from mainstem.run.failures import explain, lost_worker, of_an_expression, with_row
 from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
-from mainstem.run.lagging import Measuring, query_lags, summed
+from mainstem.run.lag import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent
-from mainstem.run.loading import Loading, Phase, Waiting, loaded_by
-from mainstem.run.showing import Reporter
+from mainstem.run.reporter import Reporter
 from mainstem.run.telling import can_refuse, told
 from mainstem.run.watermarks import Watermarks
 

@@ -17,7 +17,7 @@ from mainstem.crashpoints import failpoint
 from mainstem.durable import read_whole, write_whole
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
-from mainstem.plan.replaying import REBUILT
+from mainstem.plan.replay import REBUILT
 
 _MARK = "swapping"
 #: Of a checkpoint: there from its first run on.

@@ -35,8 +35,8 @@ from mainstem.run.times import in_millis, moved
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from mainstem.run.bootstrap import Waiting
     from mainstem.run.checkpoint import Checkpoint
-    from mainstem.run.loading import Waiting
 
 _CONTROL = "_control"
 #: A column of text that is in no control file.

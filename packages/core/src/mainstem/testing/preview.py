@@ -10,7 +10,7 @@ from typing import Any
 from mainstem.contracts.abilities import Rewindable
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
-from mainstem.plan.deriving import derive, on_this_machine
+from mainstem.plan.derive import derive, on_this_machine
 from mainstem.plan.model import Plan, SinkNode, Stream, ancestors
 from mainstem.run.runner import run
 from mainstem.testing.stand_ins import Kept, standing_in

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.errors import MainstemError, PipelineError
-from mainstem.plan.deriving import on_this_machine
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
+from mainstem.plan.derive import on_this_machine
 from mainstem.plan.model import Plan
 from mainstem.run.session import start
 from mainstem.testing.comparing import Row, differences

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.document.model import Trigger
 from mainstem.errors import PipelineError, nearest
-from mainstem.plan.deriving import derive
+from mainstem.plan.derive import derive
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.run.checkpoint import Checkpoint
+from mainstem.run.reporter import Silent
 from mainstem.run.runner import Run
-from mainstem.run.showing import Silent
 from mainstem.testing.stand_ins import Given, Kept, standing_in
 
 if TYPE_CHECKING:

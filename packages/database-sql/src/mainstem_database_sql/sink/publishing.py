@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from mainstem import Batch, PipelineError, failpoint
 
-from mainstem_database_sql.sink import loading
+from mainstem_database_sql.sink import bulk_load
 from mainstem_database_sql.sink.ledger import REFUSED, Entry
 from mainstem_database_sql.sink.merging import APPEND, KEYED, Merge
 from mainstem_database_sql.sink.staging import StagedBatch
@@ -76,7 +76,7 @@ def _put(
 
     def refuse(place: int, reason: str) -> None:
         row = staging.row(connection, staged.tasks, numbers[place])
-        refused.append({"reason": reason, "payload": loading.payload(row)})
+        refused.append({"reason": reason, "payload": bulk_load.payload(row)})
 
     transaction.put(len(numbers), put, refuse)
     writer.forget(transaction, merge)

@@ -86,7 +86,7 @@ class SQLSink(Sink):
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that the database has no type for."""
-        from mainstem_database_sql.holding import refusal
+        from mainstem_database_sql.type_support import refusal
 
         refused = refusal(columns, shape, self.options.product)
         if refused:

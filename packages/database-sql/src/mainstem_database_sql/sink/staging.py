@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, failpoint
 
 from mainstem_database_sql import connecting
-from mainstem_database_sql.sink import loading
+from mainstem_database_sql.sink import bulk_load
 from mainstem_database_sql.sink.ledger import REFUSED
 from mainstem_database_sql.sink.target import Target
 from mainstem_database_sql.sink.transactions import Transaction, patiently
@@ -190,7 +190,7 @@ class Task:
         yield from pa.Table.from_pylist(told, TOLD).to_batches()
 
     def _stage(self, transaction: Transaction, rows: pa.Table, first: int) -> list[dict[str, Any]]:
-        rows = loading.after(rows) if self.gone else rows
+        rows = bulk_load.after(rows) if self.gone else rows
         count = rows.num_rows
         # A name for each try: an earlier one may be in, though nobody heard of it.
         task = uuid.uuid4().hex
@@ -203,15 +203,17 @@ class Task:
             part = numbered.slice(start, end - start)
             gone = part.slice(0, 0)
             if self.gone:
-                loading.known(part, (*self.gone_names, CHANGE_TYPE))
-                part, gone = loading.changes(part)
-                loading.load(transaction.connection, self.gone, (*self.gone_names, TASK, ROW), gone)
-            loading.load(transaction.connection, self.put, (*self.names, TASK, ROW), part)
+                bulk_load.known(part, (*self.gone_names, CHANGE_TYPE))
+                part, gone = bulk_load.changes(part)
+                bulk_load.load(
+                    transaction.connection, self.gone, (*self.gone_names, TASK, ROW), gone
+                )
+            bulk_load.load(transaction.connection, self.put, (*self.names, TASK, ROW), part)
             staged["put"] += part.num_rows
             staged["gone"] += gone.num_rows
 
         def refuse(number: int, reason: str) -> None:
-            refused.append(loading.refused(rows, number, reason))
+            refused.append(bulk_load.refused(rows, number, reason))
 
         transaction.put(count, put, refuse)
         return [{"task": task, "first": first, "rows": count, **staged}, *refused]

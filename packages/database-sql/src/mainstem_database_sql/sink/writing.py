@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Column, Shape, failpoint
 
 from mainstem_database_sql import connecting
-from mainstem_database_sql.sink import loading
+from mainstem_database_sql.sink import bulk_load
 from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger
 from mainstem_database_sql.sink.merging import APPEND, KEYED, NEW, Merge
 from mainstem_database_sql.sink.target import GONE, PUT, Target
@@ -140,7 +140,7 @@ class Writer:
     def _place(self, transaction: Transaction, merge: Merge, rows: pa.Table) -> pa.Table:
         """Put rows into the table; return those that it refuses, with the reasons."""
         if merge.how == KEYED:
-            rows = loading.after(rows)
+            rows = bulk_load.after(rows)
         placing = Placing(transaction.connection, merge, rows)
         refused: list[dict[str, Any]] = []
 
@@ -148,7 +148,7 @@ class Writer:
             placing.put(rows.slice(start, end - start))
 
         def refuse(number: int, reason: str) -> None:
-            refused.append(loading.refused(rows, number, reason))
+            refused.append(bulk_load.refused(rows, number, reason))
 
         transaction.put(rows.num_rows, put, refuse)
         self.forget(transaction, merge)
@@ -181,7 +181,7 @@ class Placing:
         # Made here, before a savepoint that could undo it.
         if merge.how != APPEND and rows.num_rows:
             self._make(PUT, target.names)
-        if merge.how == KEYED and loading.deletes(rows):
+        if merge.how == KEYED and bulk_load.deletes(rows):
             self._make(GONE, target.versioned)
         merge.begin(connection)
 
@@ -190,14 +190,14 @@ class Placing:
         merge, target = self._merge, self._merge.target
         if merge.how == APPEND:
             path = target.path(target.name)
-            loading.load(self._connection, path, target.names, rows)
+            bulk_load.load(self._connection, path, target.names, rows)
             return
         if merge.how != KEYED:
-            loading.known(rows, target.unique)
+            bulk_load.known(rows, target.unique)
         else:
-            loading.known(rows, (*target.versioned, CHANGE_TYPE))
-            rows = loading.newest(rows, target.key, COMMIT_VERSION if target.sequenced else None)
-            rows, deleted = loading.changes(rows)
+            bulk_load.known(rows, (*target.versioned, CHANGE_TYPE))
+            rows = bulk_load.newest(rows, target.key, COMMIT_VERSION if target.sequenced else None)
+            rows, deleted = bulk_load.changes(rows)
             if deleted.num_rows:
                 gone = self._filled(GONE, target.versioned, deleted)
                 merge.delete(self._connection, gone, self._now)
@@ -218,7 +218,7 @@ class Placing:
         # MySQL would commit if it were truncated.
         emptied = "TRUNCATE" if target.dialect.name == "postgresql" else "DELETE FROM"
         self._connection.execute(sa.text(f"{emptied} {path}"))
-        loading.load(self._connection, path, names, rows)
+        bulk_load.load(self._connection, path, names, rows)
         return path
 
 

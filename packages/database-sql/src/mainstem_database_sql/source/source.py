@@ -30,8 +30,8 @@ from mainstem import (
     write_duration,
 )
 
-from mainstem_database_sql.holding import DECIMAL, PLAIN
 from mainstem_database_sql.options import DatabaseOptions
+from mainstem_database_sql.type_support import DECIMAL, PLAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

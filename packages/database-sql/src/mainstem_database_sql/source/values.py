@@ -16,7 +16,7 @@ from mainstem import Column, PipelineError
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 
-from mainstem_database_sql.holding import DECIMAL
+from mainstem_database_sql.type_support import DECIMAL
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 

@@ -19,8 +19,8 @@ import httpx
 from mainstem import PermanentError, RefusedRowError, TLSOptions, TransientError
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError
-from mainstem_direct_webhook.sink.hidden import PORTS, split, userinfo
 from mainstem_direct_webhook.sink.network import Network
+from mainstem_direct_webhook.sink.secret_options import PORTS, split, userinfo
 from mainstem_direct_webhook.sink.transport import FAULTS, Transport
 
 if TYPE_CHECKING:

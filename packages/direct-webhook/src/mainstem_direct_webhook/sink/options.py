@@ -17,7 +17,7 @@ from pydantic import field_validator, model_validator
 
 from mainstem_direct_webhook.fields import VALUE
 from mainstem_direct_webhook.sink.addresses import refusal
-from mainstem_direct_webhook.sink.hidden import (
+from mainstem_direct_webhook.sink.secret_options import (
     EndpointURL,
     SecretHeaders,
     SecretText,

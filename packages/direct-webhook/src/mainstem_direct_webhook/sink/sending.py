@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from mainstem import PermanentError, Refused, TLSOptions, failpoint
 
-from mainstem_direct_webhook.sink.blanking import Blanking
 from mainstem_direct_webhook.sink.client import Client
-from mainstem_direct_webhook.sink.delivering import Deliverer
-from mainstem_direct_webhook.sink.lane import Gate, Lane
-from mainstem_direct_webhook.sink.parcels import Packing
+from mainstem_direct_webhook.sink.dispatcher import Deliverer
+from mainstem_direct_webhook.sink.redact import Blanking
+from mainstem_direct_webhook.sink.requests import Packing
+from mainstem_direct_webhook.sink.worker import Gate, Lane
 from mainstem_direct_webhook.standard import read_secret
 
 if TYPE_CHECKING:

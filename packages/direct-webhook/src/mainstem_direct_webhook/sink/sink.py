@@ -26,8 +26,8 @@ from mainstem import (
 )
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError, resolve
-from mainstem_direct_webhook.sink.hidden import PORTS, place, split
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+from mainstem_direct_webhook.sink.secret_options import PORTS, place, split
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from mainstem_ingress import Message
 
 from mainstem_direct_webhook.source.answers import Answer, Refused, busy, plain
 from mainstem_direct_webhook.source.endpoint import Endpoint, Head
-from mainstem_direct_webhook.source.handover import Handover
+from mainstem_direct_webhook.source.handoff import Handover
 from mainstem_direct_webhook.source.limiting import Limiter
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 from mainstem_direct_webhook.source.routing import Routes

@@ -21,7 +21,7 @@ from pydantic import field_validator, model_validator
 
 from mainstem_direct_webhook.fields import TOKEN
 from mainstem_direct_webhook.source.handshake_options import Handshake
-from mainstem_direct_webhook.source.keeping import KEPT, is_secret
+from mainstem_direct_webhook.source.header_filter import KEPT, is_secret
 from mainstem_direct_webhook.source.verify_options import (
     HMACVerify,
     MTLSVerify,

@@ -18,9 +18,9 @@ from typing import Any
 from mainstem import PermanentError, TransientError
 
 from mainstem_direct_webhook.source.application import Application
-from mainstem_direct_webhook.source.handover import Handover
+from mainstem_direct_webhook.source.handoff import Handover
+from mainstem_direct_webhook.source.ipc import TASK_LENGTH, framed
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
-from mainstem_direct_webhook.source.pipe import TASK_LENGTH, framed
 from mainstem_direct_webhook.source.server import Server
 
 #: After how many new objects Python looks for garbage: messages that wait to be stored are none.

@@ -15,8 +15,8 @@ from typing import Any
 from mainstem import PermanentError, TransientError, failpoint
 from mainstem_ingress import Message, Receiver
 
+from mainstem_direct_webhook.source.ipc import Pipe, Told, task_of
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
-from mainstem_direct_webhook.source.pipe import Pipe, Told, task_of
 
 _MODULE = "mainstem_direct_webhook.source.process"
 _STARTS = _ENDS = 30.0

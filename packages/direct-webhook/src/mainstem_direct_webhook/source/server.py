@@ -17,7 +17,7 @@ import uvicorn
 from mainstem import PermanentError, TransientError
 
 from mainstem_direct_webhook.source.application import Application
-from mainstem_direct_webhook.source.handover import Handover
+from mainstem_direct_webhook.source.handoff import Handover
 from mainstem_direct_webhook.source.options import Limits, WebhookSourceOptions
 from mainstem_direct_webhook.source.protocol import protocol_of, reap, server_context
 

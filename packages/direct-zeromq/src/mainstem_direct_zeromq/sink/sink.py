@@ -26,7 +26,7 @@ from mainstem import (
 )
 from pydantic import field_validator
 
-from mainstem_direct_zeromq.connecting import LinkOptions
+from mainstem_direct_zeromq.connection import LinkOptions
 from mainstem_direct_zeromq.frames import Layout
 
 if TYPE_CHECKING:
@@ -166,6 +166,6 @@ _SHOWN = {
 
 
 def _publish(batches: Any, options: ZeroMQSinkOptions) -> Iterator[Any]:
-    from mainstem_direct_zeromq.sink.sending import publish
+    from mainstem_direct_zeromq.sink.sender import publish
 
     return publish(batches, options)

@@ -24,7 +24,7 @@ from mainstem_ingress import (
     split_lost,
 )
 
-from mainstem_direct_zeromq.connecting import LinkOptions
+from mainstem_direct_zeromq.connection import LinkOptions
 from mainstem_direct_zeromq.frames import LOST
 from mainstem_direct_zeromq.source.sequence import SequenceOptions
 

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mainstem_testkit.conformance.setting import Setting
+from mainstem_testkit.conformance._delivery import Setting
 from mainstem_testkit.conformance.world import BEGIN_ANEW, DONE, FAIL, KILL, LOST, Decision, World
 
 #: How many decisions the courses have that are all tried.

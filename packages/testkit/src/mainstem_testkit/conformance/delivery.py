@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import pytest
 from mainstem import Changelog, Delivery, Events, Level, OptionError, Promise, Shape
 from mainstem.contracts.components import Component
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 
+from mainstem_testkit.conformance._delivery import Setting
 from mainstem_testkit.conformance.courses import (
     MANY_STEPS,
     Tried,
@@ -26,7 +27,6 @@ from mainstem_testkit.conformance.courses import (
     tried,
 )
 from mainstem_testkit.conformance.far_side import EVERY, PLAIN, FarSide, Frame, Kind, sink_class
-from mainstem_testkit.conformance.setting import Setting
 from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
 from mainstem_testkit.pipelines import PipelineFolder
 

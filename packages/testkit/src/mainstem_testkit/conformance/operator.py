@@ -19,12 +19,7 @@ from mainstem import (
 from mainstem.contracts.shapes import REJECTED
 from mainstem.plan.model import Plan
 
-from mainstem_testkit.conformance.examples import (
-    START,
-    Row,
-)
-from mainstem_testkit.conformance.suite import not_claimed, proves
-from mainstem_testkit.conformance.trying import (
+from mainstem_testkit.conformance._operator import (
     DAY,
     Course,
     TryingSuite,
@@ -32,6 +27,11 @@ from mainstem_testkit.conformance.trying import (
     inputs_of,
     outputs_of,
 )
+from mainstem_testkit.conformance.examples import (
+    START,
+    Row,
+)
+from mainstem_testkit.conformance.suite import not_claimed, proves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -294,7 +294,7 @@ def _same(output: str, expected: Sequence[Row], found: Sequence[Row]) -> None:
 _PLANNING = """
 import sys
 sys.modules["pyspark"] = None
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 component = make_plan(sys.argv[1]).nodes["subject"].component
 if hasattr(component, "expressions"):
     component.expressions()

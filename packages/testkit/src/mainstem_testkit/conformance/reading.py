@@ -12,7 +12,7 @@ from typing import Any
 from mainstem import MainstemError, SinkCapabilities
 from mainstem.document.model import Trigger
 from mainstem.pipeline import Running
-from mainstem.plan.deriving import derive
+from mainstem.plan.derive import derive
 from mainstem.testing.stand_ins import Kept, standing_in
 
 from mainstem_testkit.pipelines import wait_for
@@ -78,7 +78,7 @@ class Reading:
     def take(self) -> None:
         """Let the source's helper processes, if it has any, do what they do before a bounded run."""
         from mainstem.run.helpers import Helpers
-        from mainstem.run.showing import Silent
+        from mainstem.run.reporter import Silent
 
         with Helpers(self.plan(Trigger(available_now=True)), Silent()) as helpers:
             helpers.wait_until_ready(threading.Event())
@@ -131,7 +131,7 @@ class Reading:
 
     def lag(self) -> tuple[int | None, float | None]:
         """Return how many rows are not read yet, and how old the oldest is, over all partitions."""
-        from mainstem.run.lagging import lags
+        from mainstem.run.lag import lags
 
         found = [each.lag for each in lags(self.plan(Trigger(available_now=True)))]
         known = [lag for lag in found if lag is not None]

@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mainstem_testkit.conformance._receiver import (
+    stored,
+)
 from mainstem_testkit.conformance.receiver_process import ReceiverProcessSuite
 from mainstem_testkit.conformance.receiving import SETTLING
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
-from mainstem_testkit.conformance.taking import (
-    stored,
-)
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.processes import Resources
 
 if TYPE_CHECKING:
     from mainstem_ingress import Message
 
-    from mainstem_testkit.conformance.taking import Taker
+    from mainstem_testkit.conformance._receiver import Taker
     from mainstem_testkit.server import Server
 
 _ROUNDS = 6

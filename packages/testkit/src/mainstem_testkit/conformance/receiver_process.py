@@ -6,10 +6,10 @@ import os
 import signal
 import time
 
-from mainstem_testkit.conformance import taking
+from mainstem_testkit.conformance import _receiver
+from mainstem_testkit.conformance._receiver import difference, stored
 from mainstem_testkit.conformance.receiving import ReceivingSuite
 from mainstem_testkit.conformance.suite import proves
-from mainstem_testkit.conformance.taking import difference, stored
 
 
 class ReceiverProcessSuite(ReceivingSuite):
@@ -22,12 +22,12 @@ class ReceiverProcessSuite(ReceivingSuite):
         self.put([0])
         with self._process() as process:
             process.until(lambda: stored(self._folder), "stored")
-            time.sleep(taking.QUIET)
+            time.sleep(_receiver.QUIET)
             process.kill()
         self.nothing_left()
         with self._process() as process:
             process.until(lambda: any(facts.get("ready") for facts in process.told()), "ready")
-            time.sleep(taking.QUIET)
+            time.sleep(_receiver.QUIET)
             assert process.stop() == 0, process.words()
         self.check(stored(self._folder), [0])
         self.nothing_left()
@@ -95,7 +95,7 @@ class ReceiverProcessSuite(ReceivingSuite):
                 assert process.stop() == 0, process.words()
         with self._process() as process:
             process.until(lambda: len(stored(self._folder)) >= 300, "all stored")
-            time.sleep(taking.QUIET)
+            time.sleep(_receiver.QUIET)
             assert process.stop() == 0, process.words()
         self.check(stored(self._folder), range(300))
         self.nothing_left()

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import pytest
 from mainstem import Source, SourceCapabilities, secrets_in
 
-from mainstem_testkit.conformance import taking
-from mainstem_testkit.conformance.suite import Suite, not_claimed
-from mainstem_testkit.conformance.taking import (
+from mainstem_testkit.conformance import _receiver
+from mainstem_testkit.conformance._receiver import (
     Taker,
     TakingProcess,
     difference,
     stored,
 )
+from mainstem_testkit.conformance.suite import Suite, not_claimed
 from mainstem_testkit.pipelines import wait_for
 
 #: How long what a receiver held may take to go, in seconds.
@@ -158,7 +158,7 @@ class ReceivingSuite(Suite):
         Raises:
             AssertionError: it does not raise, or hangs.
         """
-        until = time.monotonic() + taking.PATIENCE
+        until = time.monotonic() + _receiver.PATIENCE
         try:
             if connect:
                 taker.connect()

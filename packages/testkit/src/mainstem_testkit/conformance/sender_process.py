@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem_egress import EgressSink
 from mainstem_egress.sink import send
 

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mainstem import Column, DocumentError, OptionError, Typed, read_columns
 
+from mainstem_testkit.conformance._sink import OTHER, cut, must_raise, noted
 from mainstem_testkit.conformance.sink_abilities import AbilitiesSuite
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
 from mainstem_testkit.conformance.values import TYPES, as_json, plain
-from mainstem_testkit.conformance.writing import OTHER, cut, must_raise, noted
 from mainstem_testkit.pipelines import MASTER, PipelineFolder
 from mainstem_testkit.server import Server
 

@@ -29,11 +29,9 @@ from mainstem import (
     read_columns,
 )
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
-from mainstem.plan.delivering import promised
+from mainstem.plan.guarantee import promised
 
-from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
-from mainstem_testkit.conformance.values import few
-from mainstem_testkit.conformance.writing import (
+from mainstem_testkit.conformance._sink import (
     CHECKPOINT,
     OTHER,
     Row,
@@ -42,6 +40,8 @@ from mainstem_testkit.conformance.writing import (
     must_be_fenced,
     must_raise,
 )
+from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
+from mainstem_testkit.conformance.values import few
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,7 +28,7 @@ from mainstem.document.model import Trigger
 from mainstem.pipeline import Running
 
 from mainstem_testkit.conformance import reading as reads
-from mainstem_testkit.conformance.sourcing import Row, SourcingSuite
+from mainstem_testkit.conformance._source import Row, SourcingSuite
 from mainstem_testkit.conformance.suite import not_claimed, not_given, proves
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
 from mainstem_testkit.processes import resident

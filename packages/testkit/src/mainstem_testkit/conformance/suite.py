@@ -15,7 +15,7 @@ from mainstem import DocumentError, PluginError
 from mainstem.contracts.abilities import abilities
 from mainstem.contracts.components import Component
 from mainstem.errors import Problem
-from mainstem.plan.making import make_plan
+from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 from mainstem.registry import Registry
 from pydantic import ValidationError

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped]
 from mainstem import Batch, FencedError, Level
 
+from mainstem_testkit.conformance._delivery import ANEW, FIRST, Setting
 from mainstem_testkit.conformance.far_side import FarSide, Frame, Row, Session, sink_class
-from mainstem_testkit.conformance.setting import ANEW, FIRST, Setting
 
 #: What comes of a call.
 DONE, FAIL, LOST, KILL = "done", "fail", "lost", "kill"

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from mainstem.contracts.reading import Offset, Planner, Reading
+from mainstem.contracts.log_source import Offset, Planner, Reading
 from mainstem.errors import MainstemError, OptionError
 from mainstem.run.failures import SAID
 from mainstem.run.syncing import sync_done

@@ -10,7 +10,7 @@ from typing import Any
 
 from mainstem_ingress import Message
 
-from mainstem_direct_webhook.source.pipe import Frames, Told, framed
+from mainstem_direct_webhook.source.ipc import Frames, Told, framed
 
 #: How long to wait for more once something has come, in seconds: a segment for each request would be too
 #: many files.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem import PipelineError
 
 from mainstem_broker_kafka.client import Heard, failure, library, producer, raised
-from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.ledger import FIRST, Entry, Place
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from mainstem import PermanentError, RefusedRowError, TransientError, failpoint
 
 from mainstem_direct_webhook import standard
 from mainstem_direct_webhook.sink.client import Client, Reply
-from mainstem_direct_webhook.sink.hidden import place
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.parcels import Message, Parcel
-from mainstem_direct_webhook.sink.trying import ENDPOINT_TRIES, Fate, fate, pause, retry_after
+from mainstem_direct_webhook.sink.requests import Message, Parcel
+from mainstem_direct_webhook.sink.retry_policy import ENDPOINT_TRIES, Fate, fate, pause, retry_after
+from mainstem_direct_webhook.sink.secret_options import place
 
 
 class StoppedError(Exception):

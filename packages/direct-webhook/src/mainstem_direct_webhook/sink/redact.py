@@ -10,8 +10,8 @@ from functools import cached_property
 from urllib.parse import unquote, unquote_plus
 
 from mainstem_direct_webhook.sink.client import common_headers
-from mainstem_direct_webhook.sink.hidden import split, userinfo
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+from mainstem_direct_webhook.sink.secret_options import split, userinfo
 
 #: Characters of an answer's body that are shown.
 _SHOWN = 300

@@ -16,7 +16,7 @@ from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import NO_ROOM
-from mainstem_ingress.storing import Store
+from mainstem_ingress.writer import Store
 
 #: How long to wait for messages at most, in seconds.
 _WAIT = 0.1

@@ -12,8 +12,8 @@ from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
-from mainstem.plan import loading
-from mainstem.plan.deriving import derive
+from mainstem.plan import bootstrap
+from mainstem.plan.derive import derive
 from mainstem.plan.model import Plan, SinkNode
 
 #: Behind the name of a sink, and of its place, that is rebuilt beside.
@@ -59,7 +59,7 @@ def replay_plan(
             raise PipelineError(f"{name}: the source {word!r} can't start elsewhere (Rewindable)")
         start = when[name] if isinstance(when, dict) else when
         if isinstance(when, datetime) and name in {read.partition("__")[0] for read in first}:
-            if any(read not in first for read in loading.reads_of(found, name)):
+            if any(read not in first for read in bootstrap.reads_of(found, name)):
                 raise PipelineError(
                     f"{name}: it is read twice, once for a table, which is loaded whole, and once for "
                     f"rows from {point} on: replay from `earliest`"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from mainstem_keyed_state.logic import KEY, Table
-from mainstem_keyed_state.stretches import Cut, Stretch, joined
+from mainstem_keyed_state.page_codec import Cut, Stretch, joined
 
 #: Rows by table.
 State = Mapping[str, pl.DataFrame]

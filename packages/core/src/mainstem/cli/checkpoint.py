@@ -41,7 +41,7 @@ def lag(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # no
     mainstem lag pipeline.yaml
     mainstem lag pipeline.yaml --format json
     """  # noqa: D301
-    from mainstem.run.lagging import lags
+    from mainstem.run.lag import lags
 
     plan = load(file, set_)
     rows = [
@@ -64,7 +64,7 @@ def lag(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # no
 def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # noqa: A002
     """Show batches, offsets, watermarks and the size of the state, by query."""
     from mainstem.run import checkpoints
-    from mainstem.run.showing import lag_text
+    from mainstem.run.reporter import lag_text
 
     found = checkpoints.show(load(file, set_))
     if format is Form.JSON:

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from mainstem import failpoint, sync_folder
 
+from mainstem_ingress.dedup import Identities, hash_of, words_of
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.identities import Identities, hash_of, words_of
 from mainstem_ingress.log import Log, end_since, keep_cursor, kept_cursor, lock
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions

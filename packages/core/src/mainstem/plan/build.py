@@ -34,7 +34,7 @@ from mainstem.document.reading import Path_, Written, from_values, read_file, re
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
-from mainstem.plan import advice, connecting, delivering, identity, queries, statements
+from mainstem.plan import advice, graph, guarantee, identity, queries, statements
 from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
 
@@ -134,8 +134,8 @@ class _Maker:
             else []
             for section in SECTIONS
         }
-        others = connecting.connect(self.nodes, document, names, self._problem)
-        order, cyclic = connecting.order(self.nodes, self._problem)
+        others = graph.connect(self.nodes, document, names, self._problem)
+        order, cyclic = graph.order(self.nodes, self._problem)
         self.broken |= cyclic
         self._shapes(order, document)
         for (
@@ -150,10 +150,10 @@ class _Maker:
         self._stop()
         nodes = {name: self.nodes[name] for name in order}
         cuts = queries.cut(nodes, self._problem)
-        delivering.choose(nodes, document, self.registry, self._component, self._asked)
+        guarantee.choose(nodes, document, self.registry, self._component, self._asked)
         identity.place(nodes, self._problem)
-        delivering.hold(nodes, self._asked)
-        delivering.judge(nodes, document, self.registry, self._problem)
+        guarantee.hold(nodes, self._asked)
+        guarantee.judge(nodes, document, self.registry, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101
         plan = Plan(

@@ -11,9 +11,9 @@ from mainstem_ingress import Message, Receiver
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.inboxes import Inbox, Raw
-from mainstem_broker_nats.source.core import NATSSourceOptions
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.lost import HEADER, lost
+from mainstem_broker_nats.source.nats import NATSSourceOptions
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from mainstem_broker_kafka.client import (
     producer,
     raised,
 )
-from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.patience import Stuck, patiently
 
 if TYPE_CHECKING:

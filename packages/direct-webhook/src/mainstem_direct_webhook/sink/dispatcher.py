@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from mainstem_direct_webhook.sink.parcels import Parcel
+from mainstem_direct_webhook.sink.requests import Parcel
 
 #: Requests that are held for each one that may be on its way: a key's wait for each other, and others
 #: are to be found behind them.

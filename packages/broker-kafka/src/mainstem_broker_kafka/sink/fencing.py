@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from mainstem import Batch, FencedError, PipelineError, failpoint
 
-from mainstem_broker_kafka.connecting import Properties
+from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink import ledger as ledgers
 from mainstem_broker_kafka.sink.ledger import DONE, RUN, Entry, Ledger, State
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
-from mainstem_broker_kafka.sink.producing import Transaction
+from mainstem_broker_kafka.sink.transaction import Transaction
 
 #: The transactional id of a run, beside those of its writers, which are numbers.
 _RUN = "run"

@@ -11,7 +11,7 @@ from mainstem import failpoint
 
 from mainstem_keyed_state.entries import Entries, Store
 from mainstem_keyed_state.hashes import Hashes, hashes_of
-from mainstem_keyed_state.loaded import Declared
+from mainstem_keyed_state.loaded_pages import Declared
 from mainstem_keyed_state.logic import KEY, Done, Logic, Step
 from mainstem_keyed_state.pages import PAGE_BYTES, Pages
 from mainstem_keyed_state.queue import queues_of

@@ -21,10 +21,10 @@ from mainstem.contracts.abilities import Measurable
 from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, read_whole, write_whole
 from mainstem.errors import PipelineError
-from mainstem.plan.loading import reads_of
+from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.model import Plan, Query, ancestors
+from mainstem.run.frozen_source import SCHEMA
 from mainstem.run.history import History
-from mainstem.run.standing_still import SCHEMA
 from mainstem.run.watermarks import unknown_null
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Waiting:
         return [read, *(name for name in words if name != f"{read}__control")]
 
     def _standing(self, name: str) -> DataFrame:
-        from mainstem.run.standing_still import FORMAT, StandingStill
+        from mainstem.run.frozen_source import FORMAT, StandingStill
 
         self._spark.dataSource.register(StandingStill)
         reader = self._spark.readStream.name(name).format(FORMAT)

@@ -24,7 +24,7 @@ from mainstem_ingress import (
     split_lost,
 )
 
-from mainstem_broker_nats.connecting import ConnectionOptions
+from mainstem_broker_nats.connection import ConnectionOptions
 from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import Name, Subject, check_apart
 
@@ -90,7 +90,7 @@ class NATSSource(IngressSource):
         )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_broker_nats.source.core_receiver import CoreReceiver
+        from mainstem_broker_nats.source.nats_receiver import CoreReceiver
 
         return CoreReceiver
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from mainstem import MainstemError, Offset, PipelineError, Planner, Reading, SourceContext
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem_broker_kafka.source.lagging import beginning_to_read
+from mainstem_broker_kafka.source.lag import beginning_to_read
 from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_broker_kafka.source.topics import Notes
