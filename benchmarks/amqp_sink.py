@@ -16,8 +16,7 @@ import pika
 from job import Job
 from mainstem import Batch, messages
 from mainstem_broker_amqp.connection import parameters
-from mainstem_broker_amqp.sink.link import encode_properties
-from mainstem_broker_amqp.sink.messages import Message
+from mainstem_broker_amqp.sink.link import Message, encode_properties
 from mainstem_broker_amqp.sink.options import AMQPSinkOptions
 from mainstem_broker_amqp.sink.sender import AMQPSender
 from mainstem_broker_amqp.sink.sink import AMQPSink

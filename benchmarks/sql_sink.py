@@ -27,7 +27,8 @@ import pyarrow as pa
 import pymysql
 from job import Job
 from mainstem import Batch, Changelog, Events
-from mainstem_database_sql.sink.sink import SQLSink, SQLSinkOptions
+from mainstem_database_sql.sink.options import SQLSinkOptions
+from mainstem_database_sql.sink.sink import SQLSink
 from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
 from rich.console import Console

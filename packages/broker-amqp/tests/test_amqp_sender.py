@@ -14,8 +14,7 @@ import uuid
 import mainstem_broker_amqp.sink.sender as module
 import pytest
 from mainstem import PermanentError
-from mainstem_broker_amqp.sink.link import encode_properties
-from mainstem_broker_amqp.sink.messages import Message
+from mainstem_broker_amqp.sink.link import Message, encode_properties
 from mainstem_broker_amqp.sink.options import AMQPSinkOptions
 from mainstem_broker_amqp.sink.sender import AMQPSender
 from mainstem_egress import Dispatcher

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 from mainstem import crashpoints, failpoint
 from mainstem_database_sql.source import selecting
+from mainstem_database_sql.source.options import SQLSourceOptions
 from mainstem_database_sql.source.reading import TableReading
-from mainstem_database_sql.source.source import SQLSourceOptions
 from mainstem_database_sql.source.storing import read
 from mainstem_database_sql.source.values import schema_of
 

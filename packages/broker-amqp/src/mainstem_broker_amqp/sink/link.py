@@ -13,14 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pika
 from pika import exceptions, frame, spec
 from pika.adapters.select_connection import IOLoop
-
-if TYPE_CHECKING:
-    from mainstem_broker_amqp.sink.messages import Message
 
 _BASIC = 60  # class id of basic (AMQP 0-9-1, 1.8)
 _END = b"\xce"
@@ -32,6 +29,23 @@ _PLAIN_NAMES = {"delivery_mode", "message_id", "timestamp"}
 _PIECE = 128 * 1024
 #: A loop that takes the broker's word for this long at most, then looks at the clock.
 _LONGEST_WAIT = 0.5
+
+
+class Message(NamedTuple):
+    """A message to publish.
+
+    Messages with the same `lane` keep their order. `identity` and `payload` are the row's `_id` and
+    value. `properties` are encoded; `message_id` and `routing_key` are there to recognize a returned
+    message.
+    """
+
+    lane: bytes | str | None
+    size: int
+    identity: bytes | None
+    payload: bytes | None
+    routing_key: str
+    message_id: str | None
+    properties: bytes
 
 
 @dataclass(frozen=True)

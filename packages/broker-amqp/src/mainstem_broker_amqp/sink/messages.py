@@ -5,35 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from mainstem import Refused, micros_of, values_of
 
 from mainstem_broker_amqp.properties import from_headers
-from mainstem_broker_amqp.sink.link import encode_properties
+from mainstem_broker_amqp.sink.link import Message, encode_properties
 
 if TYPE_CHECKING:
     from mainstem_broker_amqp.sink.options import AMQPSinkOptions
 
 _TRANSIENT, _PERSISTENT = 1, 2
-
-
-class Message(NamedTuple):
-    """A message to publish.
-
-    Messages with the same `lane` keep their order. `identity` and `payload` are the row's `_id` and
-    value. `properties` are encoded; `message_id` and `routing_key` are there to recognize a returned
-    message.
-    """
-
-    lane: bytes | str | None
-    size: int
-    identity: bytes | None
-    payload: bytes | None
-    routing_key: str
-    message_id: str | None
-    properties: bytes
 
 
 def messages(

@@ -22,8 +22,8 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from mainstem_broker_amqp.connection import parameters, places
 from mainstem_broker_amqp.errors import permanent, words
-from mainstem_broker_amqp.sink.link import Exchange, Link
-from mainstem_broker_amqp.sink.messages import Message, messages
+from mainstem_broker_amqp.sink.link import Exchange, Link, Message
+from mainstem_broker_amqp.sink.messages import messages
 from mainstem_broker_amqp.sink.options import AMQPSinkOptions
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from mainstem import PermanentError, failpoint, pause_after
 from mainstem_broker_kinesis.client import code_of, permanent, throttled, words
 from mainstem_broker_kinesis.connection import ConnectionOptions
 from mainstem_broker_kinesis.sink.lanes import Lanes
-from mainstem_broker_kinesis.sink.records import Message, Record, Records
+from mainstem_broker_kinesis.sink.packing import Records
+from mainstem_broker_kinesis.sink.records import Message, Record
 from mainstem_broker_kinesis.sink.shards import Shards
 
 if TYPE_CHECKING:

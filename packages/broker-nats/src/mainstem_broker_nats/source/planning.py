@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mainstem import (
@@ -30,7 +32,9 @@ from mainstem_broker_nats.source.ranges import ANEW, check_created
 from mainstem_broker_nats.source.stream import State, Stream, check_log
 
 if TYPE_CHECKING:
-    from mainstem_broker_nats.source.reading import StreamReading
+    from mainstem import Progress
+
+    from mainstem_broker_nats.source.options import ReadingOptions
 
 #: Where reading begins: a sequence is the first that is read, an offset lies before it.
 Begin = Literal["earliest", "latest"] | int | datetime | Mapping[str, Any]
@@ -49,6 +53,33 @@ class Part(NamedTuple):
     end: int
 
 
+@dataclass(frozen=True)
+class StreamRead:
+    """One read of a node's stream.
+
+    `begin` is where a new checkpoint begins, `tasks` how many read at once, `node` names the connection,
+    `build` says what rows are made: `messages` or `changes`; `gaps` says what to do about sequences that
+    are not there: `ignore` them, `report` them as rows, or `fail`. `progress` is what the checkpoint says
+    of the read, and `first` the file that keeps its first offset: Spark asks for that again until the
+    first batch is done.
+    """
+
+    options: ReadingOptions
+    stream: str
+    subjects: tuple[str, ...]
+    begin: Begin
+    tasks: int
+    node: str
+    build: str
+    gaps: Literal["ignore", "report", "fail"]
+    progress: Progress | None = None
+    first: Path | None = None
+
+    def open(self, part: str) -> Stream:
+        """Return the stream, not connected yet; `part` tells who reads."""
+        return Stream(self.options, self.stream, self.subjects, f"mainstem {self.node} {part}")
+
+
 class StreamPlanner(Planner):
     """Says what each batch reads.
 
@@ -56,7 +87,7 @@ class StreamPlanner(Planner):
         reading: the read.
     """
 
-    def __init__(self, reading: StreamReading) -> None:
+    def __init__(self, reading: StreamRead) -> None:
         self._reading = reading
         self._stream = reading.open("planner")
         self._asked = 0.0

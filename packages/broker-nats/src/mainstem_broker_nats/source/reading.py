@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mainstem import PermanentError, Planner, Reading
 
 from mainstem_broker_nats.source import columns
-from mainstem_broker_nats.source.options import ReadingOptions
-from mainstem_broker_nats.source.planning import Begin, Part, StreamPlanner
+from mainstem_broker_nats.source.planning import Part, StreamPlanner, StreamRead
 from mainstem_broker_nats.source.ranges import Chunk, Range
-from mainstem_broker_nats.source.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from mainstem import Progress
 
 #: Rows go to Spark in batches of about so many, or so many bytes.
 _ROWS, _BYTES = 4_000, 16 * 2**20
@@ -28,31 +23,8 @@ _BUILD: dict[str, tuple[columns.Build, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class StreamReading(Reading):
-    """One read of a node's stream.
-
-    `begin` is where a new checkpoint begins, `tasks` how many read at once, `node` names the connection,
-    `build` says what rows are made: `messages` or `changes`; `gaps` says what to do about sequences that
-    are not there: `ignore` them, `report` them as rows, or `fail`. `progress` is what the checkpoint says
-    of the read, and `first` the file that keeps its first offset: Spark asks for that again until the
-    first batch is done.
-    """
-
-    options: ReadingOptions
-    stream: str
-    subjects: tuple[str, ...]
-    begin: Begin
-    tasks: int
-    node: str
-    build: str
-    gaps: Literal["ignore", "report", "fail"]
-    progress: Progress | None = None
-    first: Path | None = None
-
-    def open(self, part: str) -> Stream:
-        """Return the stream, not connected yet; `part` tells who reads."""
-        return Stream(self.options, self.stream, self.subjects, f"mainstem {self.node} {part}")
+class StreamReading(StreamRead, Reading):
+    """One read of a node's stream: its planner, and what a task of it reads."""
 
     def schema(self) -> str:
         return _BUILD[self.build][1]

@@ -9,9 +9,10 @@ from mainstem.plan import bootstrap
 from mainstem.plan.guarantee import promised, strongest
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.plan.queries import repeated
+from mainstem.registry import Registry
 
 
-def warnings(plan: Plan) -> Iterator[str]:
+def warnings(plan: Plan, registry: Registry) -> Iterator[str]:
     """Yield the warnings of a plan, each a sentence that names the node and the way out."""
     for node in plan.nodes.values():
         for caution in node.component.options.cautions():
@@ -39,7 +40,7 @@ def warnings(plan: Plan) -> Iterator[str]:
                 "rows late for good; give the watermark `ahead`, such as 1 hour."
             )
         if isinstance(node, SinkNode):
-            yield from _lower_than_possible(plan, node)
+            yield from _lower_than_possible(plan, node, registry)
         if node.kind != "sink" and not plan.readers(node.name):
             yield f"{node.name}: nobody reads it, so it does not run."
     for name, queries in repeated(plan.queries, plan.nodes).items():
@@ -74,12 +75,12 @@ def _stalling(plan: Plan, query: Query) -> Iterator[str]:
             )
 
 
-def _lower_than_possible(plan: Plan, sink: SinkNode) -> Iterator[str]:
+def _lower_than_possible(plan: Plan, sink: SinkNode, registry: Registry) -> Iterator[str]:
     if sink.delivery is None:
         return
     shape = plan.shape(sink.streams[0])
     given = promised(sink.delivery_word, sink.delivery, sink.sink, shape)
-    word, best = strongest(sink, shape, plan.registry, plan.nodes)
+    word, best = strongest(sink, shape, registry, plan.nodes)
     offered = promised(word, best, sink.sink, shape)
     if _rank(offered) < _rank(given):
         yield (

@@ -158,9 +158,9 @@ class _Maker:
         assert isinstance(store, StateStore)  # noqa: S101
         plan = Plan(
             document.pipeline, self.written.file, document, nodes, cuts,
-            document.state.use, store, (), self.registry, self.scrubber,
+            document.state.use, store, (), self.registry.hook, self.scrubber,
         )  # fmt: skip
-        object.__setattr__(plan, "warnings", tuple(advice.warnings(plan)))
+        object.__setattr__(plan, "warnings", tuple(advice.warnings(plan, self.registry)))
         return plan
 
     def _hold(self, store: StateStore, word: str) -> None:

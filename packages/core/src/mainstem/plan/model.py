@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from mainstem.analysis.requests import Analyse
 from mainstem.contracts.abilities import StateFacts
@@ -17,7 +18,6 @@ from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION, Changelog, Ev
 from mainstem.document.model import Document
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import PipelineError, nearest
-from mainstem.registry import Registry
 
 #: The output of a node with a watermark for rows whose time is too far ahead.
 EARLY = "early"
@@ -184,7 +184,8 @@ class Plan:
     state_word: str
     state_store: StateStore
     warnings: tuple[str, ...]
-    registry: Registry
+    #: Pluggy's relay to the plugins that may observe a run.
+    hook: Any
     scrubber: Scrubber
     #: Whether something moves the watermarks from outside, through control streams.
     scripted: bool = False

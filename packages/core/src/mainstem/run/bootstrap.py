@@ -25,7 +25,7 @@ from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.model import Plan, Query, ancestors
 from mainstem.run.frozen_source import SCHEMA
 from mainstem.run.history import History
-from mainstem.run.watermarks import unknown_null
+from mainstem.run.nulls import unknown_null
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -123,7 +123,7 @@ class Run:
         """Run from start to end; see `run`."""
         began = time.monotonic()
         self.prepare()
-        self.plan.registry.hook.mainstem_run_started(plan=self.plan)
+        self.plan.hook.mainstem_run_started(plan=self.plan)
         self.reporter.started(self.plan)
         error: BaseException | None = None
         try:
@@ -143,7 +143,7 @@ class Run:
         finally:
             summary = self.totals.summary(self.plan, time.monotonic() - began)
             self.reporter.ended(summary)
-            self.plan.registry.hook.mainstem_run_ended(plan=self.plan, error=error)
+            self.plan.hook.mainstem_run_ended(plan=self.plan, error=error)
         return summary
 
     def prepare(self) -> None:
@@ -195,4 +195,4 @@ class Run:
         self.reporter.batch(facts)
         if self.publishing is not None:
             self.publishing.tell()
-        self.plan.registry.hook.mainstem_run_progress(facts=facts)
+        self.plan.hook.mainstem_run_progress(facts=facts)

@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
-    ArrayType,
     BooleanType,
-    DataType,
-    MapType,
-    NullType,
     StructField,
-    StructType,
 )
 
 from mainstem.contracts.ddl import quoted
@@ -30,17 +25,16 @@ from mainstem.contracts.options import write_duration
 from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
+from mainstem.run.nulls import NOTHING, unknown_null
 from mainstem.run.times import in_millis, moved
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from mainstem.run.bootstrap import Waiting
     from mainstem.run.checkpoint import Checkpoint
 
 _CONTROL = "_control"
-#: A column of text that is in no control file.
-_NOTHING = "nothing"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
 #: As much of a control file's name as tells its time in milliseconds; see `_stem`.
@@ -88,7 +82,7 @@ class Watermarks:
         name = f"{node.name}__control" + (f"{count}" if count > 1 else "")
         control = (
             self._spark.readStream.name(name)
-            .schema(f"at TIMESTAMP, {_NOTHING} STRING")
+            .schema(f"at TIMESTAMP, {NOTHING} STRING")
             .json(self._folder(node).absolute().as_uri())
         )
         if self._waiting is not None:
@@ -176,24 +170,6 @@ class Watermarks:
             known.append(datetime.fromisoformat(json.loads(written.read_text())["at"]))
         if known:
             _write(folder, max(known), f"-{time.time_ns()}")  # Spark reads a name once
-
-
-def unknown_null(kind: DataType) -> Column:
-    """Return a null of a type, over a frame that has the column `_NOTHING`, which holds nothing.
-
-    Not a literal: where a batch has none but control rows on one side of a join, Spark would see that
-    its keys are null, and drop the join from the batch, with the other side's rows.
-    """
-    nothing = F.col(_NOTHING)
-    if isinstance(kind, ArrayType):
-        value = F.array(unknown_null(kind.elementType))
-    elif isinstance(kind, MapType):
-        value = F.create_map(unknown_null(kind.keyType), unknown_null(kind.valueType))
-    elif isinstance(kind, StructType):
-        value = F.struct(*(unknown_null(f.dataType).alias(f.name) for f in kind.fields))
-    else:
-        return F.lit(None) if isinstance(kind, NullType) else nothing.cast(kind)
-    return F.when(nothing.isNotNull(), value)
 
 
 def _write(folder: Path, at: datetime, more: str = "") -> None:

@@ -1,24 +1,42 @@
-"""A table that is there, held against what will be written: does it fit, may we?"""
+"""A sink's table: made when it is missing, compared with what will be written when it is there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from mainstem import Column, OptionError
 
+from mainstem_database_sql.sink.target import ID, ID_LENGTH, Target
 from mainstem_database_sql.types import misfit
 
-if TYPE_CHECKING:
-    from mainstem_database_sql.sink.target import Target
 
-#: The column of a row's identity, and how many bytes each has.
-ID, ID_LENGTH = "_id", 16
+def ensure(target: Target, connection: sa.Connection, *, create: bool, add_columns: bool) -> None:
+    """Make what is missing, and compare what is there with what will be written.
+
+    Raises:
+        OptionError: the table differs; names every difference.
+    """
+    inspector = sa.inspect(connection)
+    there = inspector.has_table(target.name, schema=target.namespace)
+    if there:
+        _check(target, connection, inspector, add=add_columns)
+    elif not create:
+        raise OptionError(
+            f"there is no table {target.name!r}",
+            option="table",
+            hint="Make it, or write `create: true`.",
+        )
+    target.metadata.create_all(connection)
+    target.ledger.create(connection, checkfirst=True)
+    _probe(target, connection)
 
 
-def check(target: Target, connection: sa.Connection, inspector: sa.Inspector, *, add: bool) -> None:
-    """Hold the table that is there against the target's columns.
+def _check(
+    target: Target, connection: sa.Connection, inspector: sa.Inspector, *, add: bool
+) -> None:
+    """Compare the table that is there with the target's columns.
 
     Args:
         target: what will be written.
@@ -170,7 +188,7 @@ def _engine(target: Target, connection: sa.Connection) -> str:
 # -- permissions ------------------------------------------------------------------------------
 
 
-def probe(target: Target, connection: sa.Connection) -> None:
+def _probe(target: Target, connection: sa.Connection) -> None:
     """Let the database refuse what its user may not do, by statements that change nothing.
 
     Raises:

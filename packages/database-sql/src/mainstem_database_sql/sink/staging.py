@@ -23,7 +23,7 @@ from mainstem_database_sql.sink.transactions import Transaction, patiently
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.sink.sink import SQLSinkOptions
+    from mainstem_database_sql.sink.options import SQLSinkOptions
     from mainstem_database_sql.sink.writing import Writer
 
 #: Which task wrote a row, and the row's number: that of the task in the upper bits.

@@ -1,4 +1,4 @@
-"""What a sink's tables look like: what is made when it is missing, what is refused when it differs."""
+"""What a sink's tables look like."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from mainstem import COMMIT_VERSION, Changelog, Column, OptionError, Shape
 from sqlalchemy.dialects import mysql
 
-from mainstem_database_sql.sink import checking
-from mainstem_database_sql.sink.checking import ID as ID
 from mainstem_database_sql.types import column_type
 
+#: The column of a row's identity, and how many bytes each has.
+ID, ID_LENGTH = "_id", 16
 _DELETED_AT = "_deleted_at"
 #: A server may make tables without transactions, if it is not told.
 _INNODB: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "InnoDB"}
@@ -187,26 +187,6 @@ class Target:
         kind = column_type(column.type, self.dialect, key=key)
         name = sa.sql.quoted_name(column.name, quote=True)
         return sa.Column(name, kind, nullable=not key, autoincrement=False)
-
-    def ensure(self, connection: sa.Connection, *, create: bool, add_columns: bool) -> None:
-        """Make what is missing, and hold what is there against what will be written.
-
-        Raises:
-            OptionError: the table differs; names every difference.
-        """
-        inspector = sa.inspect(connection)
-        there = inspector.has_table(self.name, schema=self.namespace)
-        if there:
-            checking.check(self, connection, inspector, add=add_columns)
-        elif not create:
-            raise OptionError(
-                f"there is no table {self.name!r}",
-                option="table",
-                hint="Make it, or write `create: true`.",
-            )
-        self.metadata.create_all(connection)
-        self.ledger.create(connection, checkfirst=True)
-        checking.probe(self, connection)
 
 
 def quoted(name: str, product: str) -> str:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Column, Shape, failpoint
 
 from mainstem_database_sql import connecting
-from mainstem_database_sql.sink import bulk_load
+from mainstem_database_sql.sink import bulk_load, checking
 from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger
 from mainstem_database_sql.sink.merging import APPEND, KEYED, NEW, Merge
 from mainstem_database_sql.sink.target import GONE, PUT, Target
@@ -20,7 +20,7 @@ from mainstem_database_sql.sink.transactions import Transaction, patiently
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_database_sql.sink.sink import SQLSinkOptions
+    from mainstem_database_sql.sink.options import SQLSinkOptions
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Writer:
             connecting.check_version(connection)
             o = self.options
             target = Target.of(connection.dialect, o.table, o.namespace, o.ledger, columns, shape)
-            target.ensure(connection, create=o.create, add_columns=o.add_columns)
+            checking.ensure(target, connection, create=o.create, add_columns=o.add_columns)
             return target
 
         self._target = self.transact(work)

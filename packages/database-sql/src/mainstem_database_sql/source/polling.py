@@ -39,7 +39,7 @@ from mainstem_database_sql.source.storing import SUFFIX, Rows
 from mainstem_database_sql.source.values import taker
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.source.reading import TableReading
+    from mainstem_database_sql.source.read import TableRead
     from mainstem_database_sql.source.selecting import Table
 
 #: For how long a preview's or a replay's files are kept that nobody came back for, in seconds.
@@ -170,7 +170,7 @@ class Polls(Planner):
         reading: the reading; nothing is connected yet.
     """
 
-    def __init__(self, reading: TableReading) -> None:
+    def __init__(self, reading: TableRead) -> None:
         options = reading.options
         assert options.settle is not None  # noqa: S101
         self._database = Database(options, options.table_schema)

@@ -23,7 +23,7 @@ from mainstem_database_sql.source.selecting import Database
 from mainstem_database_sql.source.storing import SUFFIX, Rows
 
 if TYPE_CHECKING:
-    from mainstem_database_sql.source.reading import TableReading
+    from mainstem_database_sql.source.read import TableRead
 
 _NAME, _APART = "snapshot-", "apart-"
 #: For how long a file is kept that a preview, or a replay, took before there was a run, in seconds.
@@ -37,7 +37,7 @@ class Snapshots(Planner):
         reading: the reading; nothing is connected yet.
     """
 
-    def __init__(self, reading: TableReading) -> None:
+    def __init__(self, reading: TableRead) -> None:
         self._database = Database(reading.options, reading.options.table_schema)
         self._folder = reading.folder
         self._key = reading.key

@@ -5,32 +5,28 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
-    Column,
     Events,
     Lag,
     Level,
     OptionError,
     PipelineError,
-    PositiveDuration,
     Reached,
-    Schema,
     Shape,
     Shown,
     Source,
     SourceCapabilities,
     SourceContext,
     find_column,
-    option,
     write_duration,
 )
 
-from mainstem_database_sql.options import DatabaseOptions
+from mainstem_database_sql.source.options import SQLSourceOptions
 from mainstem_database_sql.type_support import DECIMAL, PLAIN
 
 if TYPE_CHECKING:
@@ -42,57 +38,6 @@ if TYPE_CHECKING:
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamp_ntz")
 _SHOWN = "packages/database-sql/tests/test_sql_source_crashes.py"
-
-
-class SQLSourceOptions(DatabaseOptions):
-    """Options of the source `sql`."""
-
-    table_schema: Schema = option(
-        alias="schema",
-        description="The columns that are read, with the types that they get; each must have every "
-        "value of the table's column.",
-        example="id BIGINT, name STRING",
-    )
-    mode: Literal["snapshot", "poll"] = option(
-        "snapshot",
-        description="`snapshot`: the table as it is when the checkpoint begins, once. `poll`: rows "
-        "whose `column` has grown, again and again.",
-    )
-    key: tuple[str, ...] = option(
-        (),
-        description="The columns that tell a row of the table from every other, for sinks that need "
-        "that. When polled, `column` is added to them.",
-        example=["id"],
-    )
-    column: str | None = option(
-        None,
-        description="With `mode: poll`, the column that grows whenever a row is written: a whole "
-        "number, a DECIMAL, a TIMESTAMP or a TIMESTAMP_NTZ (in UTC).",
-        example="updated_at",
-    )
-    settle: PositiveDuration | None = option(
-        None,
-        description="With `mode: poll`, how late a row may be committed after it got its `column`: "
-        "one that comes later is never read. Rows come so much later, too.",
-        example="10 seconds",
-    )
-    every: PositiveDuration = option(
-        timedelta(seconds=1), description="With `mode: poll`, the shortest time between two looks."
-    )
-    max_rows: int = option(
-        100_000,
-        gt=0,
-        description="The most rows of a batch. Rows with one value of `column` are not parted.",
-    )
-
-    @property
-    def polled(self) -> Column:
-        """The column of `column`.
-
-        Raises:
-            OptionError: it is not in the schema.
-        """
-        return find_column(self.table_schema, self.column or "", "column")
 
 
 class SQLSource(Source):
