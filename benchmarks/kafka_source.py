@@ -2,7 +2,7 @@
 
 Both read the same topic in batches of the same size, without headers, and write with Spark's own writer
 into topics of their own. Both give each message the header `mainstem-id`, made of the node's name and the
-place of the message that it came from; what they write is held against each other before anything is
+place of the message that it came from; what they write is compared with each other before anything is
 timed. Which side begins changes with every round.
 """
 

@@ -113,7 +113,7 @@ def _timed(side: Callable[[], None], server: Kinesalite) -> float:
 
 
 def _bare(options: KinesisSinkOptions) -> None:
-    """Put as one does by hand; nothing fails here, so nothing is tried again."""
+    """Put as one does by hand; nothing fails here, so nothing is retried."""
     client: Any = connect(options)
     for start in range(0, MESSAGES, _CALL):
         records = [{"PartitionKey": str(n), "Data": BODY} for n in range(start, start + _CALL)]

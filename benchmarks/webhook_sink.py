@@ -1,7 +1,7 @@
 """Requests per second to an HTTP endpoint: the sink's tasks, and the whole sink, against bare httpx.
 
 Goal: a task at >= 0.9 of the faster of two bare loops of httpx, threads with a client each and coroutines
-that share one, with as many requests on their way on all sides. The endpoint is a starlette application
+that share one, with as many requests in flight on all sides. The endpoint is a starlette application
 on uvicorn in a process of its own, which reads the body and answers 202.
 """
 
@@ -75,7 +75,7 @@ def main() -> None:
 def _compare(url: str, concurrency: int, sides: dict[str, Callable[[], object]]) -> None:
     ratios = list(sides)[2:]
     table = Table(
-        title=f"{REQUESTS:,} requests of {len(BODY)} bytes, {concurrency} on their way",
+        title=f"{REQUESTS:,} requests of {len(BODY)} bytes, {concurrency} in flight",
         title_justify="left",
     )
     for column in ("round", *(f"{side}, req/s" for side in sides), *ratios):

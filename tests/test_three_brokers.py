@@ -143,7 +143,7 @@ def test_each_message_goes_through_three_brokers_once(rabbitmq, kafka, nats, pip
     sinks = {sink.name: sink for sink in plan.sinks()}
     assert {sinks[hop].promise.level for hop in ("topic", "stream")} == {"exactly-once"}
     told = " ".join(as_text(plan).split())
-    assert "stream: a batch that was cut is tried again within 1 hour" in told
+    assert "stream: a batch that was cut is retried within 1 hour" in told
 
     publisher = threading.Thread(target=queue.publish)
     publisher.start()

@@ -12,9 +12,9 @@ class Stubborn(Delivery):
 
     def promise(self, sink, shape):
         if not sink.capabilities.replaces_batch:
-            raise OptionError("the sink would double a batch that is tried again (replaces_batch)")
+            raise OptionError("the sink would double a batch that is retried (replaces_batch)")
         return Promise(
-            grounds=("a batch that is tried again replaces what its first try wrote",),
+            grounds=("a batch that is retried replaces what its first try wrote",),
             assumptions=sink.capabilities.assumptions,
         )
 

@@ -79,7 +79,7 @@ def driver(job: Job, chance: random.Random) -> None:
 
 
 def step(job: Job, chance: random.Random) -> str:
-    """Begin anew, and be killed when a step of a protocol is come to, once."""
+    """Restart, and be killed when a step of a protocol is come to, once."""
     armed = f"{chance.choice(job.points)}:{chance.choice([1, 1, 2, 5])}:kill"
     trace = job.pipeline.folder / f".passed-{len(list(job.pipeline.folder.glob('.passed-*')))}"
     trace.touch()

@@ -205,13 +205,13 @@ def test_the_plan_tells_what_the_window_means(pipeline):
         made = plan(options=options)
         (sink,) = made.sinks()
         assert (sink.delivery_word, sink.promise.level) == ("idempotent", "exactly-once")
-        (told,) = [text for text in sink.promise.assumptions if "tried again within" in text]
+        (told,) = [text for text in sink.promise.assumptions if "retried within" in text]
         assert word in told
         assert [text for text in sink.promise.assumptions if "their ids are forgotten" in text]
         assert "is written again" in " ".join(as_text(made).split())
     (sink,) = plan(deliver="microbatch").sinks()
     assert sink.promise.level == "at-least-once"
-    assert not [text for text in sink.promise.assumptions if "tried again within" in text]
+    assert not [text for text in sink.promise.assumptions if "retried within" in text]
 
 
 def test_a_ledger_that_has_no_room_for_now_is_no_lasting_failure(nats, monkeypatch):

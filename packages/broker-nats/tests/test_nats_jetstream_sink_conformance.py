@@ -128,7 +128,7 @@ class TestOrdered(JetStreamSuite):
 class TestMemory(JetStreamSuite):
     storage = "memory"
     expected_failures = {
-        "test_a_far_side_that_is_down_fails_the_batch_until_it_is_back": (
+        "test_an_external_system_that_is_down_fails_the_batch_until_it_is_back": (
             "a stream in memory is gone with its server"
         )
     }

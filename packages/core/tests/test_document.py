@@ -67,7 +67,7 @@ CASES = {
     "watermark column": ("on_rejected: drop}", "on_rejected: drop, watermark: {column: kk, delay: 1 hour}}", 5, "operators.row.watermark.column", "there is no column 'kk'", "Did you mean 'k'?"),
     "watermark type": ("on_rejected: drop}", "on_rejected: drop, watermark: {column: k, delay: 1 hour}}", 5, "operators.row.watermark.column", "is no TIMESTAMP", ""),
     "nothing to select": ("use: decode, from: lines, with: {format: json, schema: \"k STRING, v INT\"}, on_rejected: drop", "use: select, from: lines", 5, "operators.row", "expected `columns`, `where` or both", ""),
-    "gate": ("console, from: row", "console, from: row, require: exactly-once", 7, "sinks.out.require", "is at-least-once, not exactly-once: out: a batch that is tried again", ""),
+    "gate": ("console, from: row", "console, from: row, require: exactly-once", 7, "sinks.out.require", "is at-least-once, not exactly-once: out: a batch that is retried", ""),
     "self alias": ("path: in", "path: &a [*a]", 3, "sources.lines.with.path.0", "an alias of something that contains it", ""),
     "infinite": ("format: message", "format: message, max_files: .inf", 3, "sources.lines.with.max_files", "must be finite", ""),
 }  # fmt: skip

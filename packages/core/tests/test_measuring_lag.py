@@ -71,7 +71,7 @@ def test_it_is_measured_while_no_batch_ends_and_told_once(broker):
     assert rows(broker.news()) == 3
 
 
-def test_a_far_side_that_takes_long_is_asked_less_often(broker):
+def test_an_external_system_that_takes_long_is_asked_less_often(broker):
     """Pass: after ten times as long as it took."""
     broker.takes = 3.0
     broker.news(6)

@@ -394,7 +394,7 @@ def test_a_guarantee_is_the_sum_of_its_path_with_a_reason_for_each_step_down():
     assert promises["none"].reasons == (
         "radio can lose events: it is radio",
         "radio can give an event twice: it is radio",
-        "none: a batch that is tried again after a failure is written again",
+        "none: a batch that is retried after a failure is written again",
     )
     assert "radio: the sun is quiet" in promises["none"].assumptions
     assert any("row counts and drops" in text for text in promises["exact"].assumptions)

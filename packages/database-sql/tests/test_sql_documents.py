@@ -95,9 +95,7 @@ def test_a_failure_after_the_commit_doubles_only_what_says_so(place_in, pipeline
     pipeline.feed("1.jsonl", [{"id": 1}, {"id": 2}])
     plan = pipeline.plan()
     assert plan.nodes["out"].promise.level is (Level.EXACTLY_ONCE if exact else Level.AT_LEAST_ONCE)
-    assert (
-        "a batch that is tried again after a failure is written again" in as_text(plan)
-    ) != exact
+    assert ("a batch that is retried after a failure is written again" in as_text(plan)) != exact
     armed = crashpoints.armed("sql.after-commit:1:raise")
     with armed, pytest.raises(PipelineError, match=r"sql\.after-commit"):
         pipeline.run()

@@ -129,7 +129,7 @@ def test_a_lost_connection_says_why_it_was_lost(place_in, tripwire):
     """Pass: what the client said first, not that it could not undo what it had begun."""
     place = place_in("mariadb")
     proxy = tripwire(place.server.port)
-    sink = through(place, proxy, give_up="0 s")
+    sink = through(place, proxy, give_up="1 ms")
     place.write([], DDL, sink=sink)
     proxy.arm(text=b"INSERT INTO `rows", then=proxy.cut)
     with pytest.raises(PipelineError, match=r"mysql 127\.0\.0\.1:\d+/test: .*[Ll]ost connection"):

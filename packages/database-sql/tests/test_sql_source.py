@@ -101,7 +101,7 @@ def test_options_that_do_not_fit_are_named(options, key, words):
 def test_the_plan_says_what_a_snapshot_and_a_poll_promise():
     made = as_json(plan(**GIVEN, key=["id"]))
     (sink,) = made["guarantees"]
-    assert sink["reasons"] == ["out: a batch that is tried again after a failure is written again"]
+    assert sink["reasons"] == ["out: a batch that is retried after a failure is written again"]
     once = "t as it is when the checkpoint begins is enough: it is read once, and no later change of it"
     assert sink["assumptions"] == [
         f"rows: {once} comes",

@@ -85,7 +85,7 @@ def test_the_plan_says_what_can_be_lost_and_why(pipeline):
 
 
 @pytest.mark.in_turn
-def test_a_run_ends_when_the_far_side_does_not_let_us_in(pipeline):
+def test_a_run_ends_when_the_external_system_does_not_let_us_in(pipeline):
     """Pass: exit 1 with the cause, and neither the command's output nor its errors have the password."""
     where = address()
     given = {"bind": where, "plain": {"users": {"anna": "open sesame"}}}

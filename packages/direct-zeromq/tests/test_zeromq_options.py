@@ -101,7 +101,7 @@ def test_what_does_not_fit_together_is_refused_by_the_source(given, option, told
     assert error.value.option == option
 
 
-@pytest.mark.parametrize("given", ["0 s", "9 ms", "30 days"])
+@pytest.mark.parametrize("given", ["9 ms", "30 days"])
 def test_the_sink_waits_for_as_long_as_libzmq_can(given):
     """Pass: more than its timers tell apart, and less than they hold."""
     with pytest.raises(ValidationError, match="10 milliseconds to a day"):
@@ -131,7 +131,7 @@ def test_keys_are_those_that_libzmq_reads():
 def test_what_can_be_lost_depends_on_who_binds():
     """Pass: peers that bind drop their own queues when a connection ends, and the reason says so."""
     bound, connected = source(**WHERE).capabilities, source(connect="tcp://host:1").capabilities
-    assert "a connection that breaks loses what is on its way" in bound.why
+    assert "a connection that breaks loses what is in flight" in bound.why
     assert "peers that bind" not in bound.why
     assert "what peers that bind hold, up to their own mark" in connected.why
     assert "the order of messages of different connections does not matter" in bound.assumptions

@@ -83,7 +83,7 @@ def test_a_kill_doubles_nothing_where_messages_have_ids(
         for point in POINTS
     ],
 )
-def test_a_kill_doubles_nothing_where_the_far_side_goes_on(
+def test_a_kill_doubles_nothing_where_the_external_system_goes_on(
     far: Far, log: Log, tmp_path: Path, point: str
 ) -> None:
     """Without ids, by the cursor alone; and the order stays."""

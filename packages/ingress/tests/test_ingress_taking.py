@@ -318,7 +318,7 @@ def test_who_is_away_is_waited_for_with_its_reason(log: Log) -> None:
     assert receiver.events.count("connect") == receiver.events.count("close") == 4
 
 
-def test_ids_do_not_age_while_the_far_side_is_away(
+def test_ids_do_not_age_while_the_external_system_is_away(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking_module, "_FIRST_PAUSE", 0.5)
@@ -354,7 +354,7 @@ def test_an_acknowledgement_that_fails_doubles_nothing_with_ids(log: Log) -> Non
     assert values_in(log) == [1, 2]
 
 
-def test_the_far_side_goes_on_after_what_was_stored(log: Log) -> None:
+def test_the_external_system_goes_on_after_what_was_stored(log: Log) -> None:
     first = [m._replace(cursor="7") for m in messages(1)]
     lost = [m._replace(cursor="8") for m in messages(2)]
     receiver = Scripted(
@@ -532,7 +532,9 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_doubled(
     assert sorted(values_in(log)) == list(range(50))
 
 
-def test_a_stop_on_a_full_disk_leaves_the_rest_at_the_far_side(small_disk: Path, far: Far) -> None:
+def test_a_stop_on_a_full_disk_leaves_the_rest_at_the_external_system(
+    small_disk: Path, far: Far
+) -> None:
     log = Log(small_disk / "log")
     options = FarOptions(port=far.port, segment_rows=1, linger="0 s")
     work = Work(QueueReceiver(options, 0, "far"), store_of(log), options)
@@ -642,7 +644,7 @@ def test_a_bounded_run_begins_when_nothing_comes_any_more(
     assert not any(f["ready"] for f in work.told if f["rows"] == 0)
 
 
-def test_nobody_is_ready_while_the_far_side_is_away(
+def test_nobody_is_ready_while_the_external_system_is_away(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking_module, "_QUIET", 0.0)
@@ -657,7 +659,9 @@ def test_nobody_is_ready_while_the_far_side_is_away(
 
 
 @pytest.mark.parametrize("kind", [QueueReceiver, StreamReceiver])
-def test_a_far_side_that_goes_and_comes_back(far: Far, log: Log, kind: type[QueueReceiver]) -> None:
+def test_an_external_system_that_goes_and_comes_back(
+    far: Far, log: Log, kind: type[QueueReceiver]
+) -> None:
     put = far.put if kind is QueueReceiver else far.append
     put(messages(*range(10), ids=kind is QueueReceiver))
     options = FarOptions(port=far.port, at_once=3)

@@ -66,7 +66,7 @@ FAULTS = [
     ("zoo_skips_what_is_in", FRAMES, "batch 0 was left unread: Spark fails"),
     ("zoo_hides_its_run", "test_a_run_that_was_replaced_has_no_effect", "^fencing: run 1 had been replaced"),
     ("zoo_drops_the_sequence", "test_the_newest_change_of_each_key_stands", "^table: the table is "),
-    ("zoo_waits", "test_it_fails_when_the_far_side_does_and_then_alone", "does not come to an end"),
+    ("zoo_waits", "test_it_fails_when_the_external_system_does_and_then_alone", "does not come to an end"),
     ("zoo_turns", LOST, "does not do the same when the same happens again"),
     ("zoo_knows_rows", DOUBLED, r"^doubled: (.*\n)*.*another checkpoint begins"),
     ("zoo_boasts", LONG, r"^(doubled: more than once there: \da|fencing: run \d)"),
@@ -150,7 +150,7 @@ def test_a_course_that_is_found_is_one_that_can_do_without_nothing(tmp_path):
 def test_a_model_sink_has_its_abilities_and_no_others(tmp_path):
     """Pass: `isinstance` tells the abilities of a model's sinks as of any."""
     from mainstem import IdentifiedWrites, KeyedWrites, Staged, Transactional
-    from mainstem_testkit.conformance.far_side import EVERY, FarSide, sink_class
+    from mainstem_testkit.conformance.external_system import EVERY, FarSide, sink_class
 
     assert len({(kind.abilities, kind.replaces) for kind in EVERY}) == 32
     for kind in EVERY:

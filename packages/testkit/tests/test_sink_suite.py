@@ -57,7 +57,7 @@ FAULTS = [
     ("zoo_tidying_up", KILLED, "zoo.after-commit:1:kill: doubled"),
     ("zoo_half", CUT, "lost: .*row 10"),
     ("zoo_deaf_to_tasks", CUT, "a task failed, and the write ended as if all were well"),
-    ("zoo_deaf", "a_far_side_that_is_down_fails_the_batch_until_it_is_back", "the far side was down, and"),
+    ("zoo_deaf", "an_external_system_that_is_down_fails_the_batch_until_it_is_back", "the external system was down, and"),
     ("zoo_coarse", TYPES, r"^timestamp: .*123456.* came back as [^\n]*\n"),
     ("zoo_blank", TYPES, "string: None came back as ''"),
     ("zoo_late", TYPES, "array<int>: neither refused nor written: no lists"),

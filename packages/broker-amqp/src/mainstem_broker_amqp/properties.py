@@ -149,7 +149,7 @@ def _set(properties: dict[str, Any], name: str, value: bytes) -> None:
         return
     if len(value) > _SHORT:
         raise ValueError(f"header amqp.{name} has {len(value)} bytes; {_SHORT} are the most")
-    # The broker closes the channel over this one, with all that is on its way.
+    # The broker closes the channel over this one, with all that is in flight.
     if name == "expiration" and not (
         re.fullmatch(r"[0-9]{1,10}", text) and int(text) <= _LONGEST_EXPIRATION
     ):

@@ -220,7 +220,7 @@ class Connection:
         return self.run(make())
 
     def unsubscribe(self, inbox: Inbox) -> None:
-        """Let no more messages come into an inbox; what was on its way can be taken until `forget`."""
+        """Let no more messages come into an inbox; what was in flight can be taken until `forget`."""
         self.run(self.client.leave(inbox))
 
     def forget(self, inbox: Inbox) -> None:

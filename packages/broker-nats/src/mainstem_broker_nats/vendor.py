@@ -15,7 +15,7 @@ from mainstem_broker_nats.inboxes import Inbox, Raw
 
 __all__ = ["Client", "NkeysError", "errors", "translated", "words"]
 
-#: Replies of a server that trying again does not change.
+#: Replies of a server that retrying does not change.
 _REFUSALS = (
     "authorization violation", "authentication expired", "authentication revoked",
     "invalid client protocol", "secure connection - tls required", "credentials have been revoked",

@@ -3,7 +3,7 @@
 ====================  =========  ==========================================
 error                 exit code  what to do
 ====================  =========  ==========================================
-`PipelineError`       1          look at the data or the far side, run again
+`PipelineError`       1          look at the data or the external system, run again
 `DocumentError`       2          mend the document
 `PluginError`         3          install, upgrade or remove a plugin
 `MachineError`        4          give the machine what it lacks

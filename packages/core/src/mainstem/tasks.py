@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _DDL = "reason STRING, payload BINARY, _id BINARY"
-#: The message column whose values are packed on their way to a task.
+#: The message column whose values are packed before they go to a task.
 _HEADERS = "map<string,binary>"
 #: What a task may raise for the user to see.
 _ERRORS = {

@@ -229,7 +229,7 @@ class Meaning(Enum):
     """What an error of a database is about."""
 
     ROW = "a row that the database refuses, whatever is tried"
-    TRANSIENT = "what may go well when it is tried again"
+    TRANSIENT = "what may go well when it is retried"
     PERMANENT = "what somebody has to mend"
 
 
@@ -281,7 +281,7 @@ def _of_psycopg(error: Any) -> Meaning:
     return Meaning.TRANSIENT if state.startswith(_POSTGRESQL_TRANSIENT) else Meaning.PERMANENT
 
 
-#: Parts of what PostgreSQL and its client say when trying again does not help.
+#: Parts of what PostgreSQL and its client say when retrying does not help.
 _REFUSED = (
     "authentication failed",
     "does not exist",

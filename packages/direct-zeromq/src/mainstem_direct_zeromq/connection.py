@@ -162,7 +162,7 @@ class LinkOptions(Options):
     connect: list[str] | str = option(
         list,
         description="Addresses of peers, `tcp://HOST:PORT` or `ipc:///PATH`: one or several. A peer "
-        "that is away is tried again and again.",
+        "that is away is retried until it is there.",
         example=["tcp://host-1:5557", "tcp://host-2:5557"],
     )
     curve: CurveOptions | None = option(
@@ -184,13 +184,13 @@ class LinkOptions(Options):
         advanced=True,
         description="How often libzmq asks a peer whether it is alive; `0 seconds` for never. Leave it "
         "so, and let peers do so too: under back-pressure libzmq does not read the answers of peers that "
-        "are alive, gives them up, and what is on its way is lost. A frame that takes longer than two "
+        "are alive, gives them up, and what is in flight is lost. A frame that takes longer than two "
         "heartbeats never comes.",
     )
     reconnect: Duration = option(
         timedelta(milliseconds=100),
         advanced=True,
-        description="The pause before a connection that broke is tried again; it doubles up to "
+        description="The pause before a connection that broke is retried; it doubles up to "
         "`reconnect_most`.",
     )
     reconnect_most: Duration = option(

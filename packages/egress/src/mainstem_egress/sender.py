@@ -114,7 +114,7 @@ class Sender(ABC):
         """Connect, and see that what messages are sent to is there.
 
         Raises:
-            TransientError: the external system can't be reached now; it is tried again.
+            TransientError: the external system can't be reached now; it is retried.
             PermanentError: no retry would help.
         """
 

@@ -46,7 +46,10 @@ class Idempotent(Delivery):
             )
         return Promise(
             grounds=("a row whose `_id` is there is not written again",),
-            assumptions=("rows keep their `_id` at the far side", *sink.capabilities.assumptions),
+            assumptions=(
+                "rows keep their `_id` at the external system",
+                *sink.capabilities.assumptions,
+            ),
         )
 
     @staticmethod

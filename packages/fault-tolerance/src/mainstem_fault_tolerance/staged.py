@@ -36,7 +36,10 @@ class StagedDelivery(Delivery):
             )
         return Promise(
             grounds=(_GROUND,),
-            assumptions=("every worker reaches the far side", *sink.capabilities.assumptions),
+            assumptions=(
+                "every worker reaches the external system",
+                *sink.capabilities.assumptions,
+            ),
         )
 
     def write(self, sink: Sink, frame: DataFrame, batch: Batch) -> DataFrame | None:

@@ -1,4 +1,4 @@
-"""Delivery `transactional`: a batch and its ledger entry in one transaction of the far side."""
+"""Delivery `transactional`: a batch and its ledger entry in one transaction of the external system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TransactionalOptions(Options):
 
 
 class TransactionalDelivery(Delivery):
-    """Writes a batch and its entry in the far side's ledger in one transaction.
+    """Writes a batch and its entry in the external system's ledger in one transaction.
 
     A batch that the ledger has is not written again, whatever became of the answer to its commit. The
     batch goes through the driver; for large ones see `staged`.

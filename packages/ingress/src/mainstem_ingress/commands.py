@@ -201,7 +201,7 @@ class HelperTable(Silent):
 
     def _table(self) -> Table:
         from rich.table import Table
-        from rich.text import Text  # what a far side says is no markup
+        from rich.text import Text  # what an external system says is no markup
 
         table = Table(title=self._title, title_justify="left", expand=False)
         table.add_column("receiver")

@@ -1,7 +1,7 @@
 """The folder of a log: who writes what, and who has read how far.
 
 - `receivers/NUMBER/`: the segments of one receiver; `lock`, held by the process that writes there; and
-  `cursor.json`, where the far side goes on if that changed after the newest segment
+  `cursor.json`, where the external system goes on if that changed after the newest segment
 - `consumers/NAME.json`: `{receiver: the first segment not read yet}`, of each query that reads the log
 - `consumers/lock`: held while a consumer comes in, and while segments are removed
 - `lock`: held from the look whether ids are new until the segment that has them is there
@@ -156,7 +156,7 @@ def _check(file: Path) -> None:
 
 
 def keep_cursor(folder: Path, end: int, cursor: str) -> None:
-    """Keep where the far side goes on after the segments before `end`; for good when this returns."""
+    """Keep where the external system goes on after the segments before `end`, for good."""
     write_whole(folder / _CURSOR, json.dumps({"end": end, "cursor": cursor}))
 
 

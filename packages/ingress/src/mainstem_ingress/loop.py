@@ -22,7 +22,7 @@ from mainstem_ingress.writer import Store
 _WAIT = 0.1
 _TELL_EVERY = _TIDY_EVERY = 1.0
 _RETRY = 0.5
-#: When no message has come for so long, all that was waiting at the far side is here.
+#: When no message has come for so long, all that was waiting at the external system is here.
 _QUIET = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 #: How much of a refused message's value is kept.
@@ -38,8 +38,9 @@ class Taking:
     Args:
         retentions: of the receiver's own folder first, then of folders whose receivers are gone.
         tell: is told about once a second, and when something changes, of `state` (`connecting`,
-            `running`, `waiting` for the far side, `paused` above the high-water mark, disk `full`),
-            `why`, the counts, the bytes not yet read, and `ready`: that a bounded run can begin.
+            `running`, `waiting` for the external system, `paused` above the high-water mark, disk
+            `full`), `why`, the counts, the bytes not yet read, and `ready`: that a bounded run can
+            begin.
         stop: when set, what was taken is stored and acknowledged, and the work ends.
     """
 
@@ -57,7 +58,7 @@ class Taking:
         self._retentions = retentions
         self._unread = retentions[0].unread(store.next, store.bytes)
         self._tidied = 0.0
-        #: Why nothing can be stored at present; empty otherwise. And when it is tried again.
+        #: Why nothing can be stored at present; empty otherwise. And when it is retried.
         self._no_room = ""
         self._again = 0.0
         self._options = options
@@ -73,7 +74,7 @@ class Taking:
         """Take messages until told to stop.
 
         Raises:
-            PermanentError: the far side refuses for good.
+            PermanentError: the external system refuses for good.
             LogError: the log can't be used.
         """
         failed = 0
@@ -138,7 +139,7 @@ class Taking:
         """Take messages over one connection, until told to stop or the connection breaks.
 
         One thread does all. A second one that stores would have to share Python's lock with this one,
-        which costs more than the wait for the disk: meanwhile the far side goes on sending.
+        which costs more than the wait for the disk: meanwhile the external system goes on sending.
         """
         receiver = self._receiver
         waiting = receiver.waiting()
@@ -173,7 +174,7 @@ class Taking:
             if stopping and (not group or self._no_room):
                 return
             self._tidy()
-            # What has no room here stays at the far side.
+            # What has no room here stays at the external system.
             high = self._unread > self._high_water
             if not paused and (high or self._no_room):
                 receiver.pause()
@@ -194,7 +195,7 @@ class Taking:
                 self.tell("running")
 
     def _stored(self, group: Group) -> bool:
-        """Store a group; False if there is no room for it, which is tried again after a while."""
+        """Store a group; False if there is no room for it, which is retried after a while."""
         if self._no_room and time.monotonic() < self._again:
             return False
         cursor = self._receiver.cursor()
@@ -202,7 +203,7 @@ class Taking:
         return self._written(lambda: self._store.store(group, *given))
 
     def _keep(self) -> None:
-        """Store where the far side goes on, if that has changed and there is nothing else to store."""
+        """Store where the external system goes on, if only that has changed."""
         cursor = self._receiver.cursor()
         if cursor is None or cursor == self._store.cursor:
             return
@@ -210,7 +211,7 @@ class Taking:
             self._written(lambda: self._store.keep(cursor))
 
     def _written(self, write: Callable[[], None]) -> bool:
-        """Write something; False if there is no room for it, which is tried again after a while."""
+        """Write something; False if there is no room for it, which is retried after a while."""
         try:
             write()
         except OSError as error:
@@ -237,7 +238,7 @@ class Taking:
             if error.errno not in NO_ROOM:  # the ids of a segment to be removed had no room
                 raise LogError(f"{self._store.folder}: {error.strerror}") from error
         else:
-            if not all_gone:  # what is left goes after the next look at the far side
+            if not all_gone:  # what is left goes after the next look at the external system
                 self._tidied = 0.0
         self._unread = own.unread(self._store.next, self._store.bytes)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """One message, as the far side gave it.
+    """One message, as the external system gave it.
 
     `key`, `value`, `headers`, `timestamp` and `origin` become the message columns of those names;
     partition and position are the log's own.
@@ -27,7 +27,7 @@ class Message(NamedTuple):
     #: Tells it from every other message of its source, given by whoever made it. A second message
     #: with the same id, within the horizon, is acknowledged and not stored.
     id: bytes | None = None
-    #: Where the far side goes on after this message; handed to `connect` after a restart.
+    #: Where the external system goes on after this message; handed to `connect` after a restart.
     cursor: str | None = None
     #: Whatever the receiver needs to acknowledge it; never stored.
     token: Any = None

@@ -64,7 +64,7 @@ class IngressOptions(Options):
         timedelta(hours=1),
         description="For how long the ids of stored messages are remembered at least, so that a "
         "second copy is dropped; `0 s` never drops any. Time in which nothing can come, because the "
-        "receiver or the far side is down, does not count.",
+        "receiver or the external system is down, does not count.",
     )
     duplicates_most: int = option(
         2_000_000,

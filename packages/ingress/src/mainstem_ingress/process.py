@@ -64,7 +64,7 @@ def work(task: Task, tell: Tell, stop: threading.Event) -> None:
     """Do a task until told to stop.
 
     Raises:
-        PermanentError: the far side refuses for good.
+        PermanentError: the external system refuses for good.
         LogError: the log can't be used.
     """
     module, _, name = task.receiver.partition(":")

@@ -46,7 +46,7 @@ class LogReading(Reading):
         folder: the log's.
         extra: DDL of the source's own columns.
         refused: whether refused messages are given too, with the reason as the last column: each column
-            takes time on its way to Spark.
+            takes time to go to Spark.
         max_rows: the most rows of a batch, but for a single segment that has more.
         max_bytes: the same in bytes.
         tasks: about how many read at once.

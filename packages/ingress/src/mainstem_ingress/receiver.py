@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Receiver(ABC):
-    """Takes messages from one far side, for one folder of segments.
+    """Takes messages from one external system, for one folder of segments.
 
     All methods are called in one thread of a process of its own. An `TransientError`, or any exception
     but `PermanentError`, from one of them means that the connection is no longer good: `close` is
     called, then `connect` again, with growing pauses between. Messages that were taken and not
-    acknowledged by then are forgotten, for the far side gives them again; where it does not, say in
-    the source's capabilities that it is lossy.
+    acknowledged by then are forgotten, for the external system gives them again; where it does not, say
+    in the source's capabilities that it is lossy.
 
     Args:
         options: the options of the source.
@@ -41,11 +41,11 @@ class Receiver(ABC):
 
         Args:
             cursor: that of the last message that was stored, or the last that `cursor` gave and was
-                stored, for a far side that goes on from there.
+                stored, for an external system that goes on from there.
 
         Raises:
-            TransientError: the far side is away; it is tried again.
-            PermanentError: trying again would not help.
+            TransientError: the external system is away; it is retried.
+            PermanentError: retrying would not help.
         """
 
     @abstractmethod
@@ -63,16 +63,16 @@ class Receiver(ABC):
         """End the connection. Called once for each `connect`, also for one that failed."""
 
     def pause(self) -> None:  # noqa: B027
-        """Let no more messages come: the log has no room. Those on their way are taken as before."""
+        """Let no more messages come: the log has no room. Those in flight are taken as before."""
 
     def resume(self) -> None:  # noqa: B027
         """Let messages come again."""
 
     def cursor(self) -> str | None:
-        """Return where the far side goes on after all that `take` has returned so far.
+        """Return where the external system goes on after all that `take` has returned so far.
 
-        For a far side whose place is more than that of one message, such as many partitions. It is
-        stored in the same segment as those messages, and their own cursors are not looked at. It is
+        For an external system whose place is more than that of one message, such as many partitions. It
+        is stored in the same segment as those messages, and their own cursors are not looked at. It is
         also stored, for good, when it has changed and there is nothing to store: let it change seldom
         then, for each time costs a wait for the disk.
         """
@@ -87,7 +87,7 @@ class Receiver(ABC):
         return {} if self.log is None else self.log.cursors()
 
     def caught_up(self) -> bool | None:
-        """Return whether `take` has returned all that was at the far side when this process began.
+        """Return whether `take` has returned all that was at the external system when this process began.
 
         A bounded run begins to read when that is so and stored; None, where nobody can tell, leaves
         it to `waiting`.
@@ -95,7 +95,7 @@ class Receiver(ABC):
         return None
 
     def waiting(self) -> int | None:
-        """Return how many messages were waiting at the far side when `connect` returned.
+        """Return how many messages were waiting at the external system when `connect` returned.
 
         A bounded run begins to read when so many are stored, or when none comes for a while; None,
         where nobody can tell, leaves it at that. Where nothing ever waits, return 0.

@@ -30,7 +30,7 @@ _TOGETHER, _PATIENCE = 100, 0.05
 class Retention:
     """Keeps one receiver's folder as small as its readers allow; the caller holds its lock.
 
-    The newest segment always stays: it tells where the numbers and the far side go on.
+    The newest segment always stays: it tells where the numbers and the external system go on.
     """
 
     def __init__(self, log: Log, receiver: str, options: IngressOptions) -> None:

@@ -31,7 +31,7 @@ from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message, Values
 
 FORMAT = 2
-#: No room, or no file to be had: what a write fails with that can be tried again later.
+#: No room, or no file to be had: what a write fails with that can be retried later.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 SUFFIX = ".segment"
 IDS_SUFFIX = ".ids"

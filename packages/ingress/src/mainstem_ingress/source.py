@@ -45,7 +45,7 @@ class IngressSource(Source):
     """A source whose messages are pushed to it: its receivers make a log, which Spark reads.
 
     A subclass annotates `options` with a subclass of `IngressOptions`, and says which receiver
-    takes the messages and, in `capabilities`, what the far side promises.
+    takes the messages and, in `capabilities`, what the external system promises.
     """
 
     options: IngressOptions

@@ -106,7 +106,8 @@ class Store:
         self._away += seconds
 
     def keep(self, cursor: str) -> None:
-        """Store where the far side goes on, without messages; when this returns, it is there for good.
+        """Store where the external system goes on, without messages; when this returns, it is there for
+        good.
 
         Raises:
             OSError: it could not be written.
@@ -121,8 +122,8 @@ class Store:
 
         Args:
             messages: at least one.
-            cursor: where the far side goes on after all of them; stored with them. When left out, it
-                is the last that one of them has.
+            cursor: where the external system goes on after all of them; stored with them. When left
+                out, it is the last that one of them has.
 
         Raises:
             OSError: it could not be written; of a group too large for one segment a part may be stored,

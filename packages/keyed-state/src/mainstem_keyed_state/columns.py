@@ -1,4 +1,4 @@
-"""Types of columns on their way from Spark to Polars and back.
+"""Types of columns between Spark and Polars.
 
 Most of Spark's types are Arrow's and Polars' too. These are not, and travel as others: MAP as a list
 of structs, VARIANT as the struct that it is in Arrow, INTERVAL YEAR TO MONTH as its months, INTERVAL as

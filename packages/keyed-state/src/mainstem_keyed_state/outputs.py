@@ -1,4 +1,4 @@
-"""Rows on their way from the logic: packed outputs become the columns that the core splits by output."""
+"""Rows that come from the logic: packed outputs become the columns that the core splits by output."""
 
 from __future__ import annotations
 

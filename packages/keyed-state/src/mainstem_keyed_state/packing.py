@@ -1,4 +1,4 @@
-"""Rows on their way to the state: packed before the shuffle, one packed row for each bucket.
+"""Rows that go to the state: packed before the shuffle, one packed row for each bucket.
 
 PySpark turns the rows of a group into Python tuples one by one; a packed row is Arrow data as a whole, so
 that neither that nor Spark's sort by group costs anything by the row.

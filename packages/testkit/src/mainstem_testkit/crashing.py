@@ -20,7 +20,7 @@ from mainstem_testkit.processes import descendants
 Oracle = Callable[[PipelineFolder], None]
 
 _GONE = 30.0
-#: How often a pass that did not come is tried again.
+#: How often a pass that did not come is retried.
 _AGAIN = 3
 
 
@@ -72,7 +72,7 @@ def crash_at_every_point(
         points: chooses among those that a whole run passes; all when left out.
         passes: at which passes of each point; those that do not come are left out, but one must: where
             processes work side by side, whether they come to it may be a matter of time, so the first
-            is tried again, a few times.
+            is retried, a few times.
         action: what happens there, as in `MAINSTEM_FAILPOINT`: `kill`, `raise`, `drop`.
         here: break it in this process, by `die` in place of `action`.
         before: brings in place what the pipeline reads, or empties what it writes outside its folder.

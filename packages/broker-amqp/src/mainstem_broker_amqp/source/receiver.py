@@ -100,7 +100,7 @@ class AMQPReceiver(Receiver):
         self._wanted = False
         if self._tag:
             self._channel.basic_cancel(self._tag, callback=self._paused)
-            # Else pika would send back what is still on its way: out of order, counted against the
+            # Else pika would send back what is still in flight: out of order, counted against the
             # delivery limit of a quorum queue, and forbidden on streams.
             self._channel._cancelled.discard(self._tag)
             self._tag = ""

@@ -1,4 +1,4 @@
-"""Calls of librdkafka's that are tried again while that helps, and never waited for without an end.
+"""Calls of librdkafka's that are retried while that helps, and never waited for without an end.
 
 A call with a timeout of its own can still stand still when brokers go away at the wrong moment. So each
 is made in a thread that is waited for a little longer than the call itself was told to take.

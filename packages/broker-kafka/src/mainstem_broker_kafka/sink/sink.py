@@ -58,7 +58,7 @@ class KafkaSink(Sink):
     """Writes messages to topics; each carries its identity in the header `mainstem-id`.
 
     By `transactional` each message is there once for readers of committed messages, and a key keeps its
-    order. By `microbatch` a batch that is tried again is written again, with the same identities; of a
+    order. By `microbatch` a batch that is retried is written again, with the same identities; of a
     changelog a key's newest version still comes last.
     """
 

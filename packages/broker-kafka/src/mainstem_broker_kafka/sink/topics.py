@@ -1,4 +1,4 @@
-"""Topics: made as the options say, held against them, and what each takes."""
+"""Topics: made as the options say, compared with them, and what each takes."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """Records by lane, of which the first may be on its way and all others wait for it.
+    """Records by lane, of which the first may be in flight and all others wait for it.
 
     Attributes:
-        size: bytes of all records, those on their way too.
+        size: bytes of all records, those in flight too.
         messages: how many messages they hold.
     """
 

@@ -51,7 +51,7 @@ class Putter:
         pack: whether a record holds more than one message.
         ordered: whether records of a key keep their order.
         largest: the largest record that the stream takes, in bytes.
-        requests: how many calls are on their way at a time.
+        requests: how many calls are in flight at a time.
         give_up: after how many seconds without any progress to raise.
     """
 

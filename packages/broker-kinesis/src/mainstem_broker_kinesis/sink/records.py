@@ -23,7 +23,7 @@ _LAST_HASH = 2**128 - 1
 
 
 class Message(NamedTuple):
-    """One row on its way, ready to be put.
+    """One row in flight, ready to be put.
 
     `data` is what the record, or its part in a packed one, holds; `value` what the row had.
     """
@@ -42,7 +42,7 @@ class Record:
     Attributes:
         lane: what it must keep its order within.
         size: bytes of data and partition key, as AWS counts them.
-        sent: whether it has been on its way, and so can't be added to.
+        sent: whether it has been in flight, and so can't be added to.
         alone: whether it is to have a call of its own.
         tries: how often it has failed.
     """

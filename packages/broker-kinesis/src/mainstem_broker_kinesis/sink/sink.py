@@ -47,7 +47,7 @@ _COPIES = {
 class KinesisSink(Sink):
     """Puts messages into a stream of Kinesis, each key's in order.
 
-    At least once: a batch that is tried again, or a call whose answer was lost, puts its messages again,
+    At least once: a batch that is retried, or a call whose answer was lost, puts its messages again,
     with the same identity. A reader that remembers identities drops the copies.
     """
 

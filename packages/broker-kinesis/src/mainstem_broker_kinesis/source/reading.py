@@ -28,7 +28,7 @@ class ShardReading:
     Times are by the stream's clock, and its horizon is that before which it keeps nothing. `covered` is
     the time up to which all is read that was asked for, `looked` the horizon when the oldest record was
     looked for last.
-    `due` is when it is read next (`time.monotonic`), or None while a read is on its way. `caught_up`
+    `due` is when it is read next (`time.monotonic`), or None while a read is in flight. `caught_up`
     says whether all is taken that was there when the process began.
     """
 

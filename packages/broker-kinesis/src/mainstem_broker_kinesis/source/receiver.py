@@ -44,7 +44,7 @@ _LOOK_EVERY, _CHILDREN_EVERY = 1.0, 1.0
 _LIST_AGAIN = 10.0
 #: How often a shard's progress is kept though no record came, in seconds.
 _TICK = 60.0
-#: After so many failures of one shard in a row the far side counts as away.
+#: After so many failures of one shard in a row the external system counts as away.
 _FAILURES = 6
 #: What may mean that the stream is not what it was: looked at over a new connection.
 _DOUBTFUL = ("ResourceNotFoundException", "InvalidArgumentException")
@@ -59,7 +59,7 @@ class KinesisReceiver(Receiver):
         super().__init__(options, number, node)
         self._began: float | None = None
         self._counts = Counts()
-        #: Whether a read has succeeded since the far side was last in doubt.
+        #: Whether a read has succeeded since the external system was last in doubt.
         self._served = True
         self._begin()
 

@@ -42,7 +42,7 @@ _SHOWN = {
 class JetStreamSink(EgressSink):
     """Publishes messages to a stream; each carries its identity as `Nats-Msg-Id`.
 
-    Within its duplicate window a stream drops what it has. So a batch that is tried again doubles
+    Within its duplicate window a stream drops what it has. So a batch that is retried doubles
     nothing as long as the window lasts (`deliver: idempotent`); after that it is there twice.
     """
 
@@ -59,11 +59,11 @@ class JetStreamSink(EgressSink):
             )
         else:
             window = (
-                f"{write_duration(within)}, which the stream's duplicate window is held against when "
+                f"{write_duration(within)}, which the stream's duplicate window is compared with when "
                 "the run starts"
             )
         tried = (
-            f"a batch that was cut is tried again within {window}, and so is a message whose answer was "
+            f"a batch that was cut is retried within {window}, and so is a message whose answer was "
             "lost (`give_up` may be longer); what was written longer ago is written again, and so is "
             "what a rollback or a replay writes that late"
         )
@@ -73,8 +73,8 @@ class JetStreamSink(EgressSink):
                 "stream no longer has it (a limit for each subject, such as max_msgs_per_subject: 1)"
             )
         forgotten = (
-            "what a cut batch wrote is still in the stream if its server starts anew before the batch is "
-            "tried again: with messages that were taken from a work queue, or removed, their ids are "
+            "what a cut batch wrote is still in the stream if its server restarts before the batch is "
+            "retried: with messages that were taken from a work queue, or removed, their ids are "
             "forgotten then"
         )
         return SinkCapabilities(

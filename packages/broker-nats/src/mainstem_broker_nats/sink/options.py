@@ -52,7 +52,7 @@ class JetStreamSinkOptions(ConnectionOptions, EgressOptions):
     duplicates_within: PositiveDuration | None = option(
         None,
         description="For how long the stream must know the ids of its messages (its duplicate window), "
-        "so that a batch that is tried again within that time doubles nothing. A stream whose window is "
+        "so that a batch that is retried within that time doubles nothing. A stream whose window is "
         "shorter is refused; one that is made gets it. Left out, the window is as it is: 2 minutes "
         "unless somebody said otherwise.",
         example="1 hour",

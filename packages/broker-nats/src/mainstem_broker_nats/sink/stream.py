@@ -1,4 +1,4 @@
-"""The stream that takes the messages: made where it is missing, and held against what is wanted of it."""
+"""The stream that takes the messages: made where it is missing, and compared with what is wanted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection
 
 _NANOS = 1_000_000_000
-#: What no option of `create` says, or what another one is held against.
+#: What no option of `create` says, or what another one is compared with.
 _UNASKED = {"allow_direct", "duplicate_window", "max_consumers", "max_msgs"}
 #: What the server takes when nobody says.
 _WINDOW = timedelta(minutes=2)

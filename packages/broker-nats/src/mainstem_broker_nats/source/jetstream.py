@@ -246,7 +246,7 @@ class JetStreamLog(JetStreamSource):
             else "",
             assumptions=(
                 f"{kept}; {told if goes_on else 'else the run fails'}",
-                "publishers that try again give each message a Nats-Msg-Id",
+                "publishers that retry give each message a Nats-Msg-Id",
                 steady,
             ),
             shown=Shown(

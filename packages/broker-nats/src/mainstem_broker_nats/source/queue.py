@@ -45,7 +45,7 @@ class JetStreamQueue(IngressSource, JetStreamSource):
         remembers = bool(options.duplicates_within)
         assumptions = [
             "the disk keeps what it says it has written",
-            "publishers that try again give each message a Nats-Msg-Id",
+            "publishers that retry give each message a Nats-Msg-Id",
             "the stream keeps each message until it was taken",
         ]
         if options.max_deliver > 0:

@@ -99,7 +99,7 @@ class Range:
         self._rest: list[Gap] = []
 
     def chunks(self) -> Generator[Chunk]:
-        """Yield all that is there, in order; tries again while the server is away, for `give_up`.
+        """Yield all that is there, in order; retries while the server is away, for `give_up`.
 
         Raises:
             ExternalError: the server stays away, or the stream is another one.
@@ -250,7 +250,7 @@ class _Pulls:
         self._connection.forget(self._inbox)
 
     def ask(self, most: int) -> None:
-        """Ask for more, but for no more than that many in all; half of a pull is always on its way."""
+        """Ask for more, but for no more than that many in all; half of a pull is always in flight."""
         asked = sum(self._asked.values())
         count = min(_PULL, most - asked)
         if count <= 0 or asked > _PULL // 2:

@@ -32,7 +32,7 @@ STEPS = {
     "Tail": ("a tail", _NEVER_WHOLE),
     "Offset": ("OFFSET", _NEVER_WHOLE),
     "Sort": ("a sort (ORDER BY)", _NEVER_WHOLE),
-    "Sample": ("a random sample", "A batch that is tried again would give other rows."),
+    "Sample": ("a random sample", "A batch that is retried would give other rows."),
     "EventTimeWatermark": ("a watermark", "Write `watermark:` at the node in the document."),
 }
 #: What a row by row expression can't be, by Spark's node for it.

@@ -1,4 +1,4 @@
-"""What `sql` and `python` share: the user's own step, held against the columns that are declared."""
+"""What `sql` and `python` share: the user's own step, compared with the columns that are declared."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DeclaredOptions(Options):
 
     table_schema: Schema = option(
         alias="schema",
-        description="The columns that come out, with their types; held against what does come.",
+        description="The columns that come out, with their types; compared with what does come.",
         example="city STRING, cents BIGINT",
     )
     tables: list[TableName] = option(

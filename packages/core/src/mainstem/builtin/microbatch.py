@@ -25,7 +25,7 @@ class Microbatch(Delivery):
             return Promise(assumptions=facts.assumptions)
         return Promise(
             may_double=True,
-            reasons=("a batch that is tried again after a failure is written again",),
+            reasons=("a batch that is retried after a failure is written again",),
             assumptions=facts.assumptions,
         )
 

@@ -226,10 +226,11 @@ class Typed(Protocol):
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A sink that makes its far side ready, and finds its faults, before a run starts."""
+    """A sink that makes its external system ready, and finds its faults, before a run starts."""
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
-        """Make what is missing at the far side and hold what is there against what will be written.
+        """Make what is missing at the external system and compare what is there with what will be
+        written.
 
         Called before any query starts, perhaps more than once; needs no Spark.
 
@@ -239,7 +240,7 @@ class Prepared(Protocol):
 
         Raises:
             OptionError: what is there does not fit; names it.
-            PipelineError: the far side can't be reached, or forbids it.
+            PipelineError: the external system can't be reached, or forbids it.
         """
 
 
@@ -307,10 +308,10 @@ class AfterBatch(Protocol):
 
 @runtime_checkable
 class Transactional(Protocol):
-    """A sink whose far side commits a batch's rows and a ledger entry in one transaction."""
+    """A sink whose external system commits a batch's rows and a ledger entry in one transaction."""
 
     def committed(self, batch: Batch) -> bool:
-        """Whether the far side's ledger says that this batch is in.
+        """Whether the external system's ledger says that this batch is in.
 
         What the batch refused is told by `write_once` alone: who skips a batch because it is in loses
         that.
@@ -362,7 +363,7 @@ class KeyedWrites(Protocol):
         batches, so that a batch written again just sets the same rows.
 
         Raises:
-            FencedError: the far side has seen a run of this checkpoint with a higher epoch.
+            FencedError: the external system has seen a run of this checkpoint with a higher epoch.
         """
 
 
@@ -374,7 +375,7 @@ class IdentifiedWrites(Protocol):
         """Write the rows whose `_id` is not there yet; skip the rest.
 
         Raises:
-            FencedError: the far side has seen a run of this checkpoint with a higher epoch.
+            FencedError: the external system has seen a run of this checkpoint with a higher epoch.
         """
 
 
@@ -386,7 +387,7 @@ class Swappable(Protocol):
         """Return a sink of the same kind and abilities that writes to a place of its own."""
 
     def clear(self) -> None:
-        """Remove what has been written, for a sink `beside` that begins anew."""
+        """Remove what has been written, for a sink `beside` that restarts."""
 
     def swap(self, built: Any) -> None:
         """Put what `built`, a sink `beside`, has written in this sink's place, at once for readers.

@@ -141,10 +141,10 @@ class Sink(Component):
         """Write one micro-batch: its rows are evaluated once.
 
         A second time is allowed for those alone that the first has found to be refused, if they are
-        held against the first: a step above that gives others must not go unseen.
+        compared with the first: a step above that gives others must not go unseen.
 
         Called again with the same `batch.id` after a crash or a failure, then with the same rows,
-        perhaps partitioned otherwise. Returns the rows that the far side refuses for good, with
+        perhaps partitioned otherwise. Returns the rows that the external system refuses for good, with
         the columns `reason STRING, payload BINARY` (and `_id` where there is one), or None.
 
         Raises:

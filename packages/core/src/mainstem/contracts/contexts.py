@@ -87,14 +87,14 @@ class OperatorContext(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch on its way into one sink.
+    """One micro-batch for one sink.
 
     `id` counts from 0 within a checkpoint; a retry has the same. `query_id` is Spark's, made with
     the checkpoint and never used by another one, so (`query_id`, `id`) names the batch for ever.
-    `shape` is what the rows are. `epoch` grows with every run of a checkpoint: a far side that has
-    seen a higher one knows that this run has been replaced (see `FencedError`). `begins` is the id of
-    the first batch that the sink was given: above 0 if the sink came later to the checkpoint. `run` is a
-    random text, another one for each run, also of copies of a checkpoint, whose epochs are alike.
+    `shape` is what the rows are. `epoch` grows with every run of a checkpoint: an external system that
+    has seen a higher one knows that this run has been replaced (see `FencedError`). `begins` is the id
+    of the first batch that the sink was given: above 0 if the sink came later to the checkpoint. `run`
+    is a random text, another one for each run, also of copies of a checkpoint, whose epochs are alike.
     `retried` is whether an earlier run had planned the batch: only then may some of it be written.
     """
 

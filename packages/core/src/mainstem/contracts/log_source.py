@@ -30,8 +30,8 @@ class Planner(ABC):
         """Return the offset before the first batch.
 
         Each run asks, until the first batch is done. Once that is planned (`SourceContext.progress`) the
-        answer must be what it was: an offset that is looked up, such as where the far side ends now, is
-        to be kept in the node's folder.
+        answer must be what it was: an offset that is looked up, such as where the external system ends
+        now, is to be kept in the node's folder.
         """
 
     @abstractmethod
@@ -46,15 +46,15 @@ class Planner(ABC):
     def parts(self, start: Offset, end: Offset) -> Sequence[Any]:
         """Return what the tasks of a batch read, one part each; they are pickled.
 
-        Called again for a batch that is tried again, also in another process: the same offsets are the
+        Called again for a batch that is retried, also in another process: the same offsets are the
         same rows.
         """
 
     def prepare(self) -> None:  # noqa: B027
-        """Let the batches to come end where the far side ends now, for the run is one that ends."""
+        """Let the batches to come end where the external system ends now: the run is one that ends."""
 
     def newest(self) -> Offset | None:
-        """Return where the far side ends now, to be shown with Spark's progress; None if not known."""
+        """Return where the external system ends now, for Spark's progress; None if that is not known."""
         return None
 
     def committed(self, end: Offset) -> None:  # noqa: B027

@@ -130,7 +130,7 @@ class SinkNode(Component):
     )
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
-        description="What a row that the far side refuses does when nobody reads this sink's "
+        description="What a row that the external system refuses does when nobody reads this sink's "
         "`rejected`: end the run, or be counted and dropped.",
     )
 

@@ -171,7 +171,7 @@ class Batches:
             made.put(sink.name, spark.createDataFrame([], columns))
 
     def _refused(self, made: BatchFrames, sink: SinkNode, refused: Any) -> int:
-        """Send rows that a sink refused on their way; return how many there are."""
+        """Send on rows that a sink refused; return how many there are."""
         frame = self._frames.refused(sink, refused, {n: F.col(n) for n in ("reason", "payload")})
         frame = made.keep(frame)
         made.put(sink.name, frame)

@@ -79,7 +79,7 @@ class Metrics:
             Counter, "helper_rows", "Rows that a helper handled.", *of_helper
         )
         self._helper_restarts = of_pipeline(
-            Counter, "helper_restarts", "How often a helper ended and was started anew.", *of_helper
+            Counter, "helper_restarts", "How often a helper ended and was restarted.", *of_helper
         )
         metrics: Callable[..., Iterable[bytes]] = make_wsgi_app(registry)
 
@@ -141,7 +141,7 @@ class Metrics:
         self._inner.loading(facts)
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
-        """Count that a query was started anew."""
+        """Count that a query was restarted."""
         self._restarts.labels(facts["pipeline"], facts["query"]).inc()
         self._inner.restarted(facts)
 

@@ -37,7 +37,7 @@ class Reporter(Protocol):
         """A query loads what it must know first, or has loaded it: `event` says which."""
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
-        """A query failed for no fault of its own, and was started anew; `why` says for what."""
+        """A query failed for no fault of its own, and was restarted; `why` says for what."""
 
     def lag(self, facts: Mapping[str, Any]) -> None:
         """The lag of a query's sources, measured while no batch ended; empty where it is not known."""

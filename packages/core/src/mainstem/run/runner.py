@@ -52,7 +52,7 @@ def run(
         show_rows: whether errors may hold the content of rows.
         stop: when set, the batches in hand are finished and the run ends. SIGINT and SIGTERM set
             it too when this is called in the main thread.
-        fresh: the queries that begin anew; see `Checkpoint`.
+        fresh: the queries that restart; see `Checkpoint`.
 
     Raises:
         MainstemError: what went wrong, with the exit code of the command.
@@ -187,7 +187,7 @@ class Run:
                     ending.callback(query.end, self._report)
 
     def _can_begin(self, query: RunningQuery) -> bool:
-        """Whether what a query loads first is all there: what waits at the far side is stored."""
+        """Whether what a query loads first is all there: what waits at the external system is stored."""
         return self.helpers is None or self.helpers.ready(query.loading.sources())
 
     def _report(self, facts: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: How long Spark may take to let go of a query that has ended, in seconds.
 _LETTING_GO = 10
-#: How often a query is started anew until its next batch is done; see `came_too_late`.
+#: How often a query is restarted until its next batch is done; see `came_too_late`.
 _RESTARTS = 5
 
 

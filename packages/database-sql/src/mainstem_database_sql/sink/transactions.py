@@ -1,4 +1,4 @@
-"""Work in one transaction, tried again while that may help; and parts of it that a bad row undoes."""
+"""Work in one transaction, retried while that may help; and parts of it that a bad row undoes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch into a table: in one transaction, tried again when that may help, bad rows left out."""
+"""One batch into a table: in one transaction, retried when that may help, bad rows left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a table: over connections that only read, part by part, tried again when that may help."""
+"""Reads a table: over connections that only read, part by part, retried when that may help."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Database:
 
         Args:
             work: is given the table, and may be called again.
-            patiently: whether to try again at all.
+            patiently: whether to retry at all.
 
         Raises:
             PipelineError: what the database said last, without credentials.

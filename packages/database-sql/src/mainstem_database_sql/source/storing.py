@@ -26,7 +26,7 @@ from mainstem_database_sql.source.values import schema_of
 SUFFIX = ".parquet"
 _NEW = ".new"
 _TABLE = b"mainstem.table"
-#: The most rows in a batch on its way to Spark.
+#: The most rows in a batch that goes to Spark.
 _ROWS = 4_000
 #: A task reads at least so many rows, where there are enough.
 _TASK_ROWS = 20_000
@@ -187,7 +187,7 @@ def _opened(file: Path) -> Iterator[pq.ParquetFile]:
 
 
 class _Body(io.FileIO):
-    """A file without its last bytes, which it is held against.
+    """A file without its last bytes, which it is compared with.
 
     Raises:
         DamagedError: Parquet's footer is not what was written.
@@ -201,7 +201,7 @@ class _Body(io.FileIO):
             self.close()
             raise DamagedError(
                 f"{file} was changed after it was written: bring the checkpoint back from a copy, or "
-                "begin anew with `--fresh`"
+                "restart with `--fresh`"
             )
         super().seek(0)
 

@@ -56,7 +56,7 @@ def access(kind: str, there: TypeEngine[Any], dialect: sa.Dialect) -> str | None
     """Return how a column is asked for, so that it is read as a Spark type; None if it can't be.
 
     It can be if the type has every value of the column. What the column's own type does not bound
-    (all of SQLite's, PostgreSQL's NUMERIC, BIGINT UNSIGNED) is held against the type value by value.
+    (all of SQLite's, PostgreSQL's NUMERIC, BIGINT UNSIGNED) is compared with the type value by value.
     """
     if dialect.name == "sqlite":
         return AS_IS

@@ -193,7 +193,7 @@ def _chain(error: BaseException | None) -> Iterable[BaseException]:
 
 
 def _unsendable(error: BaseException) -> bool:
-    # Over HTTP/2 such an error can also be of a stream that the far side has just ended.
+    # Over HTTP/2 such an error can also be of a stream that the external system has just ended.
     found = any(isinstance(each, h11.LocalProtocolError) for each in _chain(error))
     return found and isinstance(error, httpcore.LocalProtocolError)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from mainstem_direct_webhook.sink.requests import Parcel
 
-#: Requests that are held for each one that may be on its way: a key's wait for each other, and others
+#: Requests that are held for each one that may be in flight: a key's wait for each other, and others
 #: are to be found behind them.
 _DEPTH = 8
 #: Bytes of bodies that are held; one request is always.

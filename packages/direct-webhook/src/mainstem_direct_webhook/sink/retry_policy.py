@@ -1,4 +1,4 @@
-"""What an answer means for a request, and how long to wait before it is tried again."""
+"""What an answer means for a request, and how long to wait before it is retried."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _SHOWN = {
 class WebhookSink(Sink):
     """Sends messages to an HTTP endpoint; each request carries an id that is the same at every try.
 
-    At least once: a batch that is tried again, or a request whose answer was lost, is sent again, with
+    At least once: a batch that is retried, or a request whose answer was lost, is sent again, with
     the same id. An endpoint that remembers ids drops the copies.
     """
 
@@ -62,7 +62,7 @@ class WebhookSink(Sink):
 
     @property
     def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
-        """The facts; what must hold is on the far side."""
+        """The facts; what must hold is on the external system."""
         assumed = ["the endpoint has kept what it answers with 2xx"]
         return SinkCapabilities(needs_id=True, assumptions=tuple(assumed), shown=_SHOWN)
 

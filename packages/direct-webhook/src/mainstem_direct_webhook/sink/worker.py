@@ -1,4 +1,4 @@
-"""Delivers requests one after another: signs, sends, waits and tries again until each has its fate."""
+"""Delivers requests one after another: signs, sends and retries until each is accepted or refused."""
 
 from __future__ import annotations
 

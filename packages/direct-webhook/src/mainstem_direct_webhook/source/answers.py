@@ -53,7 +53,7 @@ def plain(
 
 
 def busy(detail: str, seconds: int = 1) -> Refused:
-    """Return a refusal for now: 503, to be tried again after so many seconds."""
+    """Return a refusal for now: 503, to be sent again after so many seconds."""
     return Refused(503, detail, [(b"retry-after", b"%d" % seconds)])
 
 

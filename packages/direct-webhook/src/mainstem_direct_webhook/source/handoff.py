@@ -1,4 +1,4 @@
-"""Where requests leave their messages, on their way to the process that stores them."""
+"""Where requests leave their messages for the process that stores them."""
 
 from __future__ import annotations
 

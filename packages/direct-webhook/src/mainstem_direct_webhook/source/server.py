@@ -56,7 +56,7 @@ class _Uvicorn(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, and wait for the answers on their way."""
+        """Accept no more, and wait for the answers in flight."""
         for task in [*self._opening, *([self._accepting] if self._accepting else [])]:
             task.cancel()
         self._listening.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: How many messages go out between two looks at who waits at the door.
 _ATTEND = 1000
-#: How long to wait before a full PUB socket is tried again: it can't be polled. In seconds.
+#: How long to wait before a full PUB socket is retried: it can't be polled. In seconds.
 _AGAIN = 0.005
 _STEP = 0.1
 _MOST_READ = 64 * 1024

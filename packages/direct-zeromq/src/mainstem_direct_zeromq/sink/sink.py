@@ -95,7 +95,7 @@ class ZeroMQSink(Sink):
     """Sends messages to PULL or SUB sockets; nobody confirms them, so some can be lost, some doubled.
 
     A batch is written when all its messages have gone out to the network. When a peer crashes or a
-    connection breaks, what waits for it or is on its way is lost; a batch that is tried again is sent
+    connection breaks, what waits for it or is in flight is lost; a batch that is retried is sent
     again.
     """
 
@@ -127,7 +127,7 @@ class ZeroMQSink(Sink):
     def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
         """It may lose, and how: ZeroMQ itself promises little."""
         mark = f"{self.options.high_water_mark:,}"
-        lost = f"up to {mark} messages that wait for it are lost, and what is on its way"
+        lost = f"up to {mark} messages that wait for it are lost, and what is in flight"
         ways = [
             f"ZeroMQ has no acknowledgements: when a peer crashes or a connection breaks, {lost}"
         ]

@@ -62,7 +62,7 @@ class ZeroMQSourceOptions(LinkOptions, IngressOptions):
         128 * 2**20,
         gt=0,
         description="A peer that sends a larger frame is cut off at once: the frame is lost, and what "
-        "is on its way with it. `max_message` can't be more.",
+        "is in flight with it. `max_message` can't be more.",
     )
 
     def counted(self) -> SequenceOptions | None:
@@ -120,9 +120,9 @@ class ZeroMQSource(IngressSource):
             )
         else:
             why = (
-                f"ZeroMQ has no acknowledgements (PULL): {stop} stored yet, and what is on its way "
-                f"between the two libzmqs{theirs}; a connection that breaks loses what is on its "
-                f"way{theirs}; what was stored stays"
+                f"ZeroMQ has no acknowledgements (PULL): {stop} stored yet, and what is in flight "
+                f"between the two libzmqs{theirs}; a connection that breaks loses what is in "
+                f"flight{theirs}; what was stored stays"
             )
         if options.counted() is not None:
             why += "; what is missing comes out of `lost`"

@@ -110,7 +110,7 @@ class Taker:
         return found
 
     def reconnect(self, cursor: str | None = None) -> None:
-        """Connect to a server that is coming back, trying again as the log does.
+        """Connect to a server that is coming back, retrying as the log does.
 
         Raises:
             Exception: the last that `connect` raised, when it did not succeed in time.

@@ -54,7 +54,7 @@ class WritingSuite(Suite):
     """What the standard tests of sinks write with, and hold what is read against."""
 
     kind: ClassVar[str] = "sink"
-    #: A row, in the columns of `schema`, that the far side refuses for good.
+    #: A row, in the columns of `schema`, that the external system refuses for good.
     refused: ClassVar[Row | None] = None
     #: DDL of the columns that the tests write, if those that the sink demands are not it.
     columns: ClassVar[str] = ""
@@ -66,14 +66,14 @@ class WritingSuite(Suite):
     _schema: str = ""
 
     def rows(self, schema: str) -> Sequence[Any] | None:
-        """Return every row that a reader of the far side sees now, as mappings or Spark's rows.
+        """Return every row that a reader of the external system sees now, as mappings or Spark's rows.
 
         Where there is nothing yet, there are none. Of a table that changes are written to, these are
         its present rows. A sink that nobody can read gives None: it then may promise no more than
         at-least-once, and have no ability that reading would have to prove.
 
         Args:
-            schema: DDL of what was written, for a far side that has no types.
+            schema: DDL of what was written, for an external system that has no types.
         """
         raise NotImplementedError
 
@@ -269,7 +269,8 @@ class WritingSuite(Suite):
 
         Args:
             doubled: whether rows may be there twice; as the plan promises when left out.
-            troubled: whether a process or the far side was cut, so that a sink that may lose has lost.
+            troubled: whether a process or the external system was cut, so that a sink that may lose has
+                lost.
 
         Raises:
             AssertionError: rows are lost or doubled, or were never written.

@@ -1,7 +1,8 @@
 """The standard tests of delivery strategies: what one promises holds, whatever happens to its calls.
 
-A strategy knows abilities of sinks only, so it is tried on a model of them, without Spark: see `far_side`
-for what the model does, `world` for what may happen, and `courses` for how that is tried.
+A strategy knows abilities of sinks only, so it is tried on a model of them, without Spark: see
+`external_system` for what the model does, `world` for what may happen, and `courses` for how that is
+tried.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from mainstem_testkit.conformance.courses import (
     read,
     tried,
 )
-from mainstem_testkit.conformance.far_side import EVERY, PLAIN, FarSide, Frame, Kind, sink_class
+from mainstem_testkit.conformance.external_system import (
+    EVERY,
+    PLAIN,
+    FarSide,
+    Frame,
+    Kind,
+    sink_class,
+)
 from mainstem_testkit.conformance.suite import Suite, not_claimed, proves
 from mainstem_testkit.pipelines import PipelineFolder
 
@@ -51,7 +59,7 @@ class DeliverySuite(Suite):
     ```
 
     Most of them look at the same courses of a run, of one that takes its place, and of a checkpoint that
-    begins anew: decisions about who goes on and what comes of its call.
+    restarts: decisions about who goes on and what comes of its call.
     """
 
     kind: ClassVar[str] = "delivery"
@@ -129,7 +137,7 @@ class DeliverySuite(Suite):
 
     @proves("promise")
     def test_a_promise_is_made_of_what_the_sink_is(self) -> None:
-        """It is made without a call at the far side, and is the same when it is asked for again."""
+        """It is made without a call at the external system, and is the same when asked for again."""
         for sink, shape in itertools.product(EVERY, SHAPES):
             if self._refusal(sink, shape) is None:
                 first, again = self._promised(sink, shape), self._promised(sink, shape)
@@ -235,7 +243,7 @@ class DeliverySuite(Suite):
         self._never("fencing")
 
     @proves("errors")
-    def test_it_fails_when_the_far_side_does_and_then_alone(self) -> None:
+    def test_it_fails_when_the_external_system_does_and_then_alone(self) -> None:
         """`write` returns, a frame or None, unless a call failed; it comes to an end."""
         self._never("errors")
 

@@ -40,7 +40,7 @@ class ReceivingSuite(Suite):
         return int(message.value)
 
     def left(self) -> int | None:
-        """Return how many messages the far side still holds for the receiver.
+        """Return how many messages the external system still holds for the receiver.
 
         None when nobody can tell, or when it keeps messages that were acknowledged.
         """
@@ -98,7 +98,7 @@ class ReceivingSuite(Suite):
         assert not wrong, wrong
 
     def nothing_left(self) -> None:
-        """Wait until the far side holds nothing more, if anybody can tell.
+        """Wait until the external system holds nothing more, if anybody can tell.
 
         Raises:
             AssertionError: it still holds messages.
@@ -108,7 +108,9 @@ class ReceivingSuite(Suite):
         try:
             wait_for(lambda: not self.left(), SETTLING)
         except AssertionError:
-            raise AssertionError(f"{self.left()} messages are left at the far side") from None
+            raise AssertionError(
+                f"{self.left()} messages are left at the external system"
+            ) from None
 
     # -- parts of tests -------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ class SenderSuite(Suite):
         for what, changes in cases.items():
             with pytest.raises(PermanentError) as told:
                 self.send(range(3), **changes)
-            assert "give_up" not in str(told.value), f"{what}: it was tried again and again"
+            assert "give_up" not in str(told.value), f"{what}: it was retried again and again"
             self._no_secret(str(told.value), changes)
 
     # -- connections ------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The standard tests of sinks.
 
 The suite writes batches as the core does, through the delivery strategy that the plan has chosen, and
-reads by `rows` what a reader of the far side sees. What must hold then is what the plan promises: if it
-says that nothing is doubled, a retried batch must show once; else it must show at least once.
+reads by `rows` what a reader of the external system sees. What must hold then is what the plan
+promises: if it says that nothing is doubled, a retried batch must show once; else it must show at least
+once.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ class SinkSuite(AbilitiesSuite):
 
     @proves("batches", dear=True, shown_by="egress")
     def test_two_sinks_of_one_query_stand_beside_each_other(self, spark: SparkSession) -> None:
-        """A document names the far side twice: batches of one id, but of another sink, are others."""
+        """A document names it twice: batches of one id, but of another sink, are others."""
         for _ in range(2):
             self._write(self._some(spark, range(3)), 0)
             self._write(self._some(spark, range(3, 6)), 0, sink="subject_too")
@@ -283,10 +284,10 @@ class SinkSuite(AbilitiesSuite):
 
         self.break_at_crash_points(pipeline, oracle, before, here=here)
 
-    # -- the far side -----------------------------------------------------------------------
+    # -- the external system -----------------------------------------------------------------------
 
-    @proves("far side", dear=True, shown_by="egress")
-    def test_a_far_side_that_stands_still_for_a_while_is_waited_for(
+    @proves("external system", dear=True, shown_by="egress")
+    def test_an_external_system_that_stands_still_for_a_while_is_waited_for(
         self, spark: SparkSession
     ) -> None:
         """The server does not answer for two seconds: the batch is written all the same."""
@@ -301,8 +302,8 @@ class SinkSuite(AbilitiesSuite):
             later.join()
         self._check(range(9))
 
-    @proves("far side", dear=True, shown_by="egress")
-    def test_a_far_side_that_is_down_fails_the_batch_until_it_is_back(
+    @proves("external system", dear=True, shown_by="egress")
+    def test_an_external_system_that_is_down_fails_the_batch_until_it_is_back(
         self, spark: SparkSession
     ) -> None:
         """Without the server `write` raises; with the server back, the retry puts the rows in."""
@@ -310,7 +311,7 @@ class SinkSuite(AbilitiesSuite):
         self._write(self._some(spark, range(3)), 0)
         server.stop()
         try:
-            with must_raise("the far side was down"):
+            with must_raise("the external system was down"):
                 self._write(self._some(spark, range(3, 9)), 1)
         finally:
             server.start()
@@ -322,9 +323,9 @@ class SinkSuite(AbilitiesSuite):
             not_given("server")
         return self.server
 
-    @proves("far side")
+    @proves("external system")
     def test_refused_rows_come_back_with_a_reason(self, spark: SparkSession) -> None:
-        """A row that the far side refuses is returned, with its reason; the others are written."""
+        """A row that the external system refuses is returned, with its reason; the others are written."""
         if self.refused is None:
             not_given("refused")
         node = self._node()

@@ -1,10 +1,10 @@
 """A world in which runs of a pipeline write batches through a strategy, and anything may happen to them.
 
 A run is a process: it writes a batch until that goes well, has it committed in Spark's log, and goes on
-to the next. Every call at the far side is one step, at which somebody from outside decides which run goes
-on and what comes of its call: it is done, it fails, it is done and its answer is lost, or the process is
-killed. A run that is not chosen stands still; meanwhile the next run of the checkpoint may begin, and the
-old one may come back to life later.
+to the next. Every call at the external system is one step, at which somebody from outside decides which
+run goes on and what comes of its call: it is done, it fails, it is done and its answer is lost, or the
+process is killed. A run that is not chosen stands still; meanwhile the next run of the checkpoint may
+begin, and the old one may come back to life later.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-u
 from mainstem import Batch, FencedError, Level
 
 from mainstem_testkit.conformance._delivery import ANEW, FIRST, Setting
-from mainstem_testkit.conformance.far_side import FarSide, Frame, Row, Session, sink_class
+from mainstem_testkit.conformance.external_system import FarSide, Frame, Row, Session, sink_class
 
 #: What comes of a call.
 DONE, FAIL, LOST, KILL = "done", "fail", "lost", "kill"
-#: A run, by its number, and what comes of its call; run 0 stands for a checkpoint that begins anew.
+#: A run, by its number, and what comes of its call; run 0 stands for a checkpoint that restarts.
 Decision = tuple[int, str]
 BEGIN_ANEW: Decision = (0, ANEW)
 
@@ -151,7 +151,7 @@ class Run:
 
 
 class World:
-    """The runs of a pipeline, the far side that they write to, and what has happened so far.
+    """The runs of a pipeline, the external system that they write to, and what has happened so far.
 
     Attributes:
         faults: what was wrong, by the kind of fault; see `check`.
@@ -258,7 +258,7 @@ class World:
             return
         if outcome != DONE and error is None:
             run.disturbed = True
-            error = ConnectionError("no answer from the far side")
+            error = ConnectionError("no answer from the external system")
         run.go_on(answer, error)
 
     def _effect(self, run: Run, call: Pending) -> None:
@@ -295,7 +295,7 @@ class World:
     # -- what must hold ---------------------------------------------------------------------
 
     def check(self) -> None:
-        """Hold the far side, at the end, against what was promised."""
+        """Compare the external system, at the end, with what was promised."""
         if self.faults:
             return
         promise, far = self.setting.promise, self.far

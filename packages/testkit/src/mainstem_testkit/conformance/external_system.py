@@ -1,7 +1,7 @@
 """A model of what stands behind a sink, and sinks over it: what the suite of strategies writes into.
 
-The model is the weakest far side that the contracts allow: what need not be atomic is cut in the middle
-when it fails, and what need not be remembered is forgotten.
+The model is the weakest external system that the contracts allow: what need not be atomic is cut in the
+middle when it fails, and what need not be remembered is forgotten.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Place = tuple[str, int]
 
 
 class Row(NamedTuple):
-    """A row: an event of that name, or a change of a key; the far side refuses it if it is not good."""
+    """A row: an event of that name, or a change of a key; refused if it is not good."""
 
     name: str
     key: str = ""
@@ -258,7 +258,7 @@ class ModelSink(Sink):
         """Hand over a call that writes rows.
 
         Args:
-            cut: the method of the far side that is given half of the rows when the call fails;
+            cut: the method of the external system that is given half of the rows when the call fails;
                 none if it then leaves nothing.
         """
         if not isinstance(frame, Frame):
