@@ -59,8 +59,8 @@ def bare(port: str, messages: int, method: str) -> None:
 
 def receiver(port: str, messages: int, folder: str, more: dict[str, Any]) -> None:
     """Run a receiver until all is stored; print when the first came and the last was stored."""
+    from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
     from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
-    from mainstem_direct_zeromq.source.source import ZeroMQSourceOptions
     from mainstem_ingress.process import Task, work
 
     options = ZeroMQSourceOptions.model_validate(

@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 from mainstem import OptionError, PermanentError, TransientError
 from mainstem_broker_nats.source.lost import HEADER
-from mainstem_broker_nats.source.nats import NATSSource, NATSSourceOptions
+from mainstem_broker_nats.source.nats import NATSSource
 from mainstem_broker_nats.source.nats_receiver import REPLY, CoreReceiver
-from mainstem_broker_nats.source.options import overlap
+from mainstem_broker_nats.source.options import NATSSourceOptions, overlap
 from mainstem_broker_nats.testing import NATS
 from nats_streams import say, unique
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from mainstem_broker_nats.source.headers import pairs
-from mainstem_broker_nats.source.nats import NATSSourceOptions
 from mainstem_broker_nats.source.nats_receiver import CoreReceiver
-from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.options import JetStreamSourceOptions, NATSSourceOptions
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.stream import Stream

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import zmq
+from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 from mainstem_direct_zeromq.sink.sender import publish
-from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
 from mainstem_testkit.plugin import required
 from zeromq_peers import address, taker
 

@@ -6,7 +6,7 @@ import pytest
 import zmq
 from mainstem.plan.rendering import as_text
 from mainstem_direct_zeromq.link import Link
-from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
+from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 from zeromq_peers import address
 
 

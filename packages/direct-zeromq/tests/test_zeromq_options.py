@@ -10,8 +10,10 @@ from datetime import timedelta
 import pytest
 from mainstem import DocumentError, OptionError, Pipeline
 from mainstem.contracts.shapes import LOST
-from mainstem_direct_zeromq.sink.sink import ZeroMQSink, ZeroMQSinkOptions
-from mainstem_direct_zeromq.source.source import LOST_MESSAGES, ZeroMQSource, ZeroMQSourceOptions
+from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
+from mainstem_direct_zeromq.sink.sink import ZeroMQSink
+from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
+from mainstem_direct_zeromq.source.source import LOST_MESSAGES, ZeroMQSource
 from pydantic import ValidationError
 
 #: Those of ZeroMQ's own documentation.

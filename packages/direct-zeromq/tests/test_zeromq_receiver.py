@@ -645,7 +645,7 @@ def test_plain_as_a_client(peers):
     users = {"anna": "open sesame"}
     # A door of ours, whose source is only there to let in: what comes through it goes the other way.
     from mainstem_direct_zeromq.link import Link
-    from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
+    from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 
     given = {"bind": [where, inner], "plain": {"users": users}}
     link = Link(ZeroMQSinkOptions.model_validate(given), zmq.PUSH, {})
@@ -680,7 +680,7 @@ def test_what_was_taken_is_stored_before_the_run_ends(peers):
     """Pass: one of two peers sends, the other refuses us: the run is told to end when what was taken is stored, not
     before, and nothing is taken meanwhile."""
     from mainstem_direct_zeromq.link import Link
-    from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
+    from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 
     good, bad = address(), address()
     given = {"bind": bad, "plain": {"users": {"anna": "open sesame"}}}

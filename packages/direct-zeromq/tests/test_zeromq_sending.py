@@ -15,8 +15,9 @@ import zmq
 from mainstem import PermanentError, Refused, TransientError
 from mainstem_direct_zeromq.link import Link
 from mainstem_direct_zeromq.sink import sender
+from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 from mainstem_direct_zeromq.sink.sender import Sender, messages, publish
-from mainstem_direct_zeromq.sink.sink import ZeroMQSink, ZeroMQSinkOptions
+from mainstem_direct_zeromq.sink.sink import ZeroMQSink
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
 from zeromq_peers import address, greeting, taker

@@ -8,8 +8,9 @@ import time
 from contextlib import ExitStack, suppress
 
 import zmq
+from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
 from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
-from mainstem_direct_zeromq.source.source import ZeroMQSource, ZeroMQSourceOptions
+from mainstem_direct_zeromq.source.source import ZeroMQSource
 from mainstem_testkit import wait_for
 from mainstem_testkit.conformance._receiver import Taker
 from mainstem_testkit.server import free_port

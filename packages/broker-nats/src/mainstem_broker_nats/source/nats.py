@@ -11,48 +11,21 @@ from mainstem import (
     OptionError,
     Shape,
     Shown,
-    Size,
     SourceCapabilities,
     SourceContext,
-    option,
 )
 from mainstem_ingress import (
     LOST_MESSAGES,
-    IngressOptions,
     IngressSource,
     Receiver,
     split_lost,
 )
 
-from mainstem_broker_nats.connection import ConnectionOptions
 from mainstem_broker_nats.source.lost import HEADER
-from mainstem_broker_nats.source.options import Name, Subject, check_apart
+from mainstem_broker_nats.source.options import NATSSourceOptions, check_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-class NATSSourceOptions(ConnectionOptions, IngressOptions):
-    """Options of the source `nats`."""
-
-    subjects: list[Subject] = option(
-        min_length=1,
-        description="The subjects, with `*` for one word and `>` for all that follow.",
-        example=["sensors.*.temperature"],
-    )
-    queue: Name | None = option(
-        None,
-        description="The queue group: each message goes to one of its members, on whatever machine.",
-    )
-    pending_messages: int = option(
-        100_000,
-        gt=0,
-        description="How many messages wait at most for the disk; those beyond are dropped, counted, and "
-        "told in the output `lost`.",
-    )
-    pending_bytes: Size = option(
-        64 * 2**20, gt=0, description="How many bytes of messages wait at most for the disk."
-    )
 
 
 class NATSSource(IngressSource):

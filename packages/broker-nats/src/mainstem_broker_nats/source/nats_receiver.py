@@ -13,7 +13,7 @@ from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.lost import HEADER, lost
-from mainstem_broker_nats.source.nats import NATSSourceOptions
+from mainstem_broker_nats.source.options import NATSSourceOptions
 
 T = TypeVar("T")
 

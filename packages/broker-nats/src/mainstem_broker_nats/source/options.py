@@ -1,4 +1,4 @@
-"""The options of sources that read JetStream, and what they may look like."""
+"""The options of the sources, and what they may look like."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from mainstem import Duration, OptionError, option
+from mainstem import Duration, OptionError, Size, option
 from mainstem_ingress import IngressOptions
 from pydantic import (
     AfterValidator,
@@ -226,4 +226,27 @@ class BucketOptions(ReadingOptions):
         list,
         description="Which keys are read, as patterns of subjects; all when left out.",
         example=["users.*"],
+    )
+
+
+class NATSSourceOptions(ConnectionOptions, IngressOptions):
+    """Options of the source `nats`."""
+
+    subjects: list[Subject] = option(
+        min_length=1,
+        description="The subjects, with `*` for one word and `>` for all that follow.",
+        example=["sensors.*.temperature"],
+    )
+    queue: Name | None = option(
+        None,
+        description="The queue group: each message goes to one of its members, on whatever machine.",
+    )
+    pending_messages: int = option(
+        100_000,
+        gt=0,
+        description="How many messages wait at most for the disk; those beyond are dropped, counted, and "
+        "told in the output `lost`.",
+    )
+    pending_bytes: Size = option(
+        64 * 2**20, gt=0, description="How many bytes of messages wait at most for the disk."
     )

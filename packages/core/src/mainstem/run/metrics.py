@@ -64,9 +64,7 @@ class Metrics:
         self._late = made(Counter, "late_rows", "Rows dropped behind the watermark.")
         self._state = made(Gauge, "state_rows", "Rows in the state.")
         self._loading = made(Gauge, "loading", "1 while a query loads what it must know first.")
-        self._restarts = made(
-            Counter, "restarts", "Starts anew of a query, for no fault of its own."
-        )
+        self._restarts = made(Counter, "restarts", "Restarts of a query, for no fault of its own.")
         self._idle = made(Gauge, "idle", "1 while a node is idle, see `idle_after`.", "node")
         self._watermark = made(Gauge, "watermark_seconds", "The watermark, since 1970.")
         self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")

@@ -17,7 +17,7 @@ from mainstem_direct_zeromq.frames import Fields, Layout
 from mainstem_direct_zeromq.link import Link
 
 if TYPE_CHECKING:
-    from mainstem_direct_zeromq.sink.sink import ZeroMQSinkOptions
+    from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 
 #: How many messages go out between two looks at who waits at the door.
 _ATTEND = 1000

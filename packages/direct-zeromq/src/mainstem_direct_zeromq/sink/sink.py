@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     MESSAGES,
@@ -13,7 +12,6 @@ from mainstem import (
     Column,
     Level,
     OptionError,
-    PositiveDuration,
     Shape,
     Shown,
     Sink,
@@ -21,13 +19,11 @@ from mainstem import (
     check_types,
     find_column,
     in_partitions,
-    option,
     write_by_tasks,
 )
-from pydantic import field_validator
 
-from mainstem_direct_zeromq.connection import LinkOptions
 from mainstem_direct_zeromq.frames import Layout
+from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,59 +32,6 @@ _TYPES = {
     "value": ("binary",), "key": ("binary",), "headers": ("map<string,binary>",),
 }  # fmt: skip
 _TEXT = ("string",)
-
-
-class ZeroMQSinkOptions(LinkOptions):
-    """Options of the sink `zeromq`."""
-
-    socket: Literal["push", "pub"] = option(
-        "push",
-        description="The kind of socket: `push` shares messages among PULL peers, `pub` gives each to "
-        "every SUB peer that subscribes to it.",
-    )
-    topic: str | None = option(None, description="The topic of all messages.", example="weather")
-    topic_from: str = option(
-        "origin",
-        min_length=1,
-        description="The column that holds each message's topic, when `topic` is left out.",
-    )
-    partitions: int | None = option(
-        None,
-        gt=0,
-        description="How many sockets send in parallel at most; as many as the batch has partitions "
-        "when left out, and one of those that bind.",
-    )
-    high_water_mark: int = option(
-        1000,
-        gt=0,
-        le=10_000_000,
-        description="How many messages for each peer wait in memory at most; then the batch waits. A "
-        "connection that breaks loses them.",
-    )
-    when_full: Literal["wait", "drop"] = option(
-        "wait",
-        description="What a `pub` socket does when a subscriber is too slow: `wait` for it, or `drop` "
-        "what that subscriber has no room for, as PUB sockets do.",
-    )
-    subscriptions: int = option(
-        1,
-        ge=0,
-        description="How many subscriptions a `pub` socket waits for before its first message: what is "
-        "sent before a subscriber is there is lost. Each socket is new with each batch.",
-    )
-    give_up: PositiveDuration = option(
-        timedelta(minutes=5),
-        advanced=True,
-        description="How long to wait for a peer that takes a message, and at a batch's end for all to "
-        "have gone out, before the batch fails.",
-    )
-
-    @field_validator("give_up")
-    @classmethod
-    def _some_time(cls, value: timedelta) -> timedelta:
-        if not timedelta(milliseconds=10) <= value <= timedelta(days=1):
-            raise ValueError("expected 10 milliseconds to a day")
-        return value
 
 
 class ZeroMQSink(Sink):

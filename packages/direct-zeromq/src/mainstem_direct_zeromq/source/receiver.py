@@ -15,8 +15,8 @@ from mainstem_ingress import Message, Receiver, Values, lost_header
 
 from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, misfit, refused
 from mainstem_direct_zeromq.link import Link
+from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
 from mainstem_direct_zeromq.source.sequence import Counts, Gap
-from mainstem_direct_zeromq.source.source import ZeroMQSourceOptions
 
 _KINDS = {"pull": zmq.PULL, "sub": zmq.SUB}
 #: How many frames are read between two looks at their size.
