@@ -378,5 +378,5 @@ def test_files_that_hold_no_certificate_are_named(certificates):
         ({"ca": "nowhere.pem"}, "tls.ca: .*nowhere.pem"),
         ({"key": "empty"}, "tls.certificate: .*client.pem and .*empty"),
     ):
-        with pytest.raises(OSError, match=words):
+        with pytest.raises(PermanentError, match=words):
             run(None, [b"x"], url=url, tls=tls(certificates, **changes))

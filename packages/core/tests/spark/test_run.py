@@ -14,7 +14,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from mainstem import Changelog
+from mainstem import Changelog, PermanentError, write_by_tasks
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
@@ -63,6 +63,21 @@ def test_a_sink_that_asks_python_to_end_fails_the_run(pipeline, monkeypatch):
     pipeline.feed("1.jsonl", ["a"])
     with pytest.raises(PipelineError, match="out: SystemExit: 3"):
         pipeline.run()
+
+
+def test_what_a_sinks_task_raises_ends_the_run_as_what_it_is(pipeline, monkeypatch):
+    """Pass: the error's class and its text, after the sink's name; nothing of Spark's."""
+
+    def task(batches):
+        raise PermanentError("nobody is at home")
+        yield from batches
+
+    monkeypatch.setattr(FilesSink, "write", lambda _, frame, __: write_by_tasks(frame, task))
+    pipeline.document(sinks={"out": pipeline.sink("out", "lines")})
+    pipeline.feed("1.jsonl", ["a"])
+    with pytest.raises(PermanentError) as error:
+        pipeline.run()
+    assert (str(error.value), error.value.node) == ("out: nobody is at home", "out")
 
 
 def test_rows_are_counted_by_node_and_a_dropped_refusal_is_counted(pipeline):

@@ -93,6 +93,9 @@ class Batches:
         try:
             self._whole(frame, batch_id)
         except Exception as error:
+            if isinstance(error, PipelineError) and error.node is None and self.node:
+                error.node = self.node
+                error.args = (f"{self.node}: {error}",)
             self.error = error
             raise
         except BaseException as error:
