@@ -150,7 +150,7 @@ def test_an_expected_sequence_comes_from_its_column(nats, spark):
     stream = make(nats.url, duplicate_window=0.1)
     versions = [(b"a", 0, b"first"), (b"b", 0, b"other"), (b"a", 0, b"late"), (b"a", 1, b"second")]
     rows = [{"key": k, "version": v, "value": x, "_id": x} for k, v, x in versions]
-    sink = sink_of(nats, stream, expect_subject_sequence="version", window=1)
+    sink = sink_of(nats, stream, expect_subject_sequence="version", in_flight=1)
     for _ in range(2):
         refused = sink.write(frame_of(spark, rows), batch_of(spark)).collect()
         assert [bytes(row["payload"]) for row in refused] == [b"late"]

@@ -124,7 +124,7 @@ class ConnectionOptions(Options):
         description="How long making a connection to one server may take.",
     )
     answer_timeout: PositiveDuration = option(
-        timedelta(seconds=30),
+        timedelta(seconds=10),
         advanced=True,
         description="How long the server may take to answer a request.",
     )
