@@ -9,19 +9,25 @@ import pytest
 from mainstem.registry import Registry
 
 KINDS = ("source", "sink")
-_MINUTE = timedelta(minutes=1)
+_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+_OF_NATS = "a request that is lost with its server is never answered, and servers answer at once"
 #: By kind and name: the default of all components of the kind, and those that have another, with why.
 WANTED = {
     ("source", "connect_timeout"): (timedelta(seconds=10), {}),
     ("sink", "connect_timeout"): (timedelta(seconds=10), {}),
-    ("source", "answer_timeout"): (timedelta(seconds=30), {}),
+    ("source", "answer_timeout"): (
+        timedelta(seconds=30),
+        dict.fromkeys(("jetstream", "nats", "nats_bucket"), (10 * _SECOND, _OF_NATS)),
+    ),
     ("sink", "answer_timeout"): (
         timedelta(seconds=30),
         {
             "amqp": (
                 5 * _MINUTE,
                 "heartbeats find lost connections; what is slow must not be doubled",
-            )
+            ),
+            "jetstream": (10 * _SECOND, _OF_NATS),
+            "nats": (10 * _SECOND, _OF_NATS),
         },
     ),
     ("source", "give_up"): (_MINUTE, {}),
