@@ -117,7 +117,7 @@ def test_any_answers_leave_nothing_out_and_double_nothing(monkeypatch, seed, ord
     Link.chance, Link.hopeless, Link.weather = chance, hopeless, chance.choice([0.02, 0.2])
     clock = iter(range(10**9))
     monkeypatch.setattr(module, "Link", Link)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr("mainstem.patience.pause_after", lambda *_: 0.0)
     monkeypatch.setattr(module.time, "monotonic", lambda: next(clock) * 0.01)
     refused = []
     sending = dispatcher(
@@ -160,7 +160,7 @@ def test_lost_connections_alone_leave_the_order_as_it_is(monkeypatch, seed):
 
     Link.chance, Link.weather = chance, 0.1
     monkeypatch.setattr(module, "Link", Link)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr("mainstem.patience.pause_after", lambda *_: 0.0)
     sending = dispatcher([], in_flight=20)
     for number in range(500):
         sending.send(Message(number, "s.a", b"", b"x", 1, str(number)))
@@ -199,7 +199,7 @@ def test_what_was_refused_goes_before_what_was_not_sent(monkeypatch, seed):
 
     Link.chance, Link.weather = chance, 0.0
     monkeypatch.setattr(module, "Link", Link)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr("mainstem.patience.pause_after", lambda *_: 0.0)
     sending = dispatcher([], in_flight=20, in_flight_bytes=chance.choice([3, 10**6]))
     for number in range(500):
         sending.send(Message(number, "s.a", b"", b"x", 1, str(number)))
