@@ -125,7 +125,7 @@ def test_whoever_observes_a_run_is_told_with_what_it_ended(error):
     )
     run, told = Run.__new__(Run), Told()
     run.plan = SimpleNamespace(
-        registry=SimpleNamespace(hook=hook),
+        hook=hook,
         document=plan.document,
         nodes={},
         queries=(),
