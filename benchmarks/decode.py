@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from mainstem.builtin.decode import Decode, DecodeOptions
-from mainstem.contracts.components import Inputs
+from mainstem.contracts.shapes import Inputs
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table

@@ -133,10 +133,9 @@ def test_both_sides_are_past_an_event_that_has_waited(delays):
     parts = document(when="now", wait="10 seconds")
     for name, delay in zip(("orders", "readings"), delays, strict=True):
         parts["sources"][name]["watermark"]["delay"] = delay
-    made = make_plan(parts).nodes["enriched"].operator
-    wait = made._settings(
-        made._shapes
-    ).wait  # of the watermark, which is behind each side by its delay
+    node = make_plan(parts).nodes["enriched"]
+    # Of the watermark, which is behind each side by its delay.
+    wait = node.operator._settings(node.shapes).wait
     assert wait == min(10 - 1, 1e-6) * 1_000_000
 
 

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from mainstem.contracts.columns import check_types as check_types
     from mainstem.contracts.columns import find_column as find_column
     from mainstem.contracts.components import Delivery as Delivery
-    from mainstem.contracts.components import Inputs as Inputs
     from mainstem.contracts.components import Needs as Needs
     from mainstem.contracts.components import Operator as Operator
     from mainstem.contracts.components import Sink as Sink
@@ -98,6 +97,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.shapes import Changelog as Changelog
     from mainstem.contracts.shapes import Events as Events
     from mainstem.contracts.shapes import EventTime as EventTime
+    from mainstem.contracts.shapes import Inputs as Inputs
     from mainstem.contracts.shapes import Shape as Shape
     from mainstem.contracts.shapes import messages as messages
     from mainstem.contracts.shapes import watermark_hint as watermark_hint
@@ -148,7 +148,7 @@ _HOMES = {
         "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "
         "StateStoreCapabilities"
     ),
-    "mainstem.contracts.components": ("Delivery Inputs Needs Operator Sink Source StateStore"),
+    "mainstem.contracts.components": ("Delivery Needs Operator Sink Source StateStore"),
     "mainstem.contracts.contexts": "Batch OperatorContext Progress SourceContext",
     "mainstem.contracts.columns": "LOG_ORDER check_names check_order check_types find_column",
     "mainstem.contracts.ddl": "Column literal quoted read_columns",
@@ -161,7 +161,7 @@ _HOMES = {
     "mainstem.contracts.secrets": "Hidden Secret Unprinted secrets_in",
     "mainstem.contracts.shapes": (
         "ANYTHING CHANGE_TYPE COMMIT_TIMESTAMP COMMIT_VERSION EVENTS LOST MESSAGE_COLUMNS MESSAGES "
-        "REJECTED Accepts Changelog Events EventTime Shape messages watermark_hint"
+        "REJECTED Accepts Changelog Events EventTime Inputs Shape messages watermark_hint"
     ),
     "mainstem.contracts.tls": "HostTLSOptions TLSOptions",
     "mainstem.errors": (

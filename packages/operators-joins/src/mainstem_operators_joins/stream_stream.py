@@ -122,22 +122,11 @@ class StreamStreamJoin(Operator):
     capabilities = OperatorCapabilities(passes_ids=True)
     ports = {LEFT: EVENTS, RIGHT: EVENTS}
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._times = {LEFT: "", RIGHT: ""}
-        self._taken: Mapping[str, str] = {}
-
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         left, right = inputs[LEFT], inputs[RIGHT]
         self._check_keys(left, right)
         for side in (LEFT, RIGHT):
-            event_time = inputs[side].event_time
-            if event_time is None:
-                raise OptionError(
-                    f"the {side} stream has no event time, so its rows would wait for ever",
-                    hint=watermark_hint(inputs[side], where="a node above it"),
-                )
-            self._times[side] = event_time.column
+            _time_of(inputs[side], side)
         keeps_left, keeps_right = KEEPS[self.options.join]
         keys = {name.lower() for name in self._on()}
         columns = [
@@ -146,19 +135,22 @@ class StreamStreamJoin(Operator):
         ]
         if self.options.join == "left_semi":
             return Events(columns, event_time=self._event_time(left, right))
-        found = taken_columns(
+        found = self._taken(left, right)
+        columns += [
+            Column(name, column.type, column.nullable or keeps_left)
+            for name, column in found.items()
+        ]
+        return Events(columns, event_time=self._event_time(left, right))
+
+    def _taken(self, left: Shape, right: Shape) -> Mapping[str, Column]:
+        """Return the right stream's columns that come out, by the names that they get."""
+        return taken_columns(
             self.options.take,
             right,
             "the right stream",
             beside=left.names,
             keys=self._on().values(),
         )
-        self._taken = {name: column.name for name, column in found.items()}
-        columns += [
-            Column(name, column.type, column.nullable or keeps_left)
-            for name, column in found.items()
-        ]
-        return Events(columns, event_time=self._event_time(left, right))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Rows that found no partner and that the join does not keep, as they came."""
@@ -190,14 +182,17 @@ class StreamStreamJoin(Operator):
         keeps_left, keeps_right = KEEPS[options.join]
         semi = options.join == "left_semi"
         wanted = (keeps_left or options.unmatched, keeps_right or options.unmatched)
-        sides = Sides(inputs[LEFT], inputs[RIGHT], self._times[LEFT], self._times[RIGHT], on)
+        left, right = ctx.shapes[LEFT], ctx.shapes[RIGHT]
+        times = _time_of(left, LEFT), _time_of(right, RIGHT)
+        sides = Sides(inputs[LEFT], inputs[RIGHT], *times, on)
         frame = joined(sides, options.within, None if semi else wanted)
+        taken = {} if semi else self._taken(left, right)
         return paired(
             frame,
             sides,
             node=ctx.node,
             keeps=(keeps_left, keeps_right),
-            taken=self._taken,
+            taken={name: column.name for name, column in taken.items()},
             time=self._time(),
             semi=semi,
             unmatched=options.unmatched,
@@ -239,6 +234,22 @@ class StreamStreamJoin(Operator):
             return None
         column: str | None = time.column
         if side == RIGHT:
-            names = {old.lower(): new for new, old in self._taken.items()}
+            taken = {} if self.options.join == "left_semi" else self._taken(left, right)
+            names = {old.name.lower(): new for new, old in taken.items()}
             column = names.get(time.column.lower())
         return replace(time, column=column, punctual=True) if column else None
+
+
+def _time_of(given: Shape, side: str) -> str:
+    """Return a side's column of event time.
+
+    Raises:
+        OptionError: it has none.
+    """
+    event_time = given.event_time
+    if event_time is None:
+        raise OptionError(
+            f"the {side} stream has no event time, so its rows would wait for ever",
+            hint=watermark_hint(given, where="a node above it"),
+        )
+    return event_time.column

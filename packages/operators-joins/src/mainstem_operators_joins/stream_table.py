@@ -113,10 +113,6 @@ class StreamTableJoin(Operator):
     options: StreamTableOptions
     ports = {STREAM: EVENTS, TABLE: Accepts((Changelog,))}
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._shapes: Inputs[Shape] | None = None
-
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """What is joined `now` depends on what had come by then."""
@@ -139,7 +135,6 @@ class StreamTableJoin(Operator):
         return frozenset({TABLE})
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
-        self._shapes = inputs
         stream = inputs[STREAM]
         self._check(stream, self._changes(inputs))
         added = [
@@ -191,8 +186,7 @@ class StreamTableJoin(Operator):
 
         on = pairs(self.options.on)
         stream, table = inputs[STREAM], inputs[TABLE]
-        shapes = self._shapes
-        assert shapes is not None, "a plan asks for the shape first"  # noqa: S101
+        shapes = ctx.shapes
         names = [column.name for column in self._late_changes(shapes).columns]
         known = [name for name in names if name not in (CHANGE_TYPE, COMMIT_VERSION)]
         if IDENTITY in table.columns:

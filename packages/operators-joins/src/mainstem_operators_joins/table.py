@@ -101,12 +101,7 @@ class ToTable(Operator):
     capabilities = OperatorCapabilities(batch_invariant=False)
     ports = {"input": EVENTS}
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._shapes: Inputs[Shape] | None = None
-
     def shape(self, inputs: Inputs[Shape]) -> Shape:
-        self._shapes = inputs
         given, options = inputs.only, self.options
         check_columns(given, options.key, "key", "the input")
         find_column(given.columns, options.sequence, "sequence", whose="the input")
@@ -162,8 +157,7 @@ class ToTable(Operator):
         from mainstem_operators_joins.frames import payload
         from mainstem_operators_joins.table_logic import GONE, INPUT, TableLogic
 
-        assert self._shapes is not None, "a plan asks for the shape first"  # noqa: S101
-        given = self._shapes.only
+        given = ctx.shapes.only
         names = [column.name for column in given.columns]
         settings = self._settings(given)
         # The condition may speak of any column, so it comes before columns are left out.

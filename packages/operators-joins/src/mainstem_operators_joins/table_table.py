@@ -91,12 +91,8 @@ class TableTableJoin(Operator):
     capabilities = OperatorCapabilities(batch_invariant=False)
     ports = {LEFT: Accepts((Changelog,)), RIGHT: Accepts((Changelog,))}
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._shapes: tuple[Changelog, Changelog] | None = None
-
     def shape(self, inputs: Inputs[Shape]) -> Shape:
-        left, right = self._shapes = self.sides(inputs)
+        left, right = self.sides(inputs)
         for side, given in ((LEFT, left), (RIGHT, right)):
             check_sequence(given.sequence_type or None, side)
         self._check_keys(left, right)
@@ -216,8 +212,7 @@ class TableTableJoin(Operator):
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from mainstem_operators_joins.table_table_frames import Joining
 
-        assert self._shapes is not None, "a plan asks for the shape first"  # noqa: S101
-        return Joining(self, self._shapes, inputs, ctx).changes()
+        return Joining(self, self.sides(ctx.shapes), inputs, ctx).changes()
 
     def check_comparable(self, left: Column | None, right: Column | None) -> None:
         """Refuse keys of types that can't be joined, as far as they are known.

@@ -104,8 +104,6 @@ class Aggregate(Operator):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._by: list[str] = []
-        self._some_without_time = False
         self._counts = count(1)
 
     @property
@@ -116,13 +114,13 @@ class Aggregate(Operator):
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
         columns = [find_column(given.columns, name, "by") for name in options.by]
-        self._by = [column.name for column in columns]
+        by = [column.name for column in columns]
         if options.window is not None:
             self._check_window(given, options.window)
             names = (options.window.start, options.window.end)
             check_names(names, "window")
             for name in names:
-                if name.lower() in {by.lower() for by in self._by}:
+                if name.lower() in {key.lower() for key in by}:
                     hint = "Name the window's columns: `window: {..., start: from, end: to}`."
                     raise OptionError(f"a key has the name {name!r} too", option="by", hint=hint)
             columns += [Column(name, "timestamp") for name in names]
@@ -157,7 +155,10 @@ class Aggregate(Operator):
         found = find_column(given.columns, window.on, "window")
         if found.type not in (None, "timestamp"):
             raise OptionError(f"{found.ddl} is no TIMESTAMP", option="window")
-        self._some_without_time = found.nullable
+
+    def _keys(self, given: Shape) -> list[str]:
+        """Return the columns of `by`, as they are written in the stream."""
+        return [find_column(given.columns, name, "by").name for name in self.options.by]
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options, given = self.options, inputs.only
@@ -189,7 +190,7 @@ class Aggregate(Operator):
         return {f"columns.{name}": text for name, text in self.options.columns.items()}
 
     def statements(self, inputs: Inputs[Shape]) -> list[Statement]:
-        groups = [quoted(name) for name in self._by]
+        groups = [quoted(name) for name in self._keys(inputs.only)]
         if self.options.window is not None:
             groups.append(quoted(self.options.window.on))
         after = f") AS `value` FROM `input` GROUP BY {', '.join(groups) or '()'}"
@@ -201,17 +202,18 @@ class Aggregate(Operator):
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812
 
-        options, rows = self.options, inputs.only
-        groups: list[SparkColumn] = [F.col(quoted(name)) for name in self._by]
+        options, rows, given = self.options, inputs.only, ctx.shapes.only
+        by = self._keys(given)
+        groups: list[SparkColumn] = [F.col(quoted(name)) for name in by]
         if options.window is not None:
-            if self._some_without_time:
+            if find_column(given.columns, options.window.on, "window").nullable:
                 rows = self._counted(rows, options.window.on, ctx)
             # Made before the totals are: one over a column named `window` would be one over the window.
             rows = rows.withColumn("_window", _window(options.window))
             groups.append(F.col("_window"))
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
         frame = rows.groupBy(*groups).agg(*totals)
-        columns = [quoted(name) for name in self._by]
+        columns = [quoted(name) for name in by]
         if options.window is not None:
             start, end = quoted(options.window.start), quoted(options.window.end)
             columns += [f"_window.start AS {start}", f"_window.end AS {end}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from mainstem import (
     REJECTED,
@@ -59,10 +59,6 @@ class Select(Operator):
 
     options: SelectOptions
 
-    def __init__(self, options: SelectOptions) -> None:
-        super().__init__(options)
-        self._deletes = False
-
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """Rows stay rows; all of them do unless there is a condition."""
@@ -115,13 +111,14 @@ class Select(Operator):
         return {"rejected": REJECTED} if self.options.on_error == "reject" else {}
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        deletes = self._deletes(ctx.shapes.only)
         if self.options.on_error == "reject":
-            return self._attempted(inputs.only, told="rejected" in ctx.wanted)
+            return self._attempted(inputs.only, deletes, told="rejected" in ctx.wanted)
         from pyspark.sql import functions as F  # noqa: N812
 
         frame, options = inputs.only, self.options
         reserved = [name for name in frame.columns if name.startswith("_")]
-        if self._deletes:
+        if deletes:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
             frame = frame.withColumn(_HOLDS, F.coalesce(F.expr(options.where or ""), F.lit(False)))
             change = f"IF({_HOLDS}, {CHANGE_TYPE}, 'delete')"
@@ -135,12 +132,12 @@ class Select(Operator):
         for name, text in options.columns.items():
             value = F.expr(text)
             # What `where` keeps out may fail in an expression.
-            if self._deletes and text.strip().strip("`").lower() not in plain:
+            if deletes and text.strip().strip("`").lower() not in plain:
                 value = F.when(F.col(_HOLDS), value)
             columns.append(value.alias(name))
         return frame.select(*reserved, *columns)
 
-    def _attempted(self, frame: DataFrame, *, told: bool) -> DataFrame:
+    def _attempted(self, frame: DataFrame, deletes: bool, *, told: bool) -> DataFrame:
         """Return the frame with the rows refused for which an expression fails."""
         options = self.options
         reserved = [name for name in frame.columns if name.startswith("_")]
@@ -149,7 +146,7 @@ class Select(Operator):
         expressions = self.expressions() if options.columns else {}
         if not options.columns and options.where:
             expressions = {"where": options.where}
-        if self._deletes:
+        if deletes:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
         tried = Attempts(expressions)
         holds = "true"
@@ -159,8 +156,8 @@ class Select(Operator):
             # What `where` keeps out may fail in the other expressions.
             reason = f"coalesce({tried.failure(['where'])}, IF({holds}, {reason}, NULL))"
         frame = tried.onto(frame).selectExpr(
-            *(name for name in reserved if name != CHANGE_TYPE or not self._deletes),
-            *([f"IF({holds}, {CHANGE_TYPE}, 'delete') AS {CHANGE_TYPE}"] if self._deletes else []),
+            *(name for name in reserved if name != CHANGE_TYPE or not deletes),
+            *([f"IF({holds}, {CHANGE_TYPE}, 'delete') AS {CHANGE_TYPE}"] if deletes else []),
             *(
                 f"{tried.value(f'columns.{name}')} AS {quoted(name)}"
                 if f"columns.{name}" in tried
@@ -171,7 +168,7 @@ class Select(Operator):
             f"{holds} AS {_HOLDS}",
             f"{reason} AS __reason",
         )
-        if not self._deletes:
+        if not deletes:
             frame = frame.where(f"{_HOLDS} OR __reason IS NOT NULL")
         return frame.selectExpr(
             *reserved,
@@ -181,13 +178,13 @@ class Select(Operator):
 
     def _left(self, given: Shape) -> Shape:
         """Return the shape of what `where` leaves."""
+        # A deletion would have to carry the row before, which is in another row.
+        return replace(given, preimages=False) if self._deletes(given) else given
+
+    def _deletes(self, given: Shape) -> TypeGuard[Changelog]:
+        """Whether a row that `where` keeps no longer is deleted."""
         where = self.options.where
-        self._deletes = False
-        if where is None or not isinstance(given, Changelog) or _of_key(where, given):
-            return given
-        self._deletes = True
-        # The deletion would have to carry the row before, which is in another row.
-        return replace(given, preimages=False)
+        return where is not None and isinstance(given, Changelog) and not _of_key(where, given)
 
 
 def _of_key(where: str, table: Changelog) -> bool:

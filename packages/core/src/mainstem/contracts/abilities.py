@@ -12,9 +12,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import Column
-from mainstem.contracts.shapes import Shape
+from mainstem.contracts.shapes import Inputs, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

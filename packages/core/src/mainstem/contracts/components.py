@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, ClassVar, get_type_hints
 
 from mainstem.contracts.capabilities import (
     DeliveryCapabilities,
@@ -21,14 +21,12 @@ from mainstem.contracts.capabilities import (
 )
 from mainstem.contracts.guarantee import Promise
 from mainstem.contracts.options import Options
-from mainstem.contracts.shapes import ANYTHING, Accepts, Shape
+from mainstem.contracts.shapes import ANYTHING, Accepts, Inputs, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from mainstem.contracts.contexts import Batch, OperatorContext, SourceContext
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,16 +39,6 @@ class Needs:
     conf: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
-
-
-class Inputs(dict[str, T]):
-    """What stands at an operator's ports, by the port's name: shapes, or frames."""
-
-    @property
-    def only(self) -> T:
-        """What stands at the only port."""
-        (value,) = self.values()
-        return value
 
 
 class Component(ABC):

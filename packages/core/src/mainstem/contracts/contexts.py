@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mainstem.contracts.log_source import Reading
-from mainstem.contracts.shapes import Shape
+from mainstem.contracts.shapes import Inputs, Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +77,8 @@ class OperatorContext(Protocol):
     spark: SparkSession
     #: The named outputs that somebody reads, so that work for the others can be left out.
     wanted: frozenset[str]
+    #: What stands at the ports, as `Operator.shape` was given it.
+    shapes: Inputs[Shape]
 
     def folder(self) -> Path:
         """Return the durable folder of the node's state, made when it is not there yet.

@@ -49,6 +49,7 @@ class EventTime:
 
 
 ShapeT = TypeVar("ShapeT", bound="Shape")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -275,3 +276,13 @@ ANYTHING = Accepts()
 EVENTS = Accepts((Events,))
 #: Messages: `value` must be there; what else of the message columns is there is used.
 MESSAGES = Accepts((Events,), "value BINARY")
+
+
+class Inputs(dict[str, T]):
+    """What stands at an operator's ports, by the port's name: shapes, or frames."""
+
+    @property
+    def only(self) -> T:
+        """What stands at the only port."""
+        (value,) = self.values()
+        return value

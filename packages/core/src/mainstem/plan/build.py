@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from mainstem.analysis.requests import Analyse
 from mainstem.contracts.abilities import Branching, Stateful
 from mainstem.contracts.columns import find_column
-from mainstem.contracts.components import Component, Inputs, Operator, Sink, Source, StateStore
+from mainstem.contracts.components import Component, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
 from mainstem.contracts.options import Options
 from mainstem.contracts.secrets import secrets_in
@@ -22,6 +22,7 @@ from mainstem.contracts.shapes import (
     Accepts,
     Events,
     EventTime,
+    Inputs,
     Shape,
     messages,
 )
@@ -390,6 +391,7 @@ class _Maker:
                 node.outputs = dict(component.outputs(inputs))
         elif isinstance(component, Operator):
             shape = component.shape(inputs)
+            node.shapes = inputs
             above = next(filter(None, (given.watermarked for given in inputs.values())), "")
             node.shape = replace(shape, watermarked=above)
             if isinstance(component, Branching):

@@ -14,7 +14,14 @@ from mainstem.contracts.abilities import StateFacts
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.guarantee import Level, Promise
-from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION, Changelog, EventTime, Shape
+from mainstem.contracts.shapes import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    Changelog,
+    EventTime,
+    Inputs,
+    Shape,
+)
 from mainstem.document.model import Document
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import PipelineError, nearest
@@ -44,6 +51,8 @@ class Node:
     distribution: str
     component: Component
     inputs: Mapping[str, tuple[Stream, ...]] = field(default_factory=dict)
+    #: What stands at an operator's ports.
+    shapes: Inputs[Shape] = field(default_factory=Inputs)
     shape: Shape | None = None
     outputs: Mapping[str, Shape] = field(default_factory=dict)
     watermark: EventTime | None = None

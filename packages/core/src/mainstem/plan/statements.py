@@ -8,9 +8,8 @@ from dataclasses import replace
 from mainstem.analysis import words
 from mainstem.analysis.requests import Analyse, Answer, Tables, request
 from mainstem.contracts.abilities import Checked, Statement
-from mainstem.contracts.components import Inputs
 from mainstem.contracts.ddl import Column, DDLError, read_columns
-from mainstem.contracts.shapes import Changelog, Shape
+from mainstem.contracts.shapes import Changelog, Inputs, Shape
 from mainstem.plan.model import Node
 
 #: Told of a problem: the option, the message, the hint, and where in the text it is, if known.

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem.contracts.components import Inputs
-from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, sequenced_by_batch
+from mainstem.contracts.shapes import COMMIT_TIMESTAMP, COMMIT_VERSION, Inputs, sequenced_by_batch
 from mainstem.plan.model import Plan, Stream
 from mainstem.run.counting import counts
 from mainstem.run.frames import Frames, identifier

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem.contracts.components import Inputs
 from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.log_source import Reading
@@ -19,6 +18,7 @@ from mainstem.contracts.shapes import (
     CHANGELOG_COLUMNS,
     REJECTED,
     Changelog,
+    Inputs,
     Shape,
     sequenced_by_batch,
 )
@@ -59,6 +59,7 @@ class NodeContext:
         self.spark = spark
         self.identified = node.makes_id
         self.wanted = frozenset(o for o in node.outputs if plan.wants(node, o))
+        self.shapes = node.shapes
         self.read_name = f"{plan.pipeline}.{query}.{read_name}"
         self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
@@ -198,7 +199,7 @@ class Frames:
                 frame = node.operator.apply(inputs, context)
             else:
                 context.wanted |= {"rejected"}
-                frame = refusing(self._plan, node).apply(inputs, context)
+                frame = refusing(node).apply(inputs, context)
                 frame = failing(node, frame, show_rows=self._show_rows)
         return self._finish(node, self._checked(node, frame))
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem.contracts.components import Inputs, Operator
+from mainstem.contracts.components import Operator
 from mainstem.contracts.ddl import literal
 from mainstem.contracts.shapes import MESSAGE_COLUMNS, PLACE, Shape
-from mainstem.plan.model import Node, Plan
+from mainstem.plan.model import Node
 from mainstem.run.counting import OUTPUT
 
 if TYPE_CHECKING:
@@ -52,13 +52,10 @@ def can_refuse(node: Node) -> bool:
     return getattr(node.component.options, "on_error", None) == "fail"
 
 
-def refusing(plan: Plan, node: Node) -> Operator:
+def refusing(node: Node) -> Operator:
     """Return a node's operator, made anew to refuse rows for which an expression fails."""
     component = node.operator
-    operator = type(component)(component.options.model_copy(update={"on_error": "reject"}))
-    shapes = {port: plan.shape(streams[0]) for port, streams in node.inputs.items()}
-    operator.shape(Inputs(shapes))
-    return operator
+    return type(component)(component.options.model_copy(update={"on_error": "reject"}))
 
 
 def placed(frame: DataFrame, shape: Shape) -> DataFrame:

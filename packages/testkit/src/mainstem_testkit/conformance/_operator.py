@@ -314,6 +314,7 @@ class TryingSuite(Suite):
             node=node.name,
             spark=next(iter(frames.values())).sparkSession,
             wanted=frozenset(node.outputs),
+            shapes=node.shapes,
             folder=self._folder,
         )
         frame = node.operator.apply(frames, context)
