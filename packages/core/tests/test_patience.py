@@ -1,10 +1,11 @@
-"""How long a far side is tried."""
+"""How long an external system is tried."""
 
 from __future__ import annotations
 
 import time
 
-from mainstem import Patience, pause_after
+import pytest
+from mainstem import Patience, PermanentError, TransientError, pause_after, retry
 
 
 def test_pauses_grow_to_seconds_and_begin_anew_with_progress():
@@ -35,3 +36,36 @@ def test_patience_ends_some_time_after_the_last_progress():
     assert patience.left() <= 0
     patience.progress()
     assert patience.left() > 0
+
+
+def test_time_that_is_left_out_does_not_count():
+    """Pass: what is skipped is had again, and no more than has passed."""
+    patience = Patience(0.5)
+    time.sleep(0.1)
+    patience.skip(0.1)
+    assert 0.45 < patience.left() <= 0.5
+    patience.skip(100.0)
+    assert patience.left() <= 0.5
+
+
+def test_work_is_retried_while_that_may_help():
+    """Pass: as long as it raises transient errors; another error, and the last one after `give_up`, come out."""
+    tries, seen = [], []
+
+    def work(number):
+        tries.append(number)
+        if number < 2:
+            raise TransientError(f"not yet {number}")
+        return "done"
+
+    assert retry(work, 10.0, seen.append) == "done"
+    assert tries == [0, 1, 2]
+    assert [str(error) for error in seen] == ["not yet 0", "not yet 1"]
+
+    def never(number):
+        raise (PermanentError if number else TransientError)(f"try {number}")
+
+    with pytest.raises(PermanentError, match="try 1"):
+        retry(never, 10.0)
+    with pytest.raises(TransientError, match="try 0"):
+        retry(never, 0.0)

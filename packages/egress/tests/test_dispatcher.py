@@ -235,6 +235,43 @@ def test_one_that_has_no_answer_while_others_have_ends_a_connection():
     assert sorted(model.there) == sorted([*range(number), 2])
 
 
+def test_answers_that_nobody_waits_for_are_not_missed():
+    """Pass: messages come slowly, and a sender takes no answers between them: the connection stays, and that time
+    does not count towards giving up."""
+
+    class Lazy(Model):
+        def answers(self, seconds):
+            return super().answers(seconds) if seconds else []
+
+    model = Lazy()
+    made = dispatcher(model, [], in_flight=1000, answer_timeout=0.05, give_up=0.1)
+    for number in range(130):
+        made.send(message(number, "a"))
+        time.sleep(0.001)
+    made.flush()
+    assert model.there == list(range(130))
+    assert model.connections == 1
+
+
+def test_a_connection_that_breaks_while_nobody_waits_is_made_again():
+    """Pass: after a time without messages that is longer than `give_up`, which does not count."""
+
+    class Breaks(Model):
+        def send(self, number, message):
+            if message.content == 1 and self.connections == 1:
+                raise OSError("gone")
+            super().send(number, message)
+
+    model = Breaks()
+    made = dispatcher(model, [], give_up=0.1)
+    made.send(message(0))
+    time.sleep(0.2)
+    made.send(message(1))
+    made.flush()
+    assert model.there == [0, 1]
+    assert model.connections == 2
+
+
 def test_an_external_system_that_takes_nothing_is_not_silent():
     """Pass: as long as it says why, the connection stays; then it is given up, with the reason."""
     model = Model(lambda: SILENT)

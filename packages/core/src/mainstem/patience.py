@@ -47,6 +47,10 @@ class Patience:
         self.tries = 0
         self._since = time.monotonic()
 
+    def skip(self, seconds: float) -> None:
+        """Leave out so many seconds that have passed: nothing was waited for in them."""
+        self._since = min(self._since + seconds, time.monotonic())
+
     def left(self) -> float:
         """Return for how many seconds to try on; 0 or less when it is time to give up."""
         return self._since + self.seconds - time.monotonic()

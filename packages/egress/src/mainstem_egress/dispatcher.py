@@ -87,6 +87,8 @@ class Dispatcher:
         self._ordered = ordered
         self._silence = answer_timeout
         self._patience = Patience(give_up)
+        #: Since when nothing is waited for, which does not count towards giving up; None while it is.
+        self._idle: float | None = time.monotonic()
         self._counts = Counts()
         self._sent_before, self._next = 0, 1
         self._connected = False
@@ -107,8 +109,9 @@ class Dispatcher:
         self._bytes = 0
         self._accepted: set[int] = set()
         self._retry: set[int] = set()
-        #: Since when the oldest has been in flight; if that one is to be sent again: the last answer.
-        self._since = time.monotonic()
+        #: Since when answers were waited for while the oldest in flight has been that; None if they were
+        #: not, as while messages come slowly.
+        self._since: float | None = None
 
     @property
     def counts(self) -> Counts:
@@ -148,6 +151,7 @@ class Dispatcher:
         self._look()
         while self._log or self._again:
             self._step()
+        self._idle = time.monotonic()
 
     def connect(self) -> None:
         """Connect now, so that what can't be mended shows before the first message.
@@ -177,7 +181,7 @@ class Dispatcher:
         """Let there be room for a message, and nothing that is to be sent before it."""
         if not self._log and not self._again:
             self._patience.progress()  # nothing was waited for until now
-            self._since = time.monotonic()
+            self._since = None
         if not self._clear or self._full(size):
             self._make_room(size)
 
@@ -188,12 +192,20 @@ class Dispatcher:
             self._step()
             self._clear = not self._again and not self._retry and self._connected
             if self._clear and self._unsettled() <= most and not self._full(size):
-                return
+                break
+        self._idle = time.monotonic()
 
     def _look(self) -> None:
-        """Take what came while nobody waited, before the time that is left is looked at."""
+        """Begin to wait: take what came while nobody did, before the time that is left is looked at."""
+        self._skip_idle()
+        self._idle = None
         if self._connected and self._due():
             self._listen(0.0)
+
+    def _skip_idle(self) -> None:
+        if self._idle is not None:
+            self._patience.skip(time.monotonic() - self._idle)
+            self._idle = time.monotonic()
 
     def _step(self) -> None:
         """Do what is due, and wait for answers a little."""
@@ -209,7 +221,7 @@ class Dispatcher:
         most = 1 if self._single else self._most
         while self._again and len(self._log) < most and not self._full(self._again[0].size):
             if not self._log:
-                self._since = time.monotonic()
+                self._since = None
             message = self._again.popleft()
             self._put(message, message.size)
             if not self._connected:
@@ -244,24 +256,26 @@ class Dispatcher:
 
     def _listen(self, seconds: float) -> None:
         """Take the answers that have come, waiting for the first for so long at most."""
+        if seconds > 0 and self._since is None:
+            self._since = time.monotonic()
         try:
             came = False
             for answer in self._sender.answers(min(seconds, _LONGEST_WAIT)):
                 self._take(answer)
                 came = True
             if came and (self._low != self._oldest or self._low in self._retry):
-                self._since, self._oldest = time.monotonic(), self._low
+                self._since, self._oldest = None, self._low
         except (PermanentError, FencedError):
             raise
         except Exception as error:
             self._lost(error)
             return
-        if self._silence is None or not self._due():
+        if self._silence is None or self._since is None or not self._due():
             return
         if time.monotonic() - self._since <= self._silence:
             return
         if self._sender.blocked():
-            self._since = time.monotonic()
+            self._since = None
         else:
             self._lost(TimeoutError(f"no answer for {self._silence:g} s (answer_timeout)"))
 
@@ -310,7 +324,7 @@ class Dispatcher:
             else:
                 self._connected = True
                 self._counts.connections += 1
-                self._since = time.monotonic()
+                self._since = None
 
     def _end(self) -> None:
         self._connected = self._clear = False
@@ -319,6 +333,7 @@ class Dispatcher:
 
     def _lost(self, error: Exception) -> None:
         """Take back what has no answer, to send it over another connection."""
+        self._skip_idle()
         self._end()
         alone = next(iter(self._log.values())) if len(self._log) == 1 else None
         self._take_back()
