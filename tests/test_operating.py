@@ -218,7 +218,7 @@ def test_a_replay_from_a_time_reads_the_files_changed_since(pipeline):
     assert [n for *_, n in totals(pipeline, "again")] == [2]
     result = CliRunner().invoke(app, [*map(str, arguments), "--from", "earliest"])
     assert result.exit_code == 1
-    assert "restart with `--fresh`" in result.output
+    assert "start over with `--fresh`" in result.output
     command(*arguments, "--fresh")
     assert sorted(n for *_, n in totals(pipeline, "again")) == [1, 2, 2]
 

@@ -17,7 +17,7 @@ INSTEAD = {
     "on (its|their) way": "in flight",
     "(try|tries|tried|trying) again": "retry",
     "held against": "compared with",
-    "(begin|begins|start|starts|starting) anew": "restart",
+    "(begin|begins|start|starts|starting) anew": "restart, or start over (from nothing)",
     "unmendable|lasting error|passing error": "permanent, transient",
 }
 _SPACE = r'(?:\s|"\s+f?"|\n\s*#:?\s)+'

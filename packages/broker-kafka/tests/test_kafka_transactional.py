@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from ksink_writing import Place, numbered, values_of
 from mainstem import FencedError, PipelineError, Refused
+from mainstem_broker_kafka.sink import transactional
 from mainstem_broker_kafka.sink.ledger import entered
 from mainstem_broker_kafka.sink.writer import Share
 from mainstem_testkit.pipelines import wait_for
@@ -52,6 +53,21 @@ def test_a_zombie_is_fenced_off_in_the_middle_of_its_transaction(place):
     with pytest.raises(FencedError, match="has seen run 2 of this checkpoint, and this is run 1"):
         place.write(numbered(20), number=1, epoch=1)
     assert place.values() == values_of(*range(20))
+
+
+def test_a_run_that_is_replaced_while_its_tasks_write_says_so(place, monkeypatch):
+    """Pass: a task ends with an error of its own; the ledger says that a newer run is why."""
+    by_tasks = transactional.write_by_tasks
+
+    def replaced(frame, task):
+        monkeypatch.setattr(transactional, "write_by_tasks", by_tasks)
+        place.write(numbered(*range(5)), epoch=2)
+        raise PipelineError("writer 0 of 2: the transaction was aborted")
+
+    monkeypatch.setattr(transactional, "write_by_tasks", replaced)
+    with pytest.raises(FencedError, match="has seen run 2 of this checkpoint, and this is run 1"):
+        place.write(numbered(*range(5)), epoch=1)
+    assert place.values() == values_of(*range(5))
 
 
 @pytest.mark.in_turn

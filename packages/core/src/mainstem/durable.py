@@ -45,7 +45,7 @@ def read_whole(file: Path) -> str:
     text, end = data[:-_END], data[-_END:]
     if end != _end(text):
         raise DamagedError(
-            f"{file} was changed after it was written: bring it back from a copy, or restart"
+            f"{file} was changed after it was written: bring it back from a copy, or start over"
         )
     return text.decode()
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _DDL = "reason STRING, payload BINARY, _id BINARY"
 #: The message column whose values are packed before they go to a task.
 _HEADERS = "map<string,binary>"
-#: What a task may raise for the user to see.
+#: What a task may raise for the user to see, the more special first.
 _ERRORS = {
-    each.__name__: each for each in (FencedError, PermanentError, PipelineError, TransientError)
+    each.__name__: each for each in (FencedError, PermanentError, TransientError, PipelineError)
 }
 _RAISED = re.compile(rf"\bmainstem\.errors\.({'|'.join(_ERRORS)}): ([^\n]+)")
 
@@ -120,6 +120,7 @@ def write_by_tasks(
         text = f"to_json(transform_values({quoted(name)}, (name, value) -> hex(value)))"
         frame = frame.withColumn(name, F.expr(text))
         task = partial(_unpacked, task, frame.columns.index(name))
+    task = partial(_in_one_line, task)
     try:
         refused = frame.mapInArrow(task, _DDL).localCheckpoint(eager=True)
     except Exception as error:
@@ -134,6 +135,18 @@ def _raised_by_task(text: str) -> PipelineError | None:
     """Return the error of ours that Spark's holds with a task's traceback; None if it is another."""
     found = _RAISED.search(text)
     return None if found is None else _ERRORS[found[1]](found[2].strip())
+
+
+def _in_one_line(
+    task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Run a task whose errors shall be found in Spark's: one of ours, whole, and not what it came of."""
+    try:
+        yield from task(batches)
+    except PipelineError as error:
+        kind = next(kind for kind in _ERRORS.values() if isinstance(error, kind))
+        raise kind(" ".join(str(error).split())) from None
 
 
 def _unpacked(

@@ -14,7 +14,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from mainstem import Changelog, PermanentError, write_by_tasks
+from mainstem import Changelog, PermanentError, TransientError, write_by_tasks
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
@@ -66,10 +66,17 @@ def test_a_sink_that_asks_python_to_end_fails_the_run(pipeline, monkeypatch):
 
 
 def test_what_a_sinks_task_raises_ends_the_run_as_what_it_is(pipeline, monkeypatch):
-    """Pass: the error's class and its text, after the sink's name; nothing of Spark's."""
+    """Pass: the error's class, also where it is a plugin's subclass, and its whole text, after the sink's
+    name; nothing of Spark's, nor of what it came of."""
+
+    class AwayError(PermanentError):
+        pass
 
     def task(batches):
-        raise PermanentError("nobody is at home")
+        try:
+            raise TransientError("no answer")
+        except TransientError as error:
+            raise AwayError("nobody\nis at home") from error
         yield from batches
 
     monkeypatch.setattr(FilesSink, "write", lambda _, frame, __: write_by_tasks(frame, task))

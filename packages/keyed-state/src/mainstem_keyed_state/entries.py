@@ -56,8 +56,8 @@ def opened(name: Name, kept: Entry | None) -> Entry | None:
         what = f"page {name[1]} of table {name[0]!r}" if name != _DIRECTORY else "its directory"
         raise DamagedError(
             f"the state was changed after it was written ({what}): take the query back to an earlier "
-            "batch (`mainstem checkpoint rollback`), bring the checkpoint back from a copy, or restart "
-            "with `--fresh`"
+            "batch (`mainstem checkpoint rollback`), bring the checkpoint back from a copy, or start "
+            "over with `--fresh`"
         )
     return layout, data
 

@@ -52,7 +52,9 @@ def layout_of(ctx: OperatorContext, name: str, keys: KeyKind, logic: Logic) -> L
         if not keys.fits(found.keys):
             now, before = (f"({', '.join(kind.types)})" for kind in (keys, found.keys))
             message = f"the keys were {before} when the checkpoint was begun, and are {now} now"
-            raise OptionError(message, hint="Bring them to that type, or restart with `--fresh`.")
+            raise OptionError(
+                message, hint="Bring them to that type, or start over with `--fresh`."
+            )
         if found.version == logic.version:
             _check(found.tables, tables)
         layout = replace(found, version=logic.version, tables=tables)
@@ -79,7 +81,7 @@ def _check(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[st
             )
             raise OptionError(
                 f"its state has rows of ({were}), and now would have ({are})",
-                hint="Bring the columns to what they were, or restart with `--fresh`.",
+                hint="Bring the columns to what they were, or start over with `--fresh`.",
             )
 
 

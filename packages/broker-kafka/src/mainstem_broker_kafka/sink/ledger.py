@@ -250,7 +250,7 @@ def _entry(place: Place, found: TopicPartition) -> Entry:
         raise PipelineError(
             f"the offset {found.offset} of group {place.group!r} on {found.topic}, partition "
             f"{found.partition}, was set by somebody else: which batches are in is not known any more. "
-            "Restart with `--fresh`."
+            "Start over with `--fresh`."
         ) from None
 
 
@@ -274,14 +274,14 @@ def check(state: State, batch: Batch, *, held: bool, begin: bool) -> None:
     if state.epoch > batch.epoch:
         raise FencedError(
             f"{batch.sink}: the ledger has seen run {state.epoch} of this checkpoint, and this is run "
-            f"{batch.epoch}: another runner has taken over, or the checkpoint is an old copy. Restart "
+            f"{batch.epoch}: another runner has taken over, or the checkpoint is an old copy. Start over "
             "with `--fresh` if the copy is what you want.",
             node=batch.sink,
         )
     if held and state.run is not None and state.run.run != batch.run:
         raise FencedError(
             f"{batch.sink}: another run {batch.epoch} of this checkpoint has taken over: there are two "
-            "copies of the checkpoint, and both run. Go on from one of them, and restart the other "
+            "copies of the checkpoint, and both run. Go on from one of them, and start over the other "
             "with `--fresh`.",
             node=batch.sink,
         )
@@ -289,7 +289,7 @@ def check(state: State, batch: Batch, *, held: bool, begin: bool) -> None:
         raise FencedError(
             f"{batch.sink}: the ledger has batch {state.last} of this checkpoint, and this is batch "
             f"{batch.id}: the checkpoint is an old copy, and what it would write need not be what is "
-            "there. Go on from the newest copy, or restart with `--fresh`.",
+            "there. Go on from the newest copy, or start over with `--fresh`.",
             node=batch.sink,
         )
     # A batch that no run before this one has planned is not in, whatever the ledger has forgotten. Of the
@@ -308,7 +308,7 @@ def missing(batch: Batch, what: str) -> PipelineError:
         f"{batch.sink}: {what}, and an earlier run has begun batch {batch.id}, so whether it is in is "
         "not known. Brokers forget the offsets of a group that stands still (offsets.retention.minutes, "
         "7 days if left alone), or somebody has deleted them. Look whether the topic's last messages "
-        "are those of this batch. If none is, `missing_ledger: begin` goes on with it; restart with "
+        "are those of this batch. If none is, `missing_ledger: begin` goes on with it; start over with "
         "`--fresh` otherwise. If the batches before were written by `microbatch`, they may be doubled in "
         "any case: `missing_ledger: begin`.",
         node=batch.sink,
@@ -321,7 +321,7 @@ def other_rows(then: Totals, now: Totals) -> str:
         f"is in with {then.rows} rows, and has come again with "
         f"{now.rows if now.rows != then.rows else 'as many others'}. The checkpoint is an old copy, "
         "which has planned the batch anew, or the document was changed while the batch was being "
-        "written. Go on from the newest copy and with the former document, or restart with `--fresh`: "
+        "written. Go on from the newest copy and with the former document, or start over with `--fresh`: "
         "what the topic has of this batch stays there"
     )
 

@@ -8,12 +8,11 @@ writers have a batch in and others have not, the next try makes up for the other
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainstem import Batch, FencedError, MainstemError, PipelineError, failpoint, write_by_tasks
+from mainstem import Batch, FencedError, PipelineError, failpoint, write_by_tasks
 
 from mainstem_broker_kafka.sink import ledger as ledgers
 from mainstem_broker_kafka.sink.fencing import Hold
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 #: Those that refused rows are kept for longer than brokers remember offsets.
 _LEDGER_SETTINGS = {"cleanup.policy": "delete", "retention.ms": str(30 * 86_400_000)}
-#: The errors of ours that a task ends with, in Spark's report of it.
-_OURS = re.compile(r"mainstem\.errors\.\w+: (writer [^\n]+)")
 
 
 class Transactions:
@@ -78,10 +75,8 @@ class Transactions:
         dealt = deal(messages(frame, self._options, topics, timed=True), job.writers)
         try:
             refused = write_by_tasks(dealt, partial(write, job=job))
-        except MainstemError:
-            raise
-        except Exception as error:
-            self._explain(error, ledger, batch)
+        except PipelineError:
+            ledgers.check(ledger.glance(), batch, held=True, begin=True)  # was it another run?
             raise
         if job.again:
             refused, now = heard(refused)
@@ -191,14 +186,6 @@ class Transactions:
             hold.close()
         if ledger.stuck:
             self._ledgers.pop(ledger.place, None)
-
-    def _explain(self, error: Exception, ledger: Ledger, batch: Batch) -> None:
-        """Raise the error of ours that a task ended with, if it did."""
-        found = _OURS.search(str(error))
-        if found is None:
-            return
-        ledgers.check(ledger.glance(), batch, held=True, begin=True)  # was it another run?
-        raise PipelineError(f"{batch.sink}: {found[1]}", node=batch.sink) from None
 
 
 def heard(told: DataFrame | None) -> tuple[DataFrame | None, dict[int, Totals]]:

@@ -57,7 +57,7 @@ def advice(failure: str) -> str:
         return (
             "Messages were gone before they were read: the topic's retention removed them, or the topic "
             "was deleted. `on_loss: report` goes on after them, and tells in the output `lost` "
-            "which offsets are gone; `--fresh` restarts at `start`."
+            "which offsets are gone; `--fresh` starts over at `start`."
         )
     if _LOGIN.search(failure):
         return "The broker lets nobody in with this `sasl` and `tls`."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Group:
     """The consumer group of a source.
 
-    Offsets are those of the checkpoint: a run that restarts, or was rolled back, sets the group back
+    Offsets are those of the checkpoint: a run that starts over, or was rolled back, sets the group back
     too. They are committed without being a member of the group, which Kafka takes while it has none.
     """
 

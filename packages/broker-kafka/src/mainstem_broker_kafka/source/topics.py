@@ -72,7 +72,7 @@ def check_are_the_same(brokers: Brokers, ctx: SourceContext, notes: Notes) -> No
     if anew:
         raise PipelineError(
             f"the topic {', '.join(anew)} was deleted and made anew since it was last read: offsets of "
-            "the old one mean nothing in it. Restart with `--fresh`; or `on_loss: report` goes "
+            "the old one mean nothing in it. Start over with `--fresh`; or `on_loss: report` goes "
             "on at the old offsets, and tells what is skipped in the output `lost`."
         )
     notes.write(before | now)

@@ -23,7 +23,7 @@ _LAST_HASH = 2**128 - 1
 
 
 class Message(NamedTuple):
-    """One row in flight, ready to be put.
+    """One row, ready to be put.
 
     `data` is what the record, or its part in a packed one, holds; `value` what the row had.
     """

@@ -112,7 +112,7 @@ def run(
     fresh: Annotated[
         list[str] | None,
         typer.Option(
-            help="Begin this query anew: its checkpoint is set aside, its sources are read from "
+            help="Start this query over: its checkpoint is set aside, its sources are read from "
             "their start, and its sinks keep what they have. Repeatable.",
             metavar="QUERY",
         ),

@@ -47,7 +47,7 @@ def replay(
             metavar="POINT",
         ),
     ] = "earliest",
-    fresh: Annotated[bool, typer.Option(help="Restart; the shadow keeps what it has.")] = False,
+    fresh: Annotated[bool, typer.Option(help="Start over; the shadow keeps what it has.")] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
     set_: Set = None,
@@ -79,7 +79,7 @@ def replay(
             f"{other}: gets the rows of {name}, read again from {from_}"
             for name, other in pairs.items()
         ),
-        *(["It restarts: what an earlier replay has read is read once more."] if fresh else []),
+        *(["It starts over: what an earlier replay has read is read once more."] if fresh else []),
     ]
     # A shadow sink is there to be written.
     if not agreed(effects, yes=yes or not names, dry_run=dry_run):

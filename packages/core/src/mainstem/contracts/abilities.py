@@ -386,7 +386,7 @@ class Swappable(Protocol):
         """Return a sink of the same kind and abilities that writes to a place of its own."""
 
     def clear(self) -> None:
-        """Remove what has been written, for a sink `beside` that restarts."""
+        """Remove what has been written, for a sink `beside` that starts over."""
 
     def swap(self, built: Any) -> None:
         """Put what `built`, a sink `beside`, has written in this sink's place, at once for readers.

@@ -54,7 +54,7 @@ class Checkpoint:
     """A pipeline's checkpoint folder, held by this process while it is entered.
 
     Args:
-        fresh: the queries that restart: what is there of them is set aside.
+        fresh: the queries that start over: what is there of them is set aside.
         checked: hold the plan against what the checkpoint was made by, and write it down; a run
             does.
 
@@ -127,7 +127,7 @@ class Checkpoint:
         return made_folder(self.path / "nodes" / name)
 
     def _set_aside(self, name: str) -> None:
-        """Move what belongs to a query into `set-aside/`, so that it restarts."""
+        """Move what belongs to a query into `set-aside/`, so that it starts over."""
         self.plan.query(name)
         mark = made_folder(self._aside) / f"{name}.begun"
         write_whole(mark, f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
@@ -163,7 +163,7 @@ class Checkpoint:
             if origin != self.plan.origin and not self._fresh:
                 raise PipelineError(
                     f"{self.path} was begun as {origin!r}, and this is {self.plan.origin!r}; "
-                    "restart with `--fresh`"
+                    "start over with `--fresh`"
                 )
             self._refuse(before, now)
             for name, query in now["queries"].items():
@@ -230,7 +230,7 @@ class Checkpoint:
                 continue
             for change in _changes(old, query, self._read(name)):
                 hint = (
-                    f"Change it back, or restart with `--fresh {name}`: its state is set aside and "
+                    f"Change it back, or start over with `--fresh {name}`: its state is set aside and "
                     "its sources are read from their start."
                 )
                 message = f"the checkpoint of query {name!r} can't be used: {change}"
@@ -274,9 +274,9 @@ class Checkpoint:
                 continue
             for old, sources in gone.items():
                 if sources & set(query["sources"]):
-                    message = f"query {old!r} is gone and {name!r} is new: it would restart"
+                    message = f"query {old!r} is gone and {name!r} is new: it would start over"
                     hint = (
-                        f"Rename {name!r} back to {old!r} to go on from its state, or restart "
+                        f"Rename {name!r} back to {old!r} to go on from its state, or start over "
                         f"with `--fresh {name}`."
                     )
                     problems.append(Problem(message, "", self.plan.file, hint=hint))

@@ -27,7 +27,7 @@ def rebuild(plan: Plan, replay: Plan, run: Callable[[], bool], *, fresh: bool) -
         plan: the pipeline's.
         replay: the replay's, made with `rebuild`.
         run: runs the replay on its checkpoint; returns whether it has caught up.
-        fresh: restart, whatever an earlier try has left.
+        fresh: start over, whatever an earlier try has left.
 
     Returns:
         Whether all is in place; not if the replay was interrupted.

@@ -52,7 +52,7 @@ def run(
         show_rows: whether errors may hold the content of rows.
         stop: when set, the batches in hand are finished and the run ends. SIGINT and SIGTERM set
             it too when this is called in the main thread.
-        fresh: the queries that restart; see `Checkpoint`.
+        fresh: the queries that start over; see `Checkpoint`.
 
     Raises:
         MainstemError: what went wrong, with the exit code of the command.

@@ -115,7 +115,7 @@ class Ledger:
             raise FencedError(
                 f"{batch.sink}: the ledger has seen run {entry.epoch} of this checkpoint, and this is "
                 f"run {batch.epoch}: another runner has taken over, or the checkpoint is an old copy. "
-                "Restart with `--fresh` if the copy is what you want.",
+                "Start over with `--fresh` if the copy is what you want.",
                 node=batch.sink,
             )
         if once and entry.batch > batch.id:
@@ -167,7 +167,7 @@ class Ledger:
 def _old_copy(batch: Batch, there: str) -> FencedError:
     return FencedError(
         f"{batch.sink}: the ledger has {there}: the checkpoint is an old copy, and what it would write "
-        "need not be what is there. Go on from the newest copy, or restart with `--fresh`.",
+        "need not be what is there. Go on from the newest copy, or start over with `--fresh`.",
         node=batch.sink,
     )
 

@@ -314,8 +314,8 @@ def _above(value: Any, low: Any) -> bool:
 
 
 _OTHER_MODE = (
-    "the checkpoint was begun with `mode: snapshot`; restart with `--fresh`, or change it back"
+    "the checkpoint was begun with `mode: snapshot`; start over with `--fresh`, or change it back"
 )
 _OTHER_COLUMN = (
-    "the checkpoint was begun with another `column`; restart with `--fresh`, or change it back"
+    "the checkpoint was begun with another `column`; start over with `--fresh`, or change it back"
 )

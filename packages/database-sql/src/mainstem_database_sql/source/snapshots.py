@@ -5,7 +5,7 @@ range again. So it is read into a file in the node's durable folder, in one tran
 on the file is the source. An offset is `{"rows": how many were read, "snapshot": the file's name}`.
 
 All queries of a pipeline read the newest file, so they see one state of the table. A query that has
-begun with that one before, and now restarts, takes a new one: `begun/` says who began with which.
+begun with that one before, and now starts over, takes a new one: `begun/` says who began with which.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Snapshots(Planner):
             differs = storing.misfit(file, self._database.columns, self._database.name)
             if differs:
                 raise PipelineError(
-                    f"the snapshot {file} {differs}. Restart with `--fresh`, or change the "
+                    f"the snapshot {file} {differs}. Start over with `--fresh`, or change the "
                     "options back."
                 )
             self._counts[name] = storing.count(file)
@@ -163,5 +163,5 @@ def has_begun(folder: Path, key: str) -> bool:
 
 
 _OTHER_MODE = (
-    "the checkpoint was begun with `mode: poll`; restart with `--fresh`, or change the mode back"
+    "the checkpoint was begun with `mode: poll`; start over with `--fresh`, or change the mode back"
 )

@@ -244,7 +244,7 @@ class SQLSource(Source):
     def gone(self, since: Reached) -> str:
         """Return what can't be read again as it was: what was polled, and of a snapshot nothing.
 
-        What restarts reads the table that there is, so nothing of it is gone.
+        What starts over reads the table that there is, so nothing of it is gone.
         """
         if since.offset is None:
             return ""

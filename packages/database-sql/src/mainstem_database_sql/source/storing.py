@@ -201,7 +201,7 @@ class _Body(io.FileIO):
             self.close()
             raise DamagedError(
                 f"{file} was changed after it was written: bring the checkpoint back from a copy, or "
-                "restart with `--fresh`"
+                "start over with `--fresh`"
             )
         super().seek(0)
 

@@ -92,7 +92,7 @@ class _Stream(httpcore.NetworkStream):
         return self._stream.read(max_bytes, self._network.left(httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # In pieces: a timeout restarts with each that the external system takes.
+        # In pieces: a timeout starts over with each that the external system takes.
         for start in range(0, len(buffer), _PIECE):
             left = self._network.left(httpcore.WriteTimeout)
             self._stream.write(buffer[start : start + _PIECE], left)

@@ -11,7 +11,7 @@ from mainstem import Changelog, Delivery, Promise, Shape
 
 from mainstem_testkit.conformance.external_system import Kind, Row
 
-#: The checkpoint, and one that restarts.
+#: The checkpoint, and one that starts over.
 FIRST, ANEW = "first", "anew"
 
 
@@ -43,7 +43,7 @@ class Setting:
     def given(self) -> Mapping[str, Sequence[tuple[Row, ...]]]:
         """The rows of each batch, of either checkpoint.
 
-        One that restarts has the same rows, cut otherwise, if the strategy says that it knows them.
+        One that starts over has the same rows, cut otherwise, if the strategy says that it knows them.
         """
         first = [tuple(self._batch(n)) for n in range(self.batches)]
         if self.make().capabilities.knows_rows and not self._ordered:

@@ -17,7 +17,7 @@ class ReceiverProcessSuite(ReceivingSuite):
 
     @proves("crashes")
     def test_one_message_and_a_kill(self) -> None:
-        """1 message, idle, kill -9, restart: stored exactly once, and nothing is left behind it."""
+        """1 message, idle, kill -9, restart: stored once, and nothing is left at the external system."""
         self._not_lossy()
         self.put([0])
         with self._process() as process:

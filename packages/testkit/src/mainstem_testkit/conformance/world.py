@@ -23,7 +23,7 @@ from mainstem_testkit.conformance.external_system import FarSide, Frame, Row, Se
 
 #: What comes of a call.
 DONE, FAIL, LOST, KILL = "done", "fail", "lost", "kill"
-#: A run, by its number, and what comes of its call; run 0 stands for a checkpoint that restarts.
+#: A run, by its number, and what comes of its call; run 0 stands for a checkpoint that starts over.
 Decision = tuple[int, str]
 BEGIN_ANEW: Decision = (0, ANEW)
 
