@@ -47,6 +47,9 @@ class Scripted:
     def full(self):
         return self.chance.random() < 0.1
 
+    def forbidden(self):
+        return {}
+
     def fits(self, message):
         return ""
 

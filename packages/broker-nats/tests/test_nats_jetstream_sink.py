@@ -140,7 +140,7 @@ def test_rows_of_one_subject_have_one_sql_value(spark):
     """Pass: the SQL that rows are brought together by gives what the template gives, quotes and braces too."""
     template = Template("it's\\{{{k}}}.{n}")
     frame = spark.createDataFrame([(b"a", "x.y")], "k BINARY, n STRING")
-    found = frame.selectExpr(f"{template.sql(['k', 'n'])} AS s").first()["s"]
+    found = frame.selectExpr(f"{template.sql()} AS s").first()["s"]
     assert found == template.subject((b"a", "x.y"))
 
 

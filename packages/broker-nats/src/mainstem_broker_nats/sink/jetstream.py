@@ -16,7 +16,6 @@ from mainstem import (
     SinkCapabilities,
     TransientError,
     failpoint,
-    quoted,
     retry,
     write_duration,
 )
@@ -101,8 +100,7 @@ class JetStreamSink(EgressSink):
 
     def lane(self) -> str:
         """The messages of a subject have an order."""
-        template = Template(self.options.subject)
-        return template.sql(map(quoted, template.columns))
+        return Template(self.options.subject).sql()
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""

@@ -16,7 +16,7 @@ from mainstem import ExternalError, PermanentError, Refused, RefusedRowError
 from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import APIError, places
-from mainstem_broker_nats.sink.answers import Verdict, forbidden, is_acknowledged, is_known, judge
+from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
 from mainstem_broker_nats.sink.dedup import Unanswered, is_there
 from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Layout, Message, messages
@@ -72,7 +72,6 @@ class JetStreamSender(Sender):
     def connect(self) -> None:
         turn, self._turn = self._turn, self._turn + 1  # after a loss another server is tried first
         self._link = Link.open(self.options, self.name, turn)
-        self._complaints = 0
         self._look_up_stream()
 
     def _look_up_stream(self) -> None:
@@ -175,9 +174,7 @@ class JetStreamSender(Sender):
 
     def _forbidden(self) -> Iterator[Answer]:
         """Refuse what the user may not publish: it gets no answer, but the server complains."""
-        complaints = self._link.connection.complaints
-        new, self._complaints = complaints[self._complaints :], len(complaints)
-        reasons = forbidden(new)
+        reasons = self._link.forbidden()
         for number in list(self._sent) if reasons else ():
             if why := reasons.get(self.in_flight[number].subject):
                 del self._sent[number]

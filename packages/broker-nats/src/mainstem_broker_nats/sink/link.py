@@ -12,6 +12,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from mainstem_broker_nats.connection import ConnectionOptions
+from mainstem_broker_nats.sink.answers import forbidden
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection, Raw
@@ -37,6 +38,7 @@ class Link:
         self._inbox = connection.subscribe(self._answers.decode() + "*")
         self._pieces: list[bytes] = []
         self._size = 0
+        self._complaints = 0
 
     @classmethod
     def open(cls, options: ConnectionOptions, name: str, first: int = 0) -> Link:
@@ -63,6 +65,15 @@ class Link:
     def lost(self) -> str:
         """Why the connection is no longer good; empty while it is."""
         return self.connection.lost
+
+    def forbidden(self) -> dict[str, str]:
+        """Return the subjects that the server has refused since this was last asked, each with why.
+
+        Messages of such a subject get no answer.
+        """
+        complaints = self.connection.complaints
+        new, self._complaints = complaints[self._complaints :], len(complaints)
+        return forbidden(new)
 
     def fits(self, message: Message) -> str:
         """Return why the server would not take a message, or an empty string."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem import Column, Level, Shape, Shown, SinkCapabilities, quoted
+from mainstem import Column, Level, Shape, Shown, SinkCapabilities
 from mainstem_egress import EgressSink, Sender
 
 from mainstem_broker_nats.sink.messages import check_columns
@@ -38,8 +38,7 @@ class NATSSink(EgressSink):
 
     def lane(self) -> str:
         """The messages of a subject have an order."""
-        template = Template(self.options.subject)
-        return template.sql(map(quoted, template.columns))
+        return Template(self.options.subject).sql()
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""

@@ -9,7 +9,6 @@ from mainstem import Refused, RefusedRowError
 from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import places
-from mainstem_broker_nats.sink.answers import forbidden
 from mainstem_broker_nats.sink.link import Link
 from mainstem_broker_nats.sink.messages import Layout, Message, messages
 from mainstem_broker_nats.sink.options import NATSSinkOptions
@@ -36,7 +35,6 @@ class NATSSender(Sender):
     def connect(self) -> None:
         turn, self._turn = self._turn, self._turn + 1  # after a loss another server is tried first
         self._link = Link.open(self.options, self.name, turn)
-        self._complaints = 0
         self._asked = 1
         #: The subjects of what the server was not asked about yet, from number `_asked` on.
         self._subjects: list[str] = []
@@ -53,9 +51,7 @@ class NATSSender(Sender):
                 self._link.poll(0)
             return ()
         self._link.flush()
-        complaints = self._link.connection.complaints
-        new, self._complaints = complaints[self._complaints :], len(complaints)
-        reasons = forbidden(new)
+        reasons = self._link.forbidden()
         found = [
             Answer(number, number, Fate.REFUSED, reasons[subject])
             for number, subject in enumerate(self._subjects, self._asked)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from string import Formatter
 from typing import Any
+
+from mainstem import quoted
 
 #: A server reads a command's line of 4,096 bytes at most unless it is told else; the rest of the line is
 #: the subject for answers and two sizes.
@@ -73,15 +74,14 @@ class Template:
         self._known[values] = made
         return made
 
-    def sql(self, quoted: Iterable[str]) -> str:
-        """Return SQL that is the same for rows of one subject, given SQL for each of `columns`."""
-        of = dict(zip(self.columns, quoted, strict=True))
+    def sql(self) -> str:
+        """Return SQL that is the same for rows of one subject."""
         parts = []
         for literal, name in self._parts:
             if literal:
                 parts.append("'" + literal.replace("\\", "\\\\").replace("'", "\\'") + "'")
             if name is not None:
-                parts.append(f"CAST({of[name]} AS STRING)")
+                parts.append(f"CAST({quoted(name)} AS STRING)")
         return f"concat({', '.join(parts)})"
 
     def _made(self, texts: tuple[str, ...]) -> str:
