@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from mainstem_testkit import SourceSuite
+from mainstem_testkit import SenderSuite, SinkSuite, SourceSuite
 from mainstem_testkit.turns import Tier, Turn, turn_of
 
 TESTS = """
@@ -28,6 +28,12 @@ def git(folder, *arguments):
     subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.fixture(autouse=True)
+def _nothing_chosen(monkeypatch):
+    """Let the commit draw, whichever turn this run itself is."""
+    monkeypatch.delenv("MAINSTEM_TURN", raising=False)
+
+
 def test_all_come_round_in_as_many_turns_as_there_are():
     """Pass: each test has one turn, and every turn has some."""
     names = [f"test_{n}" for n in range(1000)]
@@ -36,7 +42,7 @@ def test_all_come_round_in_as_many_turns_as_there_are():
     assert min(took) > 50
 
 
-def test_a_commit_always_draws_the_same_and_others_draw_anew(tmp_path):
+def test_a_commit_always_draws_the_same_and_others_draw_others(tmp_path):
     """Pass: the turn is the commit's own; 40 commits draw at least 7 of 10 turns."""
     git(tmp_path, "init")
     drawn = []
@@ -147,6 +153,44 @@ def test_the_first_class_of_a_word_stands_for_it():
     assert (turns[TestVariant][dear], turns[TestVariant][cheap]) == (Tier.ALL, Tier.TURN)
     runs = "test_positions_only_grow"
     assert (turns[TestFirst][runs], turns[TestVariant][runs]) == (Tier.TURN, Tier.TURN)
+
+
+def test_a_class_is_a_variant_of_one_with_the_same_tests_alone(monkeypatch):
+    """Pass: of a word's classes the first of each suite stands for the word."""
+    made = {
+        name: type(name, (suite,), {"use": "files", "__module__": __name__})
+        for name, suite in (
+            ("TestSender", SenderSuite), ("TestOne", SinkSuite), ("TestTwo", SinkSuite)
+        )
+    }  # fmt: skip
+    for name, suite in made.items():
+        monkeypatch.setitem(globals(), name, suite)
+    dear = "test_a_kill_at_each_crash_point_does_no_harm"
+    assert made["TestOne"].tier(dear) == Tier.TURN
+    assert made["TestTwo"].tier(dear) == Tier.ALL
+
+
+@pytest.mark.parametrize(
+    ("deliver", "able", "tier"),
+    [
+        ("", False, Tier.ALL),
+        ("", True, Tier.EVERY),
+        ("idempotent", True, Tier.EVERY),
+        ("microbatch", True, Tier.ALL),
+    ],
+)
+def test_a_mechanism_shows_no_more_than_it_promises(monkeypatch, deliver, able, tier):
+    """Pass: a sink on egress dies at crash points in every run where its strategy is to do more than egress
+    does; where it is not, egress' own tests show the same."""
+    base = type("EgressSink", (), {"__module__": "mainstem_egress.sink"})
+    sink = type("Made", (base,), {"write_new": lambda *_: None} if able else {})
+
+    class TestMade(SinkSuite):
+        use = "made"
+
+    TestMade.deliver = deliver
+    monkeypatch.setattr(TestMade, "component_class", lambda: sink)
+    assert TestMade.tier("test_a_run_that_dies_at_a_crash_point_does_no_harm") == tier
 
 
 def test_each_commit_draws_one_of_the_points_also_within_one_turn():

@@ -28,6 +28,7 @@ from mainstem import (
     Transactional,
     read_columns,
 )
+from mainstem.contracts.abilities import abilities
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem.plan.model import SinkNode
 
@@ -64,6 +65,15 @@ class WritingSuite(Suite):
     key: ClassVar[tuple[str, ...]] = ()
 
     _schema: str = ""
+
+    @classmethod
+    def mechanisms(cls) -> frozenset[str]:
+        """Return what the sink is built on; nothing, where its strategy promises more than that does."""
+        found = super().mechanisms()
+        if found and cls.deliver != "microbatch":
+            able = abilities(cls.component_class())
+            return frozenset() if any(ability.__name__ in able for ability in FENCED) else found
+        return found
 
     def rows(self, schema: str) -> Sequence[Any] | None:
         """Return every row that a reader of the external system sees now, as mappings or Spark's rows.

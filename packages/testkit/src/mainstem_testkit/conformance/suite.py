@@ -152,7 +152,7 @@ class Suite:
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
-        """Return what the component is built on: of `mainstem_ingress` it is `ingress`."""
+        """Return what the component is built on, and no more than that: `ingress`, `egress`."""
         try:
             made = cls.component_class()
         except PluginError:  # each test tells
@@ -163,10 +163,13 @@ class Suite:
     @classmethod
     def _is_variant(cls) -> bool:
         """Whether an earlier class of the module tests the same word by the same suite."""
+        tested = (cls.kind, cls.use, cls.standard_tests())
         for other in vars(sys.modules[cls.__module__]).values():
-            tested = isinstance(other, type) and issubclass(other, Suite) and other.use == cls.use
-            if tested and other.kind == cls.kind and other.__name__.startswith("Test"):
-                return other is not cls and other.standard_tests() == cls.standard_tests()
+            if not (isinstance(other, type) and issubclass(other, Suite)):
+                continue
+            same = (other.kind, other.use, other.standard_tests()) == tested
+            if same and other.__name__.startswith("Test"):
+                return other is not cls
         return False
 
     @classmethod
