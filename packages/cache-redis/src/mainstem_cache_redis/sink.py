@@ -32,7 +32,7 @@ class RedisSink(EgressSink):
 
     @property
     def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
-        """The facts; what must hold is Redis' own durability."""
+        """The facts, and what is assumed of Redis: its own durability."""
         kept = (
             "Redis keeps what it has answered: with `appendfsync everysec` a crash of the server loses "
             "the last second, without `appendonly` more; a failover loses what no replica had"

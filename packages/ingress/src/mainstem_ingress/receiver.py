@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Receiver(ABC):
     """Takes messages from one external system, for one folder of segments.
 
-    All methods are called in one thread of a process of its own. An `TransientError`, or any exception
+    All methods are called in one thread of a process of its own. A `TransientError`, or any exception
     but `PermanentError`, from one of them means that the connection is no longer good: `close` is
     called, then `connect` again, with growing pauses between. Messages that were taken and not
     acknowledged by then are forgotten, for the external system gives them again; where it does not, say

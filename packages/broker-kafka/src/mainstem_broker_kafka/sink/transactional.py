@@ -180,7 +180,7 @@ class Transactions:
         return hold, hold.look(batch)
 
     def _let_go(self, ledger: Ledger) -> None:
-        """Restart with the next try: what has failed may have left a transaction open."""
+        """Start over with the next try: what has failed may have left a transaction open."""
         hold = self._holds.pop(ledger.place, None)
         if hold is not None:
             hold.close()

@@ -62,7 +62,7 @@ class WebhookSink(Sink):
 
     @property
     def capabilities(self) -> SinkCapabilities:  # type: ignore[override]
-        """The facts; what must hold is on the external system."""
+        """The facts, and what is assumed of the endpoint."""
         assumed = ["the endpoint has kept what it answers with 2xx"]
         return SinkCapabilities(needs_id=True, assumptions=tuple(assumed), shown=_SHOWN)
 

@@ -96,7 +96,8 @@ class Lane:
         """Return when each message of a request was taken, or refused for good.
 
         Raises:
-            PermanentError: see the class.
+            PermanentError: it was not taken before `give_up` or the batch's end, the endpoint is not
+                there, or it can't be reached safely.
             StoppedError: the task ends.
         """
         why = self._settled(parcel)
