@@ -13,7 +13,7 @@ SOURCES = ["packages/*/src/**/*.py", "benchmarks/*.py"]
 #: What is said instead, by a pattern of what is not said. A space is any white space, also between the parts
 #: of a text in source.
 INSTEAD = {
-    "far side": "external system",
+    "far side|FarSide|far_side": "external system",
     "on (its|their) way": "in flight",
     "(try|tries|tried|trying) again": "retry",
     "held against": "compared with",
@@ -44,7 +44,7 @@ def test_what_has_another_word_is_not_said(wrong):
 def test_the_patterns_find_what_they_are_for():
     """Pass: also over lines, and between the parts of a text."""
     for wrong, text in (
-        ("far side", "the far\n    side"),
+        ("far side|FarSide|far_side", "the far\n    side"),
         ("on (its|their) way", 'what is on its "\n        "way to it'),
         ("(try|tries|tried|trying) again", "# is tried\n# again"),
     ):

@@ -285,7 +285,7 @@ def test_publishers_are_told_apart_whatever_their_names_hold():
 
 
 def test_each_topic_has_its_own_count_and_a_restart_is_no_gap():
-    """Pass: topics do not mix; a lower number begins anew; a copy changes nothing."""
+    """Pass: topics do not mix; a lower number starts over; a copy changes nothing."""
     own = counts()
     assert seen(own, 5, 6, 8) == [(7, 7)]
     assert seen(own, 100, 101, topic=b"u") == []

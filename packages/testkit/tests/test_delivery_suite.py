@@ -150,11 +150,11 @@ def test_a_course_that_is_found_is_one_that_can_do_without_nothing(tmp_path):
 def test_a_model_sink_has_its_abilities_and_no_others(tmp_path):
     """Pass: `isinstance` tells the abilities of a model's sinks as of any."""
     from mainstem import IdentifiedWrites, KeyedWrites, Staged, Transactional
-    from mainstem_testkit.conformance.external_system import EVERY, FarSide, sink_class
+    from mainstem_testkit.conformance.external_system import EVERY, ExternalSystem, sink_class
 
     assert len({(kind.abilities, kind.replaces) for kind in EVERY}) == 32
     for kind in EVERY:
-        sink = sink_class(kind.abilities)(kind, FarSide(), None, None)
+        sink = sink_class(kind.abilities)(kind, ExternalSystem(), None, None)
         able = {
             each.__name__
             for each in (IdentifiedWrites, KeyedWrites, Staged, Transactional)

@@ -10,7 +10,7 @@ from mainstem_testkit.conformance import sink
 from mainstem_testkit.conformance.report import Unshown
 from mainstem_testkit.conformance.sink import SinkSuite
 from mainstem_testkit.conformance.values import TYPES as TYPED
-from zoo.table import FarSide, read
+from zoo.table import ExternalSystem, read
 
 
 class ZooSinks(SinkSuite):
@@ -21,7 +21,7 @@ class ZooSinks(SinkSuite):
         return {"path": str(self.place / "table.db")}
 
     def prepare(self):
-        self.server = FarSide(self.place)
+        self.server = ExternalSystem(self.place)
 
     def rows(self, schema):
         return read(self.place / "table.db")

@@ -64,7 +64,7 @@ CAUGHT = {
     "leaks a process": ("test_nothing_is_left_behind", "processes"),
     "leaks memory": ("test_memory_stays_flat_over_many_batches", "grew by"),
     "lies about its lag": ("test_the_lag_is_what_was_not_read", "7 rows are not read"),
-    "begins anew after a crash": (
+    "starts over after a crash": (
         "test_nothing_is_lost_or_doubled_by_a_kill_at_each_crash_point", "lost:",
     ),
     "takes any option": ("test_each_wrong_option_is_refused_by_its_name", "taken as it is"),
@@ -74,7 +74,7 @@ CAUGHT = {
 #: Caught after much reading.
 SLOW = (
     "begins at the end",
-    "begins anew after a crash",
+    "starts over after a crash",
     "leaks a thread",
     "leaks a process",
     "leaks memory",
@@ -106,7 +106,7 @@ def test_a_broken_source_is_caught(tmp_path, quick_java, monkeypatch, fault):
 def test_a_run_that_dies_here_finds_it_too(tmp_path, quick_java):
     """Pass: what is wrong after a crash alone is found without a kill."""
     suite = LogSuite()
-    suite.fault = "begins anew after a crash"
+    suite.fault = "starts over after a crash"
     suite._move(tmp_path / "place")
     try:
         with pytest.raises(AssertionError, match="zoo_log.planned:1:die: lost:"):

@@ -145,7 +145,7 @@ class TidiesUpAfterErrors(Stages):
 
 
 class SwallowsErrors(Once):
-    """Goes on when the far side does not answer."""
+    """Goes on when the external system does not answer."""
 
     def write(self, sink, frame, batch):
         try:
@@ -176,7 +176,7 @@ class TakesAnything(Once):
 
 
 class AsksToPromise(Once):
-    """Looks at the far side before there is a run."""
+    """Looks at the external system before there is a run."""
 
     needs = Staged
 

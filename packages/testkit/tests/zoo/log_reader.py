@@ -93,9 +93,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        anew = self._fault == "begins anew after a crash" and self._seen(start["next"])
+        afresh = self._fault == "starts over after a crash" and self._seen(start["next"])
         failpoint("zoo_log.planned")
-        if anew:
+        if afresh:
             return []
         entries = self._taken.pop(start["next"], None)
         return [_Range(start["next"], end["next"], entries)]

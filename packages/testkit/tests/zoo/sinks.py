@@ -109,7 +109,7 @@ class Half(Table):
 
 
 class Deaf(Table):
-    """Goes on when the far side fails."""
+    """Goes on when the external system fails."""
 
     def write(self, frame, batch):
         try:

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS keyed (key PRIMARY KEY, sequence, row);
 _THIS = "checkpoint = ? AND batch = ?"
 
 
-class FarSide:
+class ExternalSystem:
     """Stands for the server that the table is on: flags in a folder that the sink looks at."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class FarSide:
         while self._paused.exists():
             time.sleep(0.05)
         if self._down.exists():
-            raise ConnectionError("the far side is down")
+            raise ConnectionError("the external system is down")
         connection = sqlite3.connect(path)
         connection.executescript(_TABLES)
         return connection
@@ -85,7 +85,7 @@ class Table(Sink):
     capabilities = SinkCapabilities(replaces_batch=True, shown=shown)
 
     def connect(self):
-        return FarSide(self.options.path.parent).connect(self.options.path)
+        return ExternalSystem(self.options.path.parent).connect(self.options.path)
 
     def name(self, batch: Batch):
         return f"{batch.query_id} {batch.sink}", batch.id

@@ -264,7 +264,7 @@ def check(state: State, batch: Batch, *, held: bool, begin: bool) -> None:
         state: what the ledger has.
         batch: the batch.
         held: whether this run has set the ledger's entry of the run.
-        begin: whether a missing ledger is begun anew.
+        begin: whether a missing ledger starts over.
 
     Raises:
         FencedError: a run with a higher epoch has been here, a later one with the same, or a later

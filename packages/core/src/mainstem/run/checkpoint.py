@@ -8,7 +8,7 @@
 - `nodes/<name>/`: a durable folder for a source that asks for one; `state/<query>/` in it for an
   operator, and `control/<query>/` for the control stream
 - `swapping`: while what was rebuilt is put in place
-- `set-aside/`: what was there of queries that were begun anew; never read again
+- `set-aside/`: what was there of queries that started over; never read again
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from mainstem.plan.model import Plan
 from mainstem.run.reporter import Reporter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-#: A helper that lasted so long begins again with short pauses, in seconds.
+#: A helper that lasted so long is restarted with short pauses, in seconds.
 _LASTED = 60.0
 #: How long a helper may take to finish what it has in hand, in seconds.
 _ENDING = 30.0

@@ -30,7 +30,7 @@ from mainstem_testkit.conformance.courses import (
 from mainstem_testkit.conformance.external_system import (
     EVERY,
     PLAIN,
-    FarSide,
+    ExternalSystem,
     Frame,
     Kind,
     sink_class,
@@ -122,7 +122,7 @@ class DeliverySuite(Suite):
         def frame(*_: Any) -> Frame:
             raise _TouchedError
 
-        made = sink_class(sink.abilities)(sink, FarSide(), hand, frame)
+        made = sink_class(sink.abilities)(sink, ExternalSystem(), hand, frame)
         try:
             return self._make().promise(made, shape)
         finally:

@@ -79,7 +79,7 @@ class StagedRowsGoneError(RuntimeError):
     """What was to be published is not at the staging place any more."""
 
 
-class FarSide:
+class ExternalSystem:
     """Rows, a table by key, a ledger and a staging place.
 
     Args:
@@ -219,7 +219,7 @@ class NoOptions(Options):
 class Kind:
     """What a model sink can do.
 
-    `apart` says how it stages, see `FarSide`.
+    `apart` says how it stages, see `ExternalSystem`.
     """
 
     abilities: frozenset[str] = frozenset()
@@ -246,11 +246,13 @@ class ModelSink(Sink):
 
     options: NoOptions
 
-    def __init__(self, kind: Kind, far: FarSide, hand: Hand, frame: Callable[..., Frame]) -> None:
+    def __init__(
+        self, kind: Kind, system: ExternalSystem, hand: Hand, frame: Callable[..., Frame]
+    ) -> None:
         super().__init__(NoOptions())
         self.capabilities = SinkCapabilities(replaces_batch=kind.replaces)
         self._kind = kind
-        self._far = far
+        self._system = system
         self._hand = hand
         self._frame = frame
 
@@ -264,15 +266,15 @@ class ModelSink(Sink):
         if not isinstance(frame, Frame):
             raise TypeError(f"{name} was given {frame!r}, which is not the frame of a batch")
         frame.read = True
-        rows, far = frame.rows, self._far
+        rows, system = frame.rows, self._system
         half = rows[: len(rows) // 2]
 
         def whole() -> Any:
-            return getattr(far, name)(rows, batch)
+            return getattr(system, name)(rows, batch)
 
         def part() -> None:
             if cut:
-                getattr(far, cut)(half, batch)
+                getattr(system, cut)(half, batch)
 
         return self._hand(name, batch, whole, part)
 
@@ -287,7 +289,7 @@ class _Transactional(ModelSink):
     def committed(self, batch: Batch) -> bool:
         place = (batch.query_id, batch.id)
         found: bool = self._hand(
-            "committed", batch, lambda: place in self._far.ledger, lambda: None
+            "committed", batch, lambda: place in self._system.ledger, lambda: None
         )
         return found
 
@@ -300,11 +302,11 @@ class _Staged(ModelSink):
         return self._write("stage", frame, batch, cut="stage")
 
     def publish(self, staged: Any, batch: Batch) -> Any:
-        does = self._far.publish
+        does = self._system.publish
         return self._told(self._hand("publish", batch, lambda: does(staged, batch), lambda: None))
 
     def discard(self, batch: Batch) -> None:
-        self._hand("discard", batch, lambda: self._far.discard(batch), lambda: None)
+        self._hand("discard", batch, lambda: self._system.discard(batch), lambda: None)
 
 
 class _KeyedWrites(ModelSink):

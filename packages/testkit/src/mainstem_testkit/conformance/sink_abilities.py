@@ -106,7 +106,7 @@ class AbilitiesSuite(WritingSuite):
 
     @proves("KeyedWrites")
     def test_without_a_sequence_the_last_batch_wins(self, spark: SparkSession) -> None:
-        """Batches in order, each twice, and those of a checkpoint begun anew: the last change counts."""
+        """Batches in order, each twice, and those of one that started over: the last change counts."""
         self.can(KeyedWrites)
         self._elsewhere("unsequenced", "k STRING, v STRING")
         shape = Changelog(self.schema, ["k"])

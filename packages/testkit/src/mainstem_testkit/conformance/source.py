@@ -140,7 +140,7 @@ class SourceSuite(SourcingSuite):
 
     @proves("resume", shown_by="ingress")
     def test_nothing_is_lost_or_doubled_over_stops(self) -> None:
-        """Runs that end and begin again give each event once, as far as the source claims."""
+        """Runs that end and start again give each event once, as far as the source claims."""
         reading = self.reading()
         for start in (0, 10, 20):
             self._offer(range(start, start + 10))

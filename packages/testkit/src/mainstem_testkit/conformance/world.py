@@ -19,7 +19,13 @@ from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-u
 from mainstem import Batch, FencedError, Level
 
 from mainstem_testkit.conformance._delivery import ANEW, FIRST, Setting
-from mainstem_testkit.conformance.external_system import FarSide, Frame, Row, Session, sink_class
+from mainstem_testkit.conformance.external_system import (
+    ExternalSystem,
+    Frame,
+    Row,
+    Session,
+    sink_class,
+)
 
 #: What comes of a call.
 DONE, FAIL, LOST, KILL = "done", "fail", "lost", "kill"
@@ -110,7 +116,7 @@ class Run:
         strategy = world.setting.make()
         frame = world.frame
         sink = sink_class(world.setting.sink.abilities)(
-            world.setting.sink, world.far, self.call, frame
+            world.setting.sink, world.system, self.call, frame
         )
         self.batch = log.committed + 1
         while self.batch < world.limit:
@@ -161,7 +167,7 @@ class World:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.far = FarSide(replaces=setting.sink.replaces, apart=setting.sink.apart)
+        self.system = ExternalSystem(replaces=setting.sink.replaces, apart=setting.sink.apart)
         self.given = setting.given
         self.limit = setting.batches - 1
         self.hub = getcurrent()
@@ -180,7 +186,7 @@ class World:
         """Return a batch as the core hands it over."""
         session: Any = self._session
         shape = self.setting.shape
-        return Batch(number, "model", "rows", query_id, "far", session, shape, epoch)
+        return Batch(number, "model", "rows", query_id, "model", session, shape, epoch)
 
     def frame(self, rows: Sequence[Row], *, ids: bool = False) -> Frame:
         """Return rows as a frame."""
@@ -241,7 +247,7 @@ class World:
     def step(self, run: Run, outcome: str) -> None:
         """Let a run's call have an outcome, and the run go on to its next call."""
         call = _pending(run)
-        before = self.far.changes
+        before = self.system.changes
         self.steps.append((run, call, outcome))
         self.names.add(call.name)
         answer: Any = None
@@ -251,7 +257,7 @@ class World:
         except Exception as raised:
             error = raised
             self.steps[-1] = (run, call, outcome, error)
-        if self.far.changes != before:
+        if self.system.changes != before:
             self._effect(run, call)
         if outcome == KILL:
             run.kill()
@@ -298,10 +304,10 @@ class World:
         """Compare the external system, at the end, with what was promised."""
         if self.faults:
             return
-        promise, far = self.setting.promise, self.far
+        promise, system = self.setting.promise, self.system
         committed = {(q, n) for q, log in self.logs.items() for n in range(log.committed + 1)}
-        there = Counter(row for _, row in far.rows)
-        if far.keyed:
+        there = Counter(row for _, row in system.rows)
+        if system.keyed:
             self._check_table()
         else:
             batches = {
@@ -318,7 +324,7 @@ class World:
             rows = self.given[query_id][number]
             refused = tuple(row for row in rows if not row.good)
             told = self.logs[query_id].refused[number]
-            went_in = far.keyed or any(row.good and row in there for row in rows)
+            went_in = system.keyed or any(row.good and row in there for row in rows)
             if told != (refused if went_in else ()):
                 told_of = ", ".join(row.name for row in told) or "none"
                 self.fault(
@@ -326,14 +332,14 @@ class World:
                     f"batch {number} {'went' if went_in else 'did not go'} in, and of what it had "
                     f"refused ({refused[0].name}) was told: {told_of}",
                 )
-        left = [place for place in far.staged if place[0] == self.query_id]
+        left = [place for place in system.staged if place[0] == self.query_id]
         if left:
             self.fault("staging", f"rows of batch {left[0][1]} are left at the staging place")
 
     def _check_table(self) -> None:
         promise = self.setting.promise
         wanted = self.setting.table(self.query_id)
-        found = {key: value for key, (_, value) in self.far.table.items() if value is not None}
+        found = {key: value for key, (_, value) in self.system.table.items() if value is not None}
         if found != wanted and not (promise.may_lose or promise.may_double):
             self.fault("table", f"the table is {found}, and the newest changes make {wanted}")
 
