@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import KafkaException
 from kafka_reading import document, running, values
-from mainstem.errors import PipelineError
 from mainstem_broker_kafka.source.offsets import Brokers, Partition
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
@@ -29,16 +28,80 @@ def test_a_time_that_most_programs_make_an_error_of_is_a_header_and_no_time(pipe
     assert second["timestamp"] == "2024-03-31T01:30:00.000000Z"
 
 
-@pytest.mark.in_turn
-def test_a_time_that_sparks_reader_cannot_hold_is_named_by_its_place(pipeline, topics):
-    """Pass: topic, partition and offset are told, and a way on; Spark itself says `long overflow`."""
-    topic = topics.make(partitions=2, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1)
+def poison(topics, topic, partition=1):
+    topics.put(topic, ["poison"], partition, timestamp=1_711_848_600_000_000_000)
+
+
+def timeless(topics, partitions=2):
+    return topics.make(
+        partitions=partitions, retention_ms=-1, message_timestamp_after_max_ms=2**63 - 1
+    )
+
+
+def test_a_time_that_sparks_reader_cannot_hold_ends_no_run(pipeline, topics):
+    """Pass: a message with such a time comes while a run goes on, which reads it, without a time, and all
+    behind it, each once; Spark's own reader fails by `long overflow`. What a later run reads, and one that
+    Spark's reader can go on with when the topic no longer has the message, is there once too."""
+    topic = timeless(topics)
     topics.put(topic, ["a", "b"], 1)
-    topics.put(topic, ["poison"], 1, timestamp=1_711_848_600_000_000_000)
-    topics.put(topic, ["c"], 0)
-    with pytest.raises(PipelineError, match=f"{topic} partition 1 offset 2 is beyond") as caught:
-        document(pipeline, topics.source(topic)).run()
-    assert "kafka-delete-records" in str(caught.value)
+    document(pipeline, topics.source(topic), trigger={"every": "100 ms"})
+    with running(pipeline):
+        wait_for(lambda: values(pipeline) == ["a", "b"], 60)
+        poison(topics, topic)
+        topics.put(topic, ["c"], 1)
+        topics.put(topic, ["d"], 0)
+        wait_for(lambda: len(values(pipeline)) == 5, 60)
+    found = {row["value"]: row for row in pipeline.rows("out")}
+    assert found["poison"].get("timestamp") is None
+    assert found["poison"]["position"] == f"{2:019d}"
+    number = base64.b64encode(b"1711848600000000000").decode()
+    assert found["poison"]["headers"] == {"mainstem-timestamp": number}
+    assert found["c"]["timestamp"] > "2026"
+    poison(topics, topic, 0)
+    document(pipeline, topics.source(topic))
+    pipeline.run()
+    assert sorted(values(pipeline)) == ["a", "b", "c", "d", "poison", "poison"]
+    topics.trim(topic, 2, 0)
+    topics.trim(topic, 3, 1)
+    topics.put(topic, ["e"], 0)
+    pipeline.run()
+    assert sorted(values(pipeline)) == ["a", "b", "c", "d", "e", "poison", "poison"]
+
+
+def test_the_second_client_reads_what_spark_reads(pipeline, topics, tmp_path):
+    """Pass: headers of one name, nulls, aborted transactions, ranges of many tasks: the rows of a topic with
+    a time that Spark's reader can't hold are those of a topic without it."""
+    rows = {}
+    for name in ("spark", "second"):
+        topic = timeless(topics)
+        topics.put(
+            topic,
+            ["a"],
+            0,
+            key="k",
+            headers=[("x", b"1"), ("y", None), ("x", b"2")],
+            timestamp=1_000,
+        )
+        topics.put(topic, [None], 0, key="gone", timestamp=2_000)
+        topics.put(topic, [b"\x00\xff"], 0, headers=[("only", b"\x00\xff")], timestamp=3_000)
+        topics.put(topic, [f"{n}" for n in range(50)], 1, timestamp=4_000)
+        topics.transaction(topic, ["aborted"], abort=True, partition=0)
+        wait_for(
+            lambda name=topic: topics.end(name) == 5
+        )  # the mark of the abort comes after the answer
+        topics.put(topic, ["after"], 0, timestamp=5_000)
+        topics.transaction(topic, ["committed"], partition=1)  # which sets its own time
+        if name == "second":
+            poison(topics, topic)
+        folder = PipelineFolder(tmp_path / name) if name == "second" else pipeline
+        document(folder, topics.source(topic, min_partitions=5, max_rows=20)).run()
+        found = [{**row, "origin": "topic"} for row in folder.rows("out")]
+        found.sort(key=lambda row: (row["partition"], row["position"]))
+        found = [row for row in found if row.get("value") != "poison"]
+        assert found[-1].pop("timestamp") > "2026"
+        rows[name] = found
+    assert rows["second"] == rows["spark"]
+    assert len(rows["spark"]) == 55
 
 
 def test_messages_have_all_columns(pipeline, spark, topics):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mainstem.contracts.abilities import Measurable as Measurable
     from mainstem.contracts.abilities import Prepared as Prepared
     from mainstem.contracts.abilities import Reached as Reached
+    from mainstem.contracts.abilities import Recovering as Recovering
     from mainstem.contracts.abilities import Rewindable as Rewindable
     from mainstem.contracts.abilities import Staged as Staged
     from mainstem.contracts.abilities import StateFacts as StateFacts
@@ -141,8 +142,8 @@ _HOMES = {
     "mainstem.attempts": "Attempts OnError on_error_option refusal row_as_json",
     "mainstem.contracts.abilities": (
         "Advising AfterBatch Branching Expressions Forgetful HelperProcess IdentifiedWrites "
-        "Checked KeyedWrites Lag LoadedFirst Measurable Prepared Reached Rewindable Staged Stateful "
-        "StateFacts Statement Supervised Swappable Transactional Typed Verifiable"
+        "Checked KeyedWrites Lag LoadedFirst Measurable Prepared Reached Recovering Rewindable Staged "
+        "Stateful StateFacts Statement Supervised Swappable Transactional Typed Verifiable"
     ),
     "mainstem.contracts.capabilities": (
         "DeliveryCapabilities OperatorCapabilities Shown SinkCapabilities SourceCapabilities "

@@ -62,3 +62,26 @@ def test_nothing_is_started_anew_when_the_run_is_to_stop():
     assert not query._restarted()
     assert not Failed(Stopping())._restarted()
     assert not query.started
+
+
+class Retried:
+    """A source that goes on once after what it knows."""
+
+    known = True
+
+    def recovers(self, failure: str) -> str:
+        known, self.known = self.known, False
+        return "read otherwise" if known and "overflow" in failure else ""
+
+
+def test_a_source_that_can_go_on_is_loaded_anew():
+    """Pass: the query is restarted, and told why; what the source knows no way on from ends the run."""
+    query = Failed(RuntimeError("long overflow"))
+    query._failed = PipelineError("the row was looked for")
+    query._plan.nodes["messages"] = SimpleNamespace(component=Retried())
+    query._query.streaming = ("messages",)
+    assert query._restarted()
+    assert query.told[-1]["why"] == "read otherwise (1 of 5)"
+    with pytest.raises(PipelineError, match="overflow"):
+        query._restarted()
+    assert query.started == 1

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mainstem_broker_kafka.source.offsets import Brokers
+    from mainstem_broker_kafka.source.offsets import Places
 
 _LOST = re.compile(
     r"KAFKA_DATA_LOSS|OffsetOutOfRange|may have been missed|Some data may have been lost|"
@@ -32,27 +32,25 @@ def overflows(failure: str) -> bool:
     return _OVERFLOW in failure
 
 
-def of_overflow(brokers: Brokers) -> str:
-    """Return which messages have timestamps that Spark's reader can't hold, and what to do."""
-    try:
-        found = brokers.unreadable(brokers.partitions())
-    except Exception:  # there is a failure already, which is told
-        return ""
-    if not found:
-        return ""
+def of_overflow(found: Places) -> str:
+    """Return which messages have timestamps that Spark's reader can't hold."""
     places = ", ".join(
         f"{p.topic} partition {p.number} offset {o}" for p, o in sorted(found.items())
     )
     return (
-        f"The timestamp of {places} is beyond what Spark's reader of Kafka can hold (nanoseconds for "
-        "milliseconds?), so it reads nothing from there on. Remove what is up to it "
-        "(kafka-delete-records) and go on with `on_loss: report`; the topic's "
-        "`message.timestamp.after.max.ms` keeps such ones out."
+        f"the timestamp of {places} is beyond what Spark's reader of Kafka can hold (nanoseconds for "
+        "milliseconds?): read with the second client instead"
     )
 
 
 def advice(failure: str) -> str:
     """Return the next step for who reads `failure`; empty if it is none of Kafka's."""
+    if overflows(failure):
+        return (
+            "A message's timestamp is beyond what Spark's reader of Kafka can hold. The second client "
+            "reads such topics, but does not know how to log in: `kafka` says that for Spark's alone. "
+            "Say it under `librdkafka` too, in its words."
+        )
     if _LOST.search(failure):
         return (
             "Messages were gone before they were read: the topic's retention removed them, or the topic "

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from mainstem import Lag, Reached
 
-from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, places
+from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
 from mainstem_broker_kafka.source.options import EARLIEST, LATEST, KafkaSourceOptions
+
+#: The file, in Spark's folder of the source, that has the first offsets of a checkpoint.
+FIRST = "0"
 
 
 def lag(options: KafkaSourceOptions, brokers: Brokers, reached: Reached) -> Sequence[Lag]:
@@ -50,7 +53,7 @@ def _read(options: KafkaSourceOptions, brokers: Brokers, reached: Reached, ends:
     """Return the next offset to be read; a partition that is left out is read from its beginning."""
     if reached.offset is not None:
         return places(reached.offset)
-    found = _initial(reached.spark_folder)
+    found = initial(reached.spark_folder)
     return found if found is not None else beginning_to_read(options, brokers, ends)
 
 
@@ -71,12 +74,21 @@ def beginning_to_read(options: KafkaSourceOptions, brokers: Brokers, ends: Place
     return {}
 
 
-def _initial(folder: Path) -> dict[Partition, int] | None:
-    """Return the offsets that Spark found a new checkpoint to begin at, if it has one."""
-    file = folder / "0"
+def initial(folder: Path) -> dict[Partition, int] | None:
+    """Return the offsets that a new checkpoint was found to begin at, if that was found out.
+
+    Args:
+        folder: where Spark keeps the source's files.
+    """
+    file = folder / FIRST
     if not file.exists():
         return None
     # A zero byte, for a Spark of long ago; a line with the version; JSON.
     text = file.read_text(encoding="utf-8").lstrip("\x00")
     _, _, offsets = text.partition("\n")
     return places(json.loads(offsets))
+
+
+def written(found: Mapping[Partition, int]) -> str:
+    """Return such offsets as Spark writes them."""
+    return f"\x00v1\n{json.dumps(by_topic(found), separators=(',', ':'))}"

@@ -193,7 +193,8 @@ class Brokers:
     def times(self, since: Places) -> dict[Partition, float | None]:
         """Return when the first message at or after an offset was written, by partition.
 
-        In seconds since 1970; None for a partition that gives none: there is none, or not in time.
+        In seconds since 1970; None for a partition that gives none: there is none, not in time, or none
+        that can be.
         """
         kafka = client.library()
         found: dict[Partition, float | None] = dict.fromkeys(since)
@@ -235,7 +236,7 @@ class Brokers:
                     left.discard(partition)
                     if error is None:
                         kind, millis = message.timestamp()
-                        found[partition] = millis / 1000 if kind else None
+                        found[partition] = millis / 1000 if kind and millis < _TOO_LATE else None
                     reader.incremental_unassign([kafka.TopicPartition(*partition)])
         finally:
             reader.close()

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: Offsets have 63 bits.
-_WIDTH = 19
+WIDTH = 19
 
 #: A key that comes twice is a fault to Spark's maps; the last one counts, as to most readers of headers.
 _HEADERS = """
@@ -44,5 +44,5 @@ def messages(frame: DataFrame, *, headers: bool) -> DataFrame:
         f"IF({_TOO_FAR}, NULL, timestamp) AS timestamp",
         "topic AS origin",
         "CAST(partition AS STRING) AS partition",
-        f"lpad(CAST(offset AS STRING), {_WIDTH}, '0') AS position",
+        f"lpad(CAST(offset AS STRING), {WIDTH}, '0') AS position",
     )

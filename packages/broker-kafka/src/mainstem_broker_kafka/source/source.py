@@ -28,7 +28,7 @@ from mainstem import (
 from mainstem_broker_kafka import jars
 from mainstem_broker_kafka.source import advice, lag, rows, starting, topics
 from mainstem_broker_kafka.source.groups import Group
-from mainstem_broker_kafka.source.offsets import Brokers
+from mainstem_broker_kafka.source.offsets import Brokers, places
 from mainstem_broker_kafka.source.options import KafkaSourceOptions, read_start, reading_options
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class KafkaSource(Source):
         self._group = Group(options) if options.group is not None else None
         self._looked = False
         self._rewound = False
+        #: Whether Spark's reader has failed for a message that the second client can read.
+        self._second = False
         self._lock = threading.Lock()
 
     @property
@@ -106,19 +108,34 @@ class KafkaSource(Source):
         notes = topics.Notes.of(ctx, rewound=self._rewound)
         if options.on_loss == "fail" and options.known_to_both:
             topics.check_are_the_same(brokers, ctx, notes)
-        try:
-            given = reading_options(options, start, bounded=ctx.bounded)
-            frame = ctx.read_stream("kafka", **given)
-        except AnalysisException as error:
-            if jars.missing(error):
-                raise MachineError(jars.explained(options)) from None
-            raise
-        found = rows.messages(frame, headers=options.headers)
+        if self._reads_with_second(brokers, ctx):
+            from mainstem_broker_kafka.source.reading import MessageReading
+
+            first = ctx.spark_folder / lag.FIRST
+            found = ctx.read_planned(MessageReading(options, start, first, ctx.bounded))
+        else:
+            try:
+                given = reading_options(options, start, bounded=ctx.bounded)
+                frame = ctx.read_stream("kafka", **given)
+            except AnalysisException as error:
+                if jars.missing(error):
+                    raise MachineError(jars.explained(options)) from None
+                raise
+            found = rows.messages(frame, headers=options.headers)
         if options.on_loss == "report":
             from mainstem_broker_kafka.source import data_loss
 
             return data_loss.with_losses(found, options, ctx, notes)
         return found
+
+    def _reads_with_second(self, brokers: Brokers, ctx: SourceContext) -> bool:
+        """Whether a message that is to be read is one that Spark's reader fails for."""
+        if self._second or not self.options.known_to_both:
+            return self._second
+        done = ctx.progress.committed()
+        read = places(done[1] if done is not None else None)
+        found = brokers.unreadable(brokers.partitions_left())
+        return any(offset >= read.get(partition, 0) for partition, offset in found.items())
 
     def _look(self) -> Brokers:
         """Find out, once, whether topics are there and can be read: Spark takes minutes to say no."""
@@ -170,8 +187,19 @@ class KafkaSource(Source):
         if self._group is not None:
             self._group.publish(ends)
 
+    def recovers(self, failure: str) -> str:
+        """Return which message Spark's reader fails for, where the second client can read it.
+
+        Raises:
+            PipelineError: the brokers can't be asked.
+        """
+        if self._second or not advice.overflows(failure) or not self.options.known_to_both:
+            return ""
+        brokers = Brokers(self.options)
+        found = brokers.unreadable(brokers.partitions_left())
+        self._second = bool(found)
+        return advice.of_overflow(found) if found else ""
+
     def advice(self, failure: str) -> str:
         """Return what to do about a failure of reading."""
-        if advice.overflows(failure) and self.options.known_to_both:
-            return advice.of_overflow(Brokers(self.options))
         return advice.advice(failure)

@@ -197,6 +197,17 @@ class Advising(Protocol):
 
 
 @runtime_checkable
+class Recovering(Protocol):
+    """A source that can go on after a failure that Spark reports for it, when it is loaded anew."""
+
+    def recovers(self, failure: str) -> str:
+        """Return why the query is to be restarted; empty to let `failure`, its message, end the run.
+
+        The source is loaded once more then, and may load something else over the same checkpoint.
+        """
+
+
+@runtime_checkable
 class Verifiable(Protocol):
     """A source that keeps files in its durable folder, and can look whether they are what it wrote."""
 
@@ -401,8 +412,8 @@ ABILITIES: Mapping[str, type] = {
     ability.__name__: ability
     for ability in (
         Stateful, LoadedFirst, Branching, Expressions, Checked, Measurable, Rewindable, Supervised,
-        AfterBatch, Advising, Verifiable, Typed, Prepared, Forgetful, Transactional, Staged, KeyedWrites,
-        IdentifiedWrites, Swappable,
+        AfterBatch, Advising, Recovering, Verifiable, Typed, Prepared, Forgetful, Transactional, Staged,
+        KeyedWrites, IdentifiedWrites, Swappable,
     )
 }  # fmt: skip
 

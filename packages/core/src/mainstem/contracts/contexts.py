@@ -44,6 +44,8 @@ class SourceContext(Protocol):
     bounded: bool
     #: What the checkpoint says of this read.
     progress: Progress
+    #: Where Spark keeps its files of this read; need not exist.
+    spark_folder: Path
     #: SQL for a row's number within the task that reads it, from 0: what Spark forbids on streams,
     #: and is sound for a source whose tasks always read the same rows in the same order.
     row_in_task: str

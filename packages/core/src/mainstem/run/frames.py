@@ -65,6 +65,7 @@ class NodeContext:
         self._checkpoint = checkpoint
         self._query = query
         self.progress: Progress = ReadProgress(checkpoint.query(query), read_name)
+        self.spark_folder = checkpoint.query(query) / "sources" / read_name
         self._read_name = read_name
         self.bounded = plan.document.trigger.every is None
         self._taken: set[str] = set()

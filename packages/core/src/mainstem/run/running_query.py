@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
+from mainstem.contracts.abilities import Recovering
 from mainstem.durable import made_folder, write_whole
 from mainstem.errors import MainstemError
 from mainstem.plan.model import Plan, Query
@@ -210,7 +211,7 @@ class RunningQuery:
             self._reporter.lag({"event": "lag", **facts, "lag": lag})
 
     def _restarted(self) -> bool:
-        """Start the query anew if it failed for no fault of its own; whether it did.
+        """Restart the query if what it failed with passes; whether it was.
 
         Raises:
             MainstemError: the query failed.
@@ -224,18 +225,24 @@ class RunningQuery:
             self._batches.stopping.is_set() and self._batches.error is None
         ):
             return False
-        lost = lost_worker(cause)
-        if not lost and self._looks_for_the_row(cause):
+        passes = lost_worker(cause) or self._recovers(cause)
+        if not passes and self._looks_for_the_row(cause):
             self.start()
             return True
-        if not lost or self._restarts == _RESTARTS:
+        if not passes or self._restarts == _RESTARTS:
             raise self._explained(cause) from failure
         self._restarts += 1
         facts = {"pipeline": self._plan.pipeline, "query": self.name}
-        why = f"{lost} ({self._restarts} of {_RESTARTS})"
+        why = f"{passes} ({self._restarts} of {_RESTARTS})"
         self._reporter.restarted({"event": "restarted", **facts, "why": why})
         self.start()
         return True
+
+    def _recovers(self, cause: BaseException) -> str:
+        """Return why one of the sources goes on after a failure when it is loaded anew; empty if none."""
+        sources = (self._plan.nodes[name].component for name in self._query.streaming)
+        able = (source for source in sources if isinstance(source, Recovering))
+        return next(filter(None, (source.recovers(str(cause)) for source in able)), "")
 
     def _looks_for_the_row(self, cause: BaseException) -> bool:
         """Whether an expression failed, and running the batch again may tell for which row."""
