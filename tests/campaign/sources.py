@@ -175,7 +175,7 @@ class Jetstream(Source):
         at(self.place.server.url, make)
         given = {"servers": self.place.url, "stream": self.id}
         if self.work:
-            given |= {"mode": "queue", "consumer": "campaign"}
+            return {"use": "jetstream_queue", "with": {**given, "consumer": "campaign"}}
         return {"use": "jetstream", "with": given}
 
     def send(self, events: Sequence[Event]) -> None:

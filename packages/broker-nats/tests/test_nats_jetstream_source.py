@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from mainstem import DocumentError, OptionError, PipelineError, Reached
+from mainstem import OptionError, PipelineError, Reached
 from mainstem.run.reporter import Silent
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
@@ -238,17 +238,3 @@ def test_no_secret_is_in_what_spark_shows(nats, pipeline, spark):
         file for file in files if file != pipeline.file and b"open-sesame" in file.read_bytes()
     ]
     assert shown == []
-
-
-def test_a_mode_that_does_not_exist(pipeline):
-    """Pass: an error of the document at the option."""
-    with pytest.raises(DocumentError, match="mode"):
-        pipeline.document(
-            sources={
-                "log": {
-                    "use": "jetstream",
-                    "with": {"servers": "nats://h", "stream": "s", "mode": "both"},
-                }
-            },
-            sinks={"out": pipeline.sink("out", "log")},
-        ).plan()

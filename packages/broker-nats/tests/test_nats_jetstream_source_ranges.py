@@ -328,11 +328,11 @@ def test_gaps_can_end_the_run(nats, planner):
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_a_work_queue_is_no_log(nats, planner, retention):
-    """A stream that removes what is acknowledged, be it by others. Pass: an error that names `mode: queue`."""
+    """A stream that removes what is acknowledged, be it by others. Pass: an error that names `jetstream_queue`."""
     stream = make_stream(nats, retention=retention)
     with pytest.raises(OptionError, match="can't be read again") as error:
         planner(stream).initial()
-    assert error.value.hint == "Write `mode: queue`."
+    assert error.value.hint == "Write `use: jetstream_queue`."
 
 
 def test_mirrors_and_streams_of_sources(nats, opened):

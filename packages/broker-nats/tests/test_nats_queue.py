@@ -1,4 +1,4 @@
-"""The receiver of `mode: queue`: redelivery, long work, limits of deliveries, and who shares what."""
+"""The receiver of `jetstream_queue`: redelivery, long work, limits of deliveries, and who shares what."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import shutil
 import time
 
 import pytest
-from mainstem import OptionError, PermanentError, TransientError
-from mainstem_broker_nats.source.jetstream import JetStreamSource
+from mainstem import PermanentError, TransientError
 from mainstem_broker_nats.source.lost import HEADER
-from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.options import JetStreamQueueOptions
+from mainstem_broker_nats.source.queue import JetStreamQueue
 from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
 from mainstem_broker_nats.testing import NATS
 from mainstem_ingress.segments import file_of
@@ -21,8 +21,8 @@ from nats_streams import api, at, consumers, info, make_stream, publish, unique
 
 
 def options(server, stream, **more):
-    given = {"servers": server.url, "mode": "queue", "stream": stream, "consumer": "c", **more}
-    return JetStreamSourceOptions.model_validate(given)
+    given = {"servers": server.url, "stream": stream, "consumer": "c", **more}
+    return JetStreamQueueOptions.model_validate(given)
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_a_consumer_that_is_gone_is_not_made_again(nats):
 
 def test_a_log_with_messages_is_gone_on_with(nats, tmp_path):
     """Pass: the receivers of a later run know that messages were stored."""
-    source = JetStreamSource(options(nats, "s"))
+    source = JetStreamQueue(options(nats, "s"))
     for stored, name in ((False, "QueueReceiver"), (True, "GoingOn")):
         if stored:
             log = source.log(tmp_path)
@@ -338,22 +338,3 @@ def test_pulls_keep_to_the_consumers_limits(nats, receivers):
     receiver = receivers(stream)
     publish(nats, f"{stream}.a", range(12))
     assert [int(message.value) for message in take(receiver, 12)] == list(range(12))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"subjects": ["a.>", "a.b"]}, "a.> and a.b overlap"),
-        ({"mode": "queue"}, "needs a `consumer`"),
-        ({"mode": "queue", "consumer": "c", "start": "latest"}, "is for `mode: log`"),
-        ({"mode": "queue", "consumer": "c", "on_loss": "fail"}, "is for `mode: log`"),
-        ({"consumer": "c"}, "is for `mode: queue`"),
-        ({"receivers": 2}, "is for `mode: queue`"),
-        ({"keep": "1 day"}, "is for `mode: queue`"),
-    ],
-)
-def test_options_of_the_other_mode(given, said):
-    """Pass: refused, and which mode they are for is said."""
-    whole = {"servers": "nats://host", "stream": "s", **given}
-    with pytest.raises(OptionError, match=said):
-        JetStreamSource(JetStreamSourceOptions.model_validate(whole))

@@ -1,4 +1,4 @@
-"""The source `jetstream` with `mode: queue` passes the standard tests, with Spark and without."""
+"""The source `jetstream_queue` passes the standard tests, with Spark and without."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nats_streams import at, info, make_stream, publish, unique
 
 
 class QueueMixin:
-    use = "jetstream"
+    use = "jetstream_queue"
     server_fixture = "nats"
     retention = "workqueue"
 
@@ -24,7 +24,6 @@ class QueueMixin:
     def options(self):
         return {
             "servers": self.server.url,
-            "mode": "queue",
             "stream": self.stream,
             "consumer": self.consumer,
         }

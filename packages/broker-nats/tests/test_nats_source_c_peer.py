@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.nats_receiver import CoreReceiver
-from mainstem_broker_nats.source.options import JetStreamSourceOptions, NATSSourceOptions
+from mainstem_broker_nats.source.options import (
+    JetStreamQueueOptions,
+    JetStreamSourceOptions,
+    NATSSourceOptions,
+)
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.stream import Stream
@@ -65,8 +69,8 @@ def test_a_work_queue(nats, publish):
     """Pass: each number once, with its headers."""
     name = make_stream(nats, retention="workqueue")
     publish(f"{name}.c", "stream")
-    given = {"servers": nats.url, "mode": "queue", "stream": name, "consumer": "c"}
-    receiver = QueueReceiver(JetStreamSourceOptions.model_validate(given), 0, "t")
+    given = {"servers": nats.url, "stream": name, "consumer": "c"}
+    receiver = QueueReceiver(JetStreamQueueOptions.model_validate(given), 0, "t")
     found = drained(receiver, lambda: None)
     assert [int(message.value) for message in found] == list(range(COUNT))
     assert [dict(message.headers) for message in found] == [headers(n) for n in range(COUNT)]

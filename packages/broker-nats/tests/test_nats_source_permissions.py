@@ -6,7 +6,7 @@ import time
 
 import pytest
 from mainstem import ExternalError, PermanentError
-from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.options import JetStreamQueueOptions, JetStreamSourceOptions
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.reading import StreamReading
@@ -49,9 +49,9 @@ def server(tmp_path):
         yield server
 
 
-def given(server, user, **more):
+def given(server, user, model=JetStreamSourceOptions, **more):
     options = {"servers": server.url, "user": user, "password": user, "stream": "S"}
-    return JetStreamSourceOptions.model_validate({**options, "answer_timeout": "3 s", **more})
+    return model.model_validate({**options, "answer_timeout": "3 s", **more})
 
 
 def test_a_log(server):
@@ -73,7 +73,7 @@ def test_a_log(server):
 
 def test_a_queue(server):
     """The consumer is made, messages are taken and acknowledged. Pass: all of it, and none again."""
-    receiver = QueueReceiver(given(server, "queue", mode="queue", consumer="C"), 0, "t")
+    receiver = QueueReceiver(given(server, "queue", JetStreamQueueOptions, consumer="C"), 0, "t")
     receiver.connect(None)
     try:
         found, until = [], time.monotonic() + 15

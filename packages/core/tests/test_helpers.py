@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mainstem import HelperProcess, PipelineError
+from mainstem import HelperProcess, PipelineError, Supervised
 from mainstem.document.scrubber import Scrubber
 from mainstem.run import helpers as helpers_module
 from mainstem.run.helpers import Helpers
@@ -45,7 +45,7 @@ class Told(Silent):
         return [f["state"] for f in self.facts if "state" in f]
 
 
-class Component:
+class Component(Supervised):
     """Needs processes that do what scripts say."""
 
     def __init__(self, *scripts: str, env: dict[str, str] | None = None) -> None:

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mainstem.contracts.abilities import Lag
+from mainstem.contracts.abilities import Lag, Measurable, Rewindable
 from mainstem.run import lag, rollback
 
 
-class Log:
+class Log(Measurable, Rewindable):
     """As far behind as its reads are."""
 
     capabilities = SimpleNamespace(replayable=True)

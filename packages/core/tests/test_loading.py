@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from mainstem import Accepts, Events, Operator, Options, StateFacts
-from mainstem.contracts.abilities import abilities
+from mainstem.contracts.abilities import LoadedFirst, Stateful, abilities
 from mainstem.discovery import Word
 from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, PipelineError, PluginError
@@ -24,7 +24,7 @@ class NoOptions(Options):
     """None."""
 
 
-class Stateless(Operator):
+class Stateless(Operator, LoadedFirst):
     """Wants its table first, and keeps nothing."""
 
     options: NoOptions
@@ -40,7 +40,7 @@ class Stateless(Operator):
         raise NotImplementedError
 
 
-class Look(Stateless):
+class Look(Stateless, Stateful):
     """Keeps a table."""
 
     def state(self, inputs):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mainstem import (
     Accepts,
+    Branching,
     Delivery,
     DeliveryCapabilities,
     Events,
@@ -21,6 +22,7 @@ from mainstem import (
     Source,
     SourceCapabilities,
     StateFacts,
+    Stateful,
 )
 from mainstem.contracts.shapes import LOST, MESSAGE_COLUMNS, REJECTED, messages
 from mainstem.discovery import Word
@@ -37,7 +39,7 @@ class NoOptions(Options):
     """None."""
 
 
-class Counted(Operator):
+class Counted(Operator, Stateful):
     """Keeps state."""
 
     options: NoOptions
@@ -105,7 +107,7 @@ class Once(Delivery):
         raise NotImplementedError
 
 
-class Voice(Source):
+class Voice(Source, Branching):
     """Gives messages that nothing tells from each other, and what it could not hear."""
 
     options: NoOptions

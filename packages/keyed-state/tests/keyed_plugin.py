@@ -17,6 +17,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    Stateful,
     hookimpl,
     option,
 )
@@ -34,7 +35,7 @@ class RememberOptions(Options):
     page_bytes: int = option(64_000, description="For small pages.")
 
 
-class Remember(Operator, Branching):
+class Remember(Operator, Branching, Stateful):
     """Gives every row, and again at `gone` once its time has passed."""
 
     options: RememberOptions
@@ -66,7 +67,7 @@ class CountOptions(Options):
     version: int = option(1, description="1 or 2.")
 
 
-class CountKeys(Operator):
+class CountKeys(Operator, Stateful):
     """Counts the rows of each key `k`."""
 
     options: CountOptions
@@ -98,7 +99,7 @@ class PairOptions(Options):
     nulls_equal: bool = option(False, description="Whether null equals null.")
 
 
-class Pair(Operator):
+class Pair(Operator, Stateful):
     """Counts, for each row at `left`, the rows at `right` with its key so far."""
 
     options: PairOptions

@@ -9,12 +9,14 @@ from mainstem_broker_nats.sink.nats import NATSSink
 from mainstem_broker_nats.source.bucket import BucketSource
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.nats import NATSSource
+from mainstem_broker_nats.source.queue import JetStreamQueue
 
 
 @hookimpl
 def mainstem_sources() -> dict[str, type[Source]]:
     return {
-        "jetstream": JetStreamSource,  # type: ignore[type-abstract]  # makes one of its subclasses
+        "jetstream": JetStreamSource,
+        "jetstream_queue": JetStreamQueue,
         "nats": NATSSource,
         "nats_bucket": BucketSource,
     }

@@ -21,6 +21,7 @@ CATALOGUE = {
     ("sink", "zeromq"): "mainstem-direct-zeromq",
     ("source", "amqp"): "mainstem-broker-amqp",
     ("source", "jetstream"): "mainstem-broker-nats",
+    ("source", "jetstream_queue"): "mainstem-broker-nats",
     ("source", "kafka"): "mainstem-broker-kafka",
     ("source", "kinesis"): "mainstem-broker-kinesis",
     ("source", "nats"): "mainstem-broker-nats",

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from mainstem import DocumentError, Events, Inputs, MainstemError, Operator, Options, StateFacts
+from mainstem import (
+    DocumentError,
+    Events,
+    Inputs,
+    MainstemError,
+    Operator,
+    Options,
+    StateFacts,
+    Stateful,
+)
 from mainstem.discovery import Word
 from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
@@ -24,7 +33,7 @@ class NoOptions(Options):
     """None."""
 
 
-class Once(Operator):
+class Once(Operator, Stateful):
     """Keeps the keys it has seen, so that it anchors a query and what is above it streams."""
 
     options: NoOptions

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from mainstem import AfterBatch
 from mainstem.builtin.files_source import Files
 from mainstem.errors import PipelineError, PluginError
 from mainstem.plan.build import make_plan
@@ -16,7 +17,7 @@ from mainstem.run.reporter import Silent
 from mainstem.run.runner import run
 
 
-class Publishes(Files):
+class Publishes(Files, AfterBatch):
     """Files that publish into a list; with `fails` set, only once so many calls have failed."""
 
     def __init__(self, options, folder):

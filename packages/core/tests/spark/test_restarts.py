@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mainstem import PipelineError
+from mainstem import PipelineError, Recovering
 from mainstem.run.batches import Stopping
 from mainstem.run.running_query import RunningQuery
 
@@ -64,7 +64,7 @@ def test_nothing_is_started_anew_when_the_run_is_to_stop():
     assert not query.started
 
 
-class Retried:
+class Retried(Recovering):
     """A source that goes on once after what it knows."""
 
     known = True

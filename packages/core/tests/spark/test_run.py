@@ -14,7 +14,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from mainstem import Changelog, PermanentError, TransientError, write_by_tasks
+from mainstem import Advising, Changelog, PermanentError, TransientError, write_by_tasks
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
@@ -396,7 +396,7 @@ def test_a_component_tells_what_to_do_about_a_failure_that_it_knows(pipeline):
     )
     pipeline.feed("1.jsonl", [{"k": "a", "v": 1}])
 
-    class Advises(Files):
+    class Advises(Files, Advising):
         def advice(self, failure):
             return "Mend the tape." if self.known in failure else ""
 

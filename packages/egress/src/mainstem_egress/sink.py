@@ -11,8 +11,10 @@ from mainstem import (
     MESSAGES,
     Batch,
     Column,
+    Prepared,
     Shape,
     Sink,
+    Typed,
     check_order,
     failpoint,
     in_partitions,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 _KEY = "key"
 
 
-class EgressSink(Sink):
+class EgressSink(Sink, Typed, Prepared):
     """A sink whose tasks send messages, each by a sender of its own.
 
     A subclass annotates `options` with a subclass of `EgressOptions`, and says which sender it is and, in

@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from mainstem import (
     MESSAGE_COLUMNS,
     REJECTED,
+    Branching,
     Column,
     Events,
     HelperProcess,
     Inputs,
     Lag,
+    Measurable,
     OptionError,
     Reached,
+    Rewindable,
     Shape,
     Source,
     SourceContext,
+    Supervised,
+    Verifiable,
     read_columns,
 )
 
@@ -41,7 +46,7 @@ PLACES = ("partition", "position")
 _TYPES = ("string", "binary", "boolean", "int", "bigint", "double", "timestamp")
 
 
-class IngressSource(Source):
+class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verifiable):
     """A source whose messages are pushed to it: its receivers make a log, which Spark reads.
 
     A subclass annotates `options` with a subclass of `IngressOptions`, and says which receiver

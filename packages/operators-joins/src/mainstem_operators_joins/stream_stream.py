@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
     EVENTS,
+    Branching,
     Column,
     Duration,
     Events,
@@ -24,6 +25,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    Stateful,
     find_column,
     option,
     watermark_hint,
@@ -109,7 +111,7 @@ class StreamStreamJoinOptions(Options):
         return self
 
 
-class StreamStreamJoin(Operator):
+class StreamStreamJoin(Operator, Stateful, Branching):
     """Joins the rows of two streams that have the same key and are close in event time.
 
     A row waits for partners until the watermark, which is the lower one of both streams', has passed

@@ -14,11 +14,13 @@ from mainstem import (
     EVENTS,
     REJECTED,
     Accepts,
+    Branching,
     Changelog,
     Column,
     Duration,
     Events,
     Inputs,
+    LoadedFirst,
     Needs,
     Operator,
     OperatorCapabilities,
@@ -28,6 +30,7 @@ from mainstem import (
     PositiveDuration,
     Shape,
     StateFacts,
+    Stateful,
     option,
     quoted,
     watermark_hint,
@@ -107,7 +110,7 @@ class StreamTableOptions(Options):
     )
 
 
-class StreamTableJoin(Operator):
+class StreamTableJoin(Operator, Stateful, LoadedFirst, Branching):
     """Joins events with a table's rows: as of the event's time, or the latest ones."""
 
     options: StreamTableOptions

@@ -10,9 +10,12 @@ from mainstem import (
     EVENTS,
     REJECTED,
     Attempts,
+    Branching,
     Changelog,
+    Checked,
     Column,
     Events,
+    Expressions,
     Inputs,
     Needs,
     OnError,
@@ -24,6 +27,7 @@ from mainstem import (
     PositiveDuration,
     Shape,
     StateFacts,
+    Stateful,
     Statement,
     find_column,
     on_error_option,
@@ -93,7 +97,7 @@ class TableOptions(Options):
     on_error: OnError = on_error_option()
 
 
-class ToTable(Operator):
+class ToTable(Operator, Stateful, Branching, Expressions, Checked):
     """Keeps the newest row of each key, and tells each change with the row as it was before."""
 
     options: TableOptions

@@ -9,9 +9,11 @@ from mainstem import (
     COMMIT_VERSION,
     REJECTED,
     Accepts,
+    Branching,
     Changelog,
     Column,
     Events,
+    Expressions,
     Inputs,
     Needs,
     OnError,
@@ -22,6 +24,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    Stateful,
     on_error_option,
     option,
 )
@@ -79,7 +82,7 @@ class TableTableJoinOptions(Options):
         return self
 
 
-class TableTableJoin(Operator):
+class TableTableJoin(Operator, Stateful, Branching, Expressions):
     """Joins two tables, each a changelog, into a third that follows their changes.
 
     At each batch's end the result is the join of what both sides have brought so far: what changes

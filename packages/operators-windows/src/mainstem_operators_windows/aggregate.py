@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Literal
 from mainstem import (
     EVENTS,
     Changelog,
+    Checked,
     Column,
     Duration,
     Events,
+    Expressions,
     Inputs,
     Operator,
     OperatorCapabilities,
@@ -21,6 +23,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    Stateful,
     Statement,
     check_names,
     find_column,
@@ -96,7 +99,7 @@ class AggregateOptions(Options):
     )
 
 
-class Aggregate(Operator):
+class Aggregate(Operator, Stateful, Expressions, Checked):
     """Computes totals by keys, over tumbling, hopping or session windows or for ever."""
 
     options: AggregateOptions

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mainstem import (
     REJECTED,
+    Branching,
     Changelog,
     Column,
     Events,
@@ -18,6 +19,7 @@ from mainstem import (
     Options,
     Shape,
     StateFacts,
+    Stateful,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +167,7 @@ class MakesRows(Healthy):
         return frame.selectExpr("k", "v", "length").union(one)
 
 
-class Refuses(Healthy):
+class Refuses(Healthy, Branching):
     """Refuses rows without a key."""
 
     reason = "'no key'"
@@ -188,7 +190,7 @@ class LiesAboutAnOutput(Refuses):
     reason = "concat('no ', 'key')"
 
 
-class Counts(Operator):
+class Counts(Operator, Stateful):
     """Counts rows by key and event time."""
 
     options: NoOptions

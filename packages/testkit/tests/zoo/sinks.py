@@ -8,7 +8,16 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from mainstem import MESSAGES, Accepts, Changelog, FencedError, Sink, SinkCapabilities
+from mainstem import (
+    MESSAGES,
+    Accepts,
+    Changelog,
+    FencedError,
+    Prepared,
+    Sink,
+    SinkCapabilities,
+    Typed,
+)
 from mainstem.contracts.shapes import CHANGE_TYPE
 
 from zoo.table import Table
@@ -32,7 +41,7 @@ class MessageTable(Table):
     accepts = MESSAGES
 
 
-class Prepares(Table):
+class Prepares(Table, Prepared):
     """Writes no columns but those that it was made ready for."""
 
     def prepare(self, columns, shape):
@@ -153,7 +162,7 @@ class Late(Table):
         return super().packed(row)
 
 
-class Mumbling(Table):
+class Mumbling(Table, Typed):
     """Refuses a type without saying where."""
 
     def check_types(self, columns, shape):

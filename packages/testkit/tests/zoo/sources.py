@@ -7,6 +7,7 @@ import threading
 
 from mainstem import (
     Lag,
+    Measurable,
     Options,
     Source,
     SourceCapabilities,
@@ -31,7 +32,7 @@ class Careless(LogOptions):
     model_config = {"extra": "allow"}
 
 
-class Log(Source):
+class Log(Source, Measurable):
     """Reads the log: sound if no fault is asked for."""
 
     options: LogOptions

@@ -12,12 +12,18 @@ from pathlib import Path
 from mainstem import (
     Batch,
     FencedError,
+    Forgetful,
+    IdentifiedWrites,
+    KeyedWrites,
     Level,
     LocalPath,
     Options,
     Shown,
     Sink,
     SinkCapabilities,
+    Staged,
+    Swappable,
+    Transactional,
     failpoint,
     option,
 )
@@ -77,7 +83,7 @@ class TableOptions(Options):
     path: LocalPath = option(description="The file.")
 
 
-class Table(Sink):
+class Table(Sink, Forgetful, Transactional, Staged, KeyedWrites, IdentifiedWrites, Swappable):
     """A sound sink: batches replace themselves, and it has every ability of sinks."""
 
     options: TableOptions

@@ -13,10 +13,13 @@ from mainstem import (
     Column,
     Level,
     Needs,
+    Prepared,
     Shape,
     Shown,
     Sink,
     SinkCapabilities,
+    Transactional,
+    Typed,
 )
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
@@ -54,7 +57,7 @@ _CAPABILITIES = SinkCapabilities(
 )
 
 
-class KafkaSink(Sink):
+class KafkaSink(Sink, Typed, Prepared, Transactional):
     """Writes messages to topics; each carries its identity in the header `mainstem-id`.
 
     By `transactional` each message is there once for readers of committed messages, and a key keeps its

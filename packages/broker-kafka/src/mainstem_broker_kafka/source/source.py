@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     LOST,
+    Advising,
+    AfterBatch,
+    Branching,
     Inputs,
     Lag,
     Level,
     MachineError,
+    Measurable,
     Needs,
     OptionError,
     Reached,
+    Recovering,
+    Rewindable,
     Shape,
     Shown,
     Source,
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 _LAG_PATIENCE = 5.0
 
 
-class KafkaSource(Source):
+class KafkaSource(Source, Branching, Measurable, Rewindable, AfterBatch, Advising, Recovering):
     """Reads topics of Kafka by offset."""
 
     options: KafkaSourceOptions

@@ -13,10 +13,12 @@ from mainstem import (
     Column,
     Level,
     PipelineError,
+    Prepared,
     Shape,
     Shown,
     Sink,
     SinkCapabilities,
+    Typed,
     check_order,
     check_types,
     find_column,
@@ -44,7 +46,7 @@ _COPIES = {
 }
 
 
-class KinesisSink(Sink):
+class KinesisSink(Sink, Typed, Prepared):
     """Puts messages into a stream of Kinesis, each key's in order.
 
     At least once: a batch that is retried, or a call whose answer was lost, puts its messages again,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mainstem import (
     Batch,
     Column,
+    IdentifiedWrites,
     Level,
     Shape,
     Shown,
@@ -38,7 +39,7 @@ _SHOWN = {
 }
 
 
-class JetStreamSink(EgressSink):
+class JetStreamSink(EgressSink, IdentifiedWrites):
     """Publishes messages to a stream; each carries its identity as `Nats-Msg-Id`.
 
     Within its duplicate window a stream drops what it has. So a batch that is retried doubles

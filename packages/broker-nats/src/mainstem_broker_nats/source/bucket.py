@@ -12,7 +12,9 @@ from mainstem import (
     Changelog,
     Lag,
     Level,
+    Measurable,
     Reached,
+    Rewindable,
     Shape,
     Shown,
     Source,
@@ -21,20 +23,19 @@ from mainstem import (
 )
 
 from mainstem_broker_nats.source.jetstream import StreamLog
-from mainstem_broker_nats.source.options import BucketOptions, check_apart
+from mainstem_broker_nats.source.options import BucketOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class BucketSource(Source):
+class BucketSource(Source, Measurable, Rewindable):
     """Reads a key-value bucket: what it holds, and then each put, delete and purge."""
 
     options: BucketOptions
 
     def __init__(self, options: BucketOptions) -> None:
         super().__init__(options)
-        check_apart(options.keys, "keys")
         subjects = [f"$KV.*.{key}" for key in options.keys]
         self._log = StreamLog(options, f"KV_{options.bucket}", subjects, "earliest")
 

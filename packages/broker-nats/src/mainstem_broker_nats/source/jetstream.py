@@ -1,4 +1,4 @@
-"""Source `jetstream`: a stream, read as a log or taken as a work queue."""
+"""Source `jetstream`: a stream, read as a log."""
 
 from __future__ import annotations
 
@@ -26,15 +26,9 @@ from mainstem import (
     SourceContext,
     messages,
 )
-from mainstem_ingress import IngressOptions, split_lost
+from mainstem_ingress import split_lost
 
-from mainstem_broker_nats.source.options import (
-    LOG_ONLY,
-    QUEUE_ONLY,
-    JetStreamSourceOptions,
-    ReadingOptions,
-    check_apart,
-)
+from mainstem_broker_nats.source.options import JetStreamSourceOptions, ReadingOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,41 +36,6 @@ if TYPE_CHECKING:
     from mainstem_broker_nats.source.planning import Begin
     from mainstem_broker_nats.source.reading import StreamReading
     from mainstem_broker_nats.source.stream import Stream
-
-#: Options of the ingress log that a stream which is read as a log has too.
-_BOTH = ("max_rows",)
-
-
-class JetStreamSource(Source, Branching, Measurable, Rewindable):
-    """Reads a stream of JetStream by sequence, or takes its messages from a work queue.
-
-    What it promises depends on its options; with `mode: queue` it is also Supervised.
-    """
-
-    options: JetStreamSourceOptions
-
-    @property
-    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
-        """Those of its mode."""
-        raise NotImplementedError
-
-    def __new__(cls, options: JetStreamSourceOptions | None = None) -> JetStreamSource:
-        """Make the source of the mode that the options say."""
-        if cls is JetStreamSource and options is not None:
-            from mainstem_broker_nats.source.queue import JetStreamQueue
-
-            cls = JetStreamQueue if options.mode == "queue" else JetStreamLog
-        return super().__new__(cls)
-
-    def __init__(self, options: JetStreamSourceOptions) -> None:
-        super().__init__(options)
-        queue = options.mode == "queue"
-        wrong = LOG_ONLY if queue else (*QUEUE_ONLY, *IngressOptions.model_fields)
-        for name in wrong:
-            if name in options.model_fields_set and name not in _BOTH:
-                other = "log" if queue else "queue"
-                raise OptionError(f"is for `mode: {other}`", option=name)
-        check_apart(options.subjects, "subjects")
 
 
 class StreamLog:
@@ -218,8 +177,10 @@ class StreamLog:
         return ", ".join(parts)
 
 
-class JetStreamLog(JetStreamSource):
+class JetStreamSource(Source, Branching, Measurable, Rewindable):
     """Reads a stream by sequence, in parallel, and again when asked for."""
+
+    options: JetStreamSourceOptions
 
     def __init__(self, options: JetStreamSourceOptions) -> None:
         super().__init__(options)
@@ -275,7 +236,7 @@ class JetStreamLog(JetStreamSource):
     def lag(self, reached: Reached) -> Sequence[Lag]:
         return self._log.lag(reached)
 
-    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> JetStreamLog:
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> JetStreamSource:
         other = copy.copy(self)
         other._log = self._log.starting_at(point)
         return other

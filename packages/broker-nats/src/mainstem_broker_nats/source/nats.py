@@ -22,7 +22,7 @@ from mainstem_ingress import (
 )
 
 from mainstem_broker_nats.source.lost import HEADER
-from mainstem_broker_nats.source.options import NATSSourceOptions, check_apart
+from mainstem_broker_nats.source.options import NATSSourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,7 +38,6 @@ class NATSSource(IngressSource):
         if options.receivers > 1 and options.queue is None:
             message = "expected 1, or a `queue` that shares the messages: else each is given all"
             raise OptionError(message, option="receivers")
-        check_apart(options.subjects, "subjects")
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide

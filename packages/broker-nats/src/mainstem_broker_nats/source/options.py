@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from mainstem import Duration, OptionError, Size, option
+from mainstem import Duration, Size, option
 from mainstem_ingress import IngressOptions
 from pydantic import (
     AfterValidator,
@@ -17,10 +16,6 @@ from pydantic import (
 )
 
 from mainstem_broker_nats.connection import ConnectionOptions
-
-#: Options of `jetstream` that belong to one mode, beside those of the ingress log.
-LOG_ONLY = ("start", "on_loss", "partitions", "give_up", "rows_per_task")
-QUEUE_ONLY = ("consumer", "ack_wait", "max_deliver", "prefetch")
 
 
 def check_name(name: str) -> str:
@@ -48,17 +43,15 @@ def overlap(one: str, other: str) -> bool:
     return shorter[-1] == ">" and len(longer) >= len(shorter)
 
 
-def check_apart(subjects: Sequence[str], name: str) -> None:
-    """Refuse patterns of an option that overlap: a message of both would come twice, or not at all.
-
-    Raises:
-        OptionError: two do.
-    """
+def _apart(subjects: list[str]) -> list[str]:
+    """Refuse patterns that overlap: a message of both would come twice, or not at all."""
     for at, subject in enumerate(subjects):
         for other in subjects[:at]:
             if overlap(subject, other):
-                message = f"{other} and {subject} overlap: a message of both would come twice"
-                raise OptionError(message, option=name)
+                raise ValueError(
+                    f"{other} and {subject} overlap: a message of both would come twice"
+                )
+    return subjects
 
 
 def check_subject(subject: str) -> str:
@@ -80,6 +73,8 @@ def check_subject(subject: str) -> str:
 
 Name = Annotated[str, AfterValidator(check_name)]
 Subject = Annotated[str, AfterValidator(check_subject)]
+#: Patterns of subjects of which no two have a message in common.
+Subjects = Annotated[list[Subject], AfterValidator(_apart)]
 
 
 def _read_start(value: Any) -> Any:
@@ -109,14 +104,13 @@ Start = Annotated[
 ]
 
 
+_DOMAIN = "The JetStream domain that the stream is in, when it is not the server's own."
+
+
 class ReadingOptions(ConnectionOptions):
     """What all sources on streams of JetStream share."""
 
-    domain: Name | None = option(
-        None,
-        advanced=True,
-        description="The JetStream domain that the stream is in, when it is not the server's own.",
-    )
+    domain: Name | None = option(None, advanced=True, description=_DOMAIN)
     give_up: Duration = option(
         timedelta(minutes=1),
         description="How long a server that is away is waited for before the batch fails.",
@@ -150,57 +144,60 @@ class ReadingOptions(ConnectionOptions):
         return value
 
 
-class JetStreamSourceOptions(ReadingOptions, IngressOptions):
-    """Options of the source `jetstream`."""
+class StreamOptions(ConnectionOptions):
+    """Which messages are read."""
 
-    mode: Literal["log", "queue"] = option(
-        "log",
-        description="`log`: the stream is read by sequence, in parallel, and again when asked for; "
-        "nothing is acknowledged. `queue`: a durable consumer is given messages, which are stored in the "
-        "ingress log and then acknowledged: for streams with work-queue or interest retention, and for "
-        "work that several share.",
-    )
     stream: Name = option(description="The stream's name.", example="ORDERS")
-    subjects: list[Subject] = option(
+    subjects: Subjects = option(
         list,
         description="Which subjects of the stream are read; all when left out.",
         example=["orders.eu.>"],
     )
+
+
+class JetStreamSourceOptions(ReadingOptions, StreamOptions):
+    """Options of the source `jetstream`."""
+
     start: Start = option(
         "earliest",
-        description="With `mode: log`, where a new checkpoint begins: `earliest`, `latest` (what comes "
-        "from now on), a stream sequence (the first that is read), or a time. It is looked up once.",
+        description="Where a new checkpoint begins: `earliest`, `latest` (what comes from now on), a "
+        "stream sequence (the first that is read), or a time. It is looked up once.",
     )
     on_loss: Literal["fail", "report"] = option(
         "fail",
-        description="With `mode: log`, what happens when messages were deleted, purged or expired before "
-        "they were read: the run fails, or goes on and tells what is gone in the output `lost`.",
+        description="What happens when messages were deleted, purged or expired before they were read: "
+        "the run fails, or goes on and tells what is gone in the output `lost`.",
     )
-    consumer: Name | None = option(
-        None,
-        description="With `mode: queue`, the durable consumer's name. If it is not there it is made, "
-        "with explicit acknowledgements, unless messages of the stream were stored already: a new one "
-        "would give them again.",
+
+
+class JetStreamQueueOptions(StreamOptions, IngressOptions):
+    """Options of the source `jetstream_queue`."""
+
+    domain: Name | None = option(None, advanced=True, description=_DOMAIN)
+    consumer: Name = option(
+        description="The durable consumer's name. If it is not there it is made, with explicit "
+        "acknowledgements, unless messages of the stream were stored already: a new one would give them "
+        "again.",
         example="mainstem",
     )
     ack_wait: Duration = option(
         timedelta(seconds=30),
-        description="With `mode: queue`, for a consumer that is made: how long a message may be in hand "
-        "before it is given again; for one that is there it must be what that has, if it is given. "
-        "One that waits for room on the disk is kept for as long as it takes.",
+        description="For a consumer that is made: how long a message may be in hand before it is given "
+        "again; for one that is there it must be what that has, if it is given. One that waits for room "
+        "on the disk is kept for as long as it takes.",
     )
     max_deliver: int = option(
         -1,
         ge=-1,
-        description="With `mode: queue`, for a consumer that is made: how often a message is given at "
-        "most; -1 for as often as it takes. At the limit JetStream gives up on a message: it stays in "
-        "the stream and is never read.",
+        description="For a consumer that is made: how often a message is given at most; -1 for as often "
+        "as it takes. At the limit JetStream gives up on a message: it stays in the stream and is never "
+        "read.",
     )
     prefetch: int = option(
         2000,
         ge=1,
         le=100_000,
-        description="With `mode: queue`, how many messages each receiver has in hand at most.",
+        description="How many messages each receiver has in hand at most.",
     )
 
     @field_validator("ack_wait")
@@ -222,7 +219,7 @@ class BucketOptions(ReadingOptions):
     """Options of the source `nats_bucket`."""
 
     bucket: Name = option(description="The key-value bucket's name.", example="settings")
-    keys: list[Subject] = option(
+    keys: Subjects = option(
         list,
         description="Which keys are read, as patterns of subjects; all when left out.",
         example=["users.*"],
@@ -232,7 +229,7 @@ class BucketOptions(ReadingOptions):
 class NATSSourceOptions(ConnectionOptions, IngressOptions):
     """Options of the source `nats`."""
 
-    subjects: list[Subject] = option(
+    subjects: Subjects = option(
         min_length=1,
         description="The subjects, with `*` for one word and `>` for all that follow.",
         example=["sensors.*.temperature"],

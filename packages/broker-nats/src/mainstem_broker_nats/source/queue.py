@@ -1,4 +1,4 @@
-"""Source `jetstream` with `mode: queue`: messages of a durable consumer, through the ingress log."""
+"""Source `jetstream_queue`: messages of a durable consumer, through the ingress log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from mainstem import (
     HelperProcess,
     Inputs,
     Level,
-    OptionError,
     Shape,
     Shown,
     SourceCapabilities,
@@ -19,23 +18,20 @@ from mainstem import (
 )
 from mainstem_ingress import LOST_MESSAGES, IngressSource, Receiver, split_lost
 
-from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.lost import HEADER
-from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.options import JetStreamQueueOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class JetStreamQueue(IngressSource, JetStreamSource):
+class JetStreamQueue(IngressSource):
     """Takes messages from a durable consumer; acknowledges what is safe on disk."""
 
-    options: JetStreamSourceOptions
+    options: JetStreamQueueOptions
 
-    def __init__(self, options: JetStreamSourceOptions) -> None:
+    def __init__(self, options: JetStreamQueueOptions) -> None:
         super().__init__(options)
-        if options.consumer is None:
-            raise OptionError("`mode: queue` needs a `consumer`", option="mode")
         self._goes_on = False
 
     @property

@@ -1,4 +1,4 @@
-"""The receiver of `mode: queue`: pulls of a durable consumer, acknowledged one by one."""
+"""The receiver of `jetstream_queue`: pulls of a durable consumer, acknowledged one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainstem_broker_nats.connection import APIError, api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs, status
 from mainstem_broker_nats.source.lost import HEADER, lost
-from mainstem_broker_nats.source.options import JetStreamSourceOptions
+from mainstem_broker_nats.source.options import JetStreamQueueOptions
 
 T = TypeVar("T")
 
@@ -34,11 +34,11 @@ _GIVEN_UP = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES"
 class QueueReceiver(Receiver):
     """Takes messages from a durable consumer, which several receivers may share."""
 
-    options: JetStreamSourceOptions
+    options: JetStreamQueueOptions
     #: Whether the log had messages when the run began.
     goes_on = False
 
-    def __init__(self, options: JetStreamSourceOptions, number: int, node: str) -> None:
+    def __init__(self, options: JetStreamQueueOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._turn = 0
         self._served = False

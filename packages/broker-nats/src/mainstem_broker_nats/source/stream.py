@@ -228,8 +228,8 @@ def check_log(state: State) -> None:
         raise OptionError(
             f"the stream {state.name!r} has `retention: {state.retention}`: a message is gone when it is "
             "acknowledged, and can't be read again",
-            option="mode",
-            hint="Write `mode: queue`.",
+            option="stream",
+            hint="Write `use: jetstream_queue`.",
         )
 
 

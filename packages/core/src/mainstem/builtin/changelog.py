@@ -20,7 +20,7 @@ from mainstem import (
     quoted,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
-from mainstem.contracts.abilities import Statement
+from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
@@ -44,7 +44,7 @@ class ChangelogOptions(Options):
     on_error: OnError = on_error_option()
 
 
-class ToChangelog(Operator):
+class ToChangelog(Operator, Branching, Expressions, Checked):
     """Reads each event as the new state of its key, or as its deletion; keeps no state itself."""
 
     options: ChangelogOptions

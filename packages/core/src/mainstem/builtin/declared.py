@@ -31,6 +31,7 @@ from mainstem import (
 from mainstem.attempts import OnError, on_error_option, refusal
 from mainstem.builtin.attempted_steps import CAME, PAYLOAD, REASON, attempted
 from mainstem.builtin.stateless import refuse_state, stand_ins
+from mainstem.contracts.abilities import Branching
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import PLACE
 
@@ -70,7 +71,7 @@ class DeclaredOptions(Options):
     on_error: OnError = on_error_option()
 
 
-class Declared(Operator):
+class Declared(Operator, Branching):
     """A step from rows to rows that keeps no state; a subclass computes it."""
 
     options: DeclaredOptions

@@ -36,7 +36,7 @@ from mainstem.builtin.format_options import (
     separator_option,
     thousands_option,
 )
-from mainstem.contracts.abilities import Statement
+from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.options import Size
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -139,7 +139,7 @@ class DecodeOptions(Options):
     )
 
 
-class Decode(Operator):
+class Decode(Operator, Branching, Expressions, Checked):
     """Turns messages into columns by a schema; what does not decode goes to `rejected`."""
 
     options: DecodeOptions

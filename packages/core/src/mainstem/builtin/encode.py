@@ -24,7 +24,7 @@ from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_a
 from mainstem.builtin.arrow_call import arrow_call
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.builtin.format_options import separator_option
-from mainstem.contracts.abilities import Statement
+from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.ddl import short_form
 from mainstem.contracts.shapes import (
@@ -80,7 +80,7 @@ class EncodeOptions(Options):
     on_error: OnError = on_error_option()
 
 
-class Encode(Operator):
+class Encode(Operator, Branching, Expressions, Checked):
     """Turns columns into messages; a changelog's deletes become messages without a value.
 
     A changelog's sequence stays as a reserved column, for sinks that put messages of a key in order.

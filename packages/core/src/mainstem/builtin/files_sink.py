@@ -33,6 +33,7 @@ from mainstem import (
     option,
     sync_folder,
 )
+from mainstem.contracts.abilities import Forgetful, Typed
 from mainstem.contracts.columns import find_column
 from mainstem.durable import made_folder, sync_tree
 from mainstem.formats.words import odd_key
@@ -84,7 +85,7 @@ class FilesSinkOptions(Options):
     )
 
 
-class FilesSink(Sink):
+class FilesSink(Sink, Typed, Forgetful):
     """Writes files, one folder a batch; a retried batch replaces itself, so readers see rows once.
 
     Read them with `spark.read.parquet("out/*")`, DuckDB's `read_parquet('out/*/**/*.parquet')` or

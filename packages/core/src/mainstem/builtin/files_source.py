@@ -49,6 +49,7 @@ from mainstem.builtin.format_options import (
     separator_option,
     thousands_option,
 )
+from mainstem.contracts.abilities import Branching, Measurable, Rewindable
 from mainstem.formats.rules import Rules
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class FilesOptions(Options):
     )
 
 
-class Files(Source):
+class Files(Source, Branching, Measurable, Rewindable):
     """Reads the files that appear in a folder, each once, as messages, text or typed rows.
 
     A file is read however old it is.

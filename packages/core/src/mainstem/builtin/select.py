@@ -23,7 +23,7 @@ from mainstem import (
     quoted,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
-from mainstem.contracts.abilities import Statement
+from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.shapes import CHANGE_TYPE
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SelectOptions(Options):
     on_error: OnError = on_error_option()
 
 
-class Select(Operator):
+class Select(Operator, Branching, Expressions, Checked):
     """Computes columns and keeps the rows that meet a condition, by SQL expressions."""
 
     options: SelectOptions

@@ -26,6 +26,7 @@ from mainstem import (
     quoted,
 )
 from mainstem.builtin.declared import misfits
+from mainstem.contracts.abilities import Typed
 from mainstem.contracts.columns import find_column
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class SparkSinkOptions(FormatOptions):
     )
 
 
-class SparkSink(Sink):
+class SparkSink(Sink, Typed):
     """Writes any format that Spark can; at-least-once, since a retried batch is written again."""
 
     options: SparkSinkOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import Inputs, OptionError, option, quoted
 from mainstem.builtin.declared import Declared, DeclaredOptions
-from mainstem.contracts.abilities import Statement
+from mainstem.contracts.abilities import Checked, Expressions, Statement
 from mainstem.contracts.shapes import Shape
 from mainstem.errors import nearest
 
@@ -34,7 +34,7 @@ class SqlOptions(DeclaredOptions):
     )
 
 
-class Sql(Declared):
+class Sql(Declared, Expressions, Checked):
     """Runs an SQL query over its inputs as tables; for steps from rows to rows, without state."""
 
     options: SqlOptions

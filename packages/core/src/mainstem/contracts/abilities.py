@@ -1,16 +1,19 @@
-"""Abilities: small protocols that a component implements when it can.
+"""Abilities: small contracts that a component implements when it can, and names among its bases.
 
-Implementing one *is* the capability, so that nothing can be claimed and missing; the core and the
-strategies ask with `isinstance`. `ABILITIES` lists them for `mainstem plugins show` and the docs.
+A class that names one and lacks a method of it can't be defined, and neither can a component that has
+all methods of one and does not name it: nothing is claimed and missing, or there and not seen. The
+core and the strategies ask with `isinstance`. `ABILITIES` lists them for `mainstem plugins show` and
+the docs.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.shapes import Inputs, Shape
@@ -20,6 +23,22 @@ if TYPE_CHECKING:
 
     from mainstem.contracts.components import Sink, Source
     from mainstem.contracts.contexts import Batch
+
+
+class Ability(ABC):  # noqa: B024  # what is abstract is each ability's own
+    """What all abilities share."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if Ability in cls.__bases__:
+            return
+        for ability in ABILITIES.values():
+            lacking = [n for n in methods(ability) if _abstract(getattr(cls, n, None))]
+            if lacking and issubclass(cls, ability):
+                raise TypeError(
+                    f"{cls.__qualname__} names {ability.__name__} among its bases, and lacks "
+                    f"{' and '.join(lacking)}"
+                )
 
 
 @dataclass(frozen=True)
@@ -47,16 +66,15 @@ class StateFacts:
     gains: frozenset[str] = frozenset()
 
 
-@runtime_checkable
-class Stateful(Protocol):
+class Stateful(Ability):
     """An operator that keeps state between batches; it anchors a query."""
 
+    @abstractmethod
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         """Return what the state is, given the shapes at the ports. Called without Spark."""
 
 
-@runtime_checkable
-class LoadedFirst(Protocol):
+class LoadedFirst(Ability):
     """An operator with state that must know what stands at some ports before it sees the others' rows.
 
     The runner loads those ports before: it runs the query on the sources above them alone, to the end
@@ -65,12 +83,12 @@ class LoadedFirst(Protocol):
     of the main output for those. What comes to those ports later, comes with the rest.
     """
 
+    @abstractmethod
     def loaded_first(self) -> frozenset[str]:
         """Return the names of those ports, not all that there are. Called without Spark."""
 
 
-@runtime_checkable
-class Branching(Protocol):
+class Branching(Ability):
     """An operator or a source with outputs beside its main one, such as `rejected` or `late`.
 
     `apply`, or `load`, then returns one frame with the reserved column `_output`: null for rows of
@@ -78,14 +96,15 @@ class Branching(Protocol):
     (`_rejected`: reason STRING, payload BINARY). The core splits the frame.
     """
 
+    @abstractmethod
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Return the named outputs and their shapes; a source has no inputs. Called without Spark."""
 
 
-@runtime_checkable
-class Expressions(Protocol):
+class Expressions(Ability):
     """A component whose options hold SQL expressions: lets a failure be traced to its node."""
 
+    @abstractmethod
     def expressions(self) -> Mapping[str, str]:
         """Return the expressions as written, by the key of the option that holds each."""
 
@@ -120,10 +139,10 @@ class Statement:
         )
 
 
-@runtime_checkable
-class Checked(Protocol):
+class Checked(Ability):
     """A component whose SQL Spark can look at before it starts: for `mainstem validate`."""
 
+    @abstractmethod
     def statements(self, inputs: Inputs[Shape]) -> Sequence[Statement]:
         """Return the SQL of all options, given the shapes at the ports. Called without Spark."""
 
@@ -155,24 +174,25 @@ class Lag:
     seconds: float | None
 
 
-@runtime_checkable
-class Measurable(Protocol):
+class Measurable(Ability):
     """A source that can say where it ends now: for lag, and for loading a table before use."""
 
+    @abstractmethod
     def end(self, home: Path) -> Mapping[str, str]:
         """Return the end of each partition, in the terms of the source's offsets.
 
         `home` is the node's durable folder; it need not exist.
         """
 
+    @abstractmethod
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return how much each partition is ahead of what was read. Called without Spark."""
 
 
-@runtime_checkable
-class Rewindable(Protocol):
+class Rewindable(Ability):
     """A source that can start elsewhere, or again: for replay and rollback."""
 
+    @abstractmethod
     def starting_at(self, point: datetime | str | Mapping[str, Any]) -> Source:
         """Return this source starting at a time, at `earliest`, or after one of its own offsets.
 
@@ -181,6 +201,7 @@ class Rewindable(Protocol):
                 what it has.
         """
 
+    @abstractmethod
     def gone(self, since: Reached) -> str:
         """Return what can't be read again of the rows after a point; empty if nothing is gone.
 
@@ -188,18 +209,18 @@ class Rewindable(Protocol):
         """
 
 
-@runtime_checkable
-class Advising(Protocol):
+class Advising(Ability):
     """A component that knows what to do about failures that Spark reports for it."""
 
+    @abstractmethod
     def advice(self, failure: str) -> str:
         """Return the next step for who reads `failure`, a failed query's message; empty if unknown."""
 
 
-@runtime_checkable
-class Recovering(Protocol):
+class Recovering(Ability):
     """A source that can go on after a failure that Spark reports for it, when it is loaded anew."""
 
+    @abstractmethod
     def recovers(self, failure: str) -> str:
         """Return why the query is to be restarted; empty to let `failure`, its message, end the run.
 
@@ -207,18 +228,18 @@ class Recovering(Protocol):
         """
 
 
-@runtime_checkable
-class Verifiable(Protocol):
+class Verifiable(Ability):
     """A source that keeps files in its durable folder, and can look whether they are what it wrote."""
 
+    @abstractmethod
     def damage(self, home: Path) -> Iterable[str]:
         """Return what is wrong with the files in the node's folder, each in words; `verify` tells it."""
 
 
-@runtime_checkable
-class Typed(Protocol):
+class Typed(Ability):
     """A sink that can't hold every type of column, and says so before the first batch."""
 
+    @abstractmethod
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Look at what `write` will be given.
 
@@ -234,10 +255,10 @@ class Typed(Protocol):
         """
 
 
-@runtime_checkable
-class Prepared(Protocol):
+class Prepared(Ability):
     """A sink that makes its external system ready, and finds its faults, before a run starts."""
 
+    @abstractmethod
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make what is missing at the external system and compare what is there with what will be
         written.
@@ -254,10 +275,10 @@ class Prepared(Protocol):
         """
 
 
-@runtime_checkable
-class Forgetful(Protocol):
+class Forgetful(Ability):
     """A sink that can take back what later batches of a checkpoint wrote: for rollback."""
 
+    @abstractmethod
     def forget(self, query_id: str, after: int) -> None:
         """Remove what the batches after `after` of a checkpoint wrote; harmless when repeated."""
 
@@ -290,18 +311,18 @@ class HelperProcess:
     inherits: Sequence[str] = ()
 
 
-@runtime_checkable
-class Supervised(Protocol):
+class Supervised(Ability):
     """A component that needs helper processes beside Spark."""
 
+    @abstractmethod
     def processes(self, node: str, home: Path) -> Sequence[HelperProcess]:
         """Return the processes; `node` is the name in the document, `home` the durable folder."""
 
 
-@runtime_checkable
-class AfterBatch(Protocol):
+class AfterBatch(Ability):
     """A source that publishes how far a finished query has read; never ahead of what is written."""
 
+    @abstractmethod
     def after_batch(self, ends: Sequence[Any]) -> None:
         """Publish what all reads of the source have behind them; called after a batch was committed.
 
@@ -316,10 +337,10 @@ class AfterBatch(Protocol):
         """
 
 
-@runtime_checkable
-class Transactional(Protocol):
+class Transactional(Ability):
     """A sink whose external system commits a batch's rows and a ledger entry in one transaction."""
 
+    @abstractmethod
     def committed(self, batch: Batch) -> bool:
         """Whether the external system's ledger says that this batch is in.
 
@@ -327,6 +348,7 @@ class Transactional(Protocol):
         that.
         """
 
+    @abstractmethod
     def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write rows and ledger entry in one transaction; arguments and result as `Sink.write`.
 
@@ -340,31 +362,33 @@ class Transactional(Protocol):
         """
 
 
-@runtime_checkable
-class Staged(Protocol):
+class Staged(Ability):
     """A sink that executors can fill in parallel at a place nobody reads, published all at once.
 
     A run that was replaced can neither remove what a newer run has staged nor add to it, and what was
     staged and is gone is never published as if it had been empty: `publish` then raises, or stages anew.
     """
 
+    @abstractmethod
     def stage(self, frame: DataFrame, batch: Batch) -> Any:
         """Write the batch where nobody reads it and return what `publish` needs to find it."""
 
+    @abstractmethod
     def publish(self, staged: Any, batch: Batch) -> DataFrame | None:
         """Make the staged batch visible, all at once, with a ledger entry.
 
         The ledger is asked as by `write_once`; result and errors are those of `write_once`.
         """
 
+    @abstractmethod
     def discard(self, batch: Batch) -> None:
         """Remove what earlier tries, and runs that have been replaced, left at the staging place."""
 
 
-@runtime_checkable
-class KeyedWrites(Protocol):
+class KeyedWrites(Ability):
     """A sink that compares and sets by key: an older row never overwrites a newer one."""
 
+    @abstractmethod
     def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write the changes whose `_commit_version` is above that stored for their key; skip the rest.
 
@@ -377,10 +401,10 @@ class KeyedWrites(Protocol):
         """
 
 
-@runtime_checkable
-class IdentifiedWrites(Protocol):
+class IdentifiedWrites(Ability):
     """A sink that knows the rows it has by their `_id`."""
 
+    @abstractmethod
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """Write the rows whose `_id` is not there yet; skip the rest.
 
@@ -389,16 +413,18 @@ class IdentifiedWrites(Protocol):
         """
 
 
-@runtime_checkable
-class Swappable(Protocol):
+class Swappable(Ability):
     """A sink that can be built under another name and put in place at once: for `replay --rebuild`."""
 
+    @abstractmethod
     def beside(self, suffix: str) -> Sink:
         """Return a sink of the same kind and abilities that writes to a place of its own."""
 
+    @abstractmethod
     def clear(self) -> None:
         """Remove what has been written, for a sink `beside` that starts over."""
 
+    @abstractmethod
     def swap(self, built: Any) -> None:
         """Put what `built`, a sink `beside`, has written in this sink's place, at once for readers.
 
@@ -420,12 +446,23 @@ ABILITIES: Mapping[str, type] = {
 
 def abilities(component: type) -> list[str]:
     """Return the names of the abilities that a component's class has."""
+    return [name for name, ability in ABILITIES.items() if issubclass(component, ability)]
+
+
+def unnamed(component: type) -> list[str]:
+    """Return the names of the abilities whose methods a class has, and which it does not name."""
     return [
         name
         for name, ability in ABILITIES.items()
-        if all(
-            callable(getattr(component, method, None))
-            for method in vars(ability)
-            if not method.startswith("_")
-        )
+        if not issubclass(component, ability)
+        and all(callable(getattr(component, method, None)) for method in methods(ability))
     ]
+
+
+def methods(ability: type) -> list[str]:
+    """Return the names of an ability's methods."""
+    return [name for name, found in vars(ability).items() if _abstract(found)]
+
+
+def _abstract(found: object) -> bool:
+    return bool(getattr(found, "__isabstractmethod__", False))

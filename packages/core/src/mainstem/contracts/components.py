@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, get_type_hints
 
+from mainstem.contracts.abilities import unnamed
 from mainstem.contracts.capabilities import (
     DeliveryCapabilities,
     OperatorCapabilities,
@@ -50,6 +51,14 @@ class Component(ABC):
 
     kind: ClassVar[str]
     options: Options
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if found := unnamed(cls):
+            raise TypeError(
+                f"{cls.__qualname__} has the methods of {' and '.join(found)}: name it among the bases, "
+                "or the methods otherwise"
+            )
 
     def __init__(self, options: Options) -> None:
         self.options = options

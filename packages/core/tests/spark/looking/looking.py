@@ -11,14 +11,17 @@ from datetime import timedelta
 from mainstem import (
     Accepts,
     Events,
+    LoadedFirst,
     LocalPath,
     Operator,
     Options,
     Planner,
     Reading,
+    Rewindable,
     Source,
     SourceCapabilities,
     StateFacts,
+    Stateful,
     hookimpl,
     option,
 )
@@ -28,7 +31,7 @@ class LookOptions(Options):
     """None."""
 
 
-class Look(Operator):
+class Look(Operator, Stateful, LoadedFirst):
     """Adds to each row's `t` what the table `k STRING, t STRING` holds for its `k`, or `-`."""
 
     options: LookOptions
@@ -77,7 +80,7 @@ def processor():
     return Lookup()
 
 
-class Minutes(Operator):
+class Minutes(Operator, Stateful):
     """Counts rows by minute of `at`, once the watermark has passed it."""
 
     options: LookOptions
@@ -95,7 +98,7 @@ class Minutes(Operator):
         return totals.selectExpr("date_format(window.start, 'HH:mm') AS minute", "count AS n")
 
 
-class Pairs(Operator):
+class Pairs(Operator, Stateful):
     """Spark's own join of `k` with `j`, within a minute."""
 
     options: LookOptions
@@ -121,7 +124,7 @@ class StepsOptions(Options):
     path: LocalPath = option(description="A folder of files, read in the order of their names.")
 
 
-class Steps(Source):
+class Steps(Source, Rewindable):
     """Gives the times in the lines of one file in each batch."""
 
     options: StepsOptions

@@ -10,12 +10,19 @@ from mainstem import (
     Batch,
     Changelog,
     Column,
+    IdentifiedWrites,
+    KeyedWrites,
     Level,
     OptionError,
+    Prepared,
     Shape,
     Shown,
     Sink,
     SinkCapabilities,
+    Staged,
+    Swappable,
+    Transactional,
+    Typed,
 )
 
 from mainstem_database_sql.sink.options import SQLSinkOptions
@@ -27,7 +34,9 @@ if TYPE_CHECKING:
     from mainstem_database_sql.sink.writing import Writer
 
 
-class SQLSink(Sink):
+class SQLSink(
+    Sink, Typed, Prepared, Transactional, Staged, KeyedWrites, IdentifiedWrites, Swappable
+):
     """Writes events as rows of a table, and keeps a table in step with changes.
 
     Events are appended. Changes (a changelog; operator `changelog` makes one of events) are set by

@@ -14,14 +14,17 @@ from mainstem import (
     Events,
     Lag,
     Level,
+    Measurable,
     OptionError,
     PipelineError,
     Reached,
+    Rewindable,
     Shape,
     Shown,
     Source,
     SourceCapabilities,
     SourceContext,
+    Verifiable,
     find_column,
     write_duration,
 )
@@ -40,7 +43,7 @@ _TIMES = ("timestamp", "timestamp_ntz")
 _SHOWN = "packages/database-sql/tests/test_sql_source_crashes.py"
 
 
-class SQLSource(Source):
+class SQLSource(Source, Measurable, Rewindable, Verifiable):
     """Reads a small table: once, as it is, or again and again the rows that were written.
 
     Polling can't see deletes, nor updates that leave `column` as it is, nor what is committed later

@@ -18,6 +18,7 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     TLSOptions,
+    Typed,
     check_order,
     check_types,
     find_column,
@@ -46,7 +47,7 @@ _SHOWN = {
 }
 
 
-class WebhookSink(Sink):
+class WebhookSink(Sink, Typed):
     """Sends messages to an HTTP endpoint; each request carries an id that is the same at every try.
 
     At least once: a batch that is retried, or a request whose answer was lost, is sent again, with

@@ -16,6 +16,7 @@ from mainstem import (
     Shown,
     Sink,
     SinkCapabilities,
+    Typed,
     check_types,
     find_column,
     in_partitions,
@@ -34,7 +35,7 @@ _TYPES = {
 _TEXT = ("string",)
 
 
-class ZeroMQSink(Sink):
+class ZeroMQSink(Sink, Typed):
     """Sends messages to PULL or SUB sockets; nobody confirms them, so some can be lost, some doubled.
 
     A batch is written when all its messages have gone out to the network. When a peer crashes or a

@@ -16,9 +16,13 @@ from mainstem import (
     Batch,
     Changelog,
     FencedError,
+    IdentifiedWrites,
+    KeyedWrites,
     Options,
     Sink,
     SinkCapabilities,
+    Staged,
+    Transactional,
 )
 
 #: A batch of a checkpoint: query id and batch id.
@@ -285,7 +289,7 @@ class ModelSink(Sink):
         return self._told(self._write("write", frame, batch, cut="write_some"))
 
 
-class _Transactional(ModelSink):
+class _Transactional(ModelSink, Transactional):
     def committed(self, batch: Batch) -> bool:
         place = (batch.query_id, batch.id)
         found: bool = self._hand(
@@ -297,7 +301,7 @@ class _Transactional(ModelSink):
         return self._told(self._write("write_once", frame, batch))
 
 
-class _Staged(ModelSink):
+class _Staged(ModelSink, Staged):
     def stage(self, frame: Any, batch: Batch) -> Any:
         return self._write("stage", frame, batch, cut="stage")
 
@@ -309,12 +313,12 @@ class _Staged(ModelSink):
         self._hand("discard", batch, lambda: self._system.discard(batch), lambda: None)
 
 
-class _KeyedWrites(ModelSink):
+class _KeyedWrites(ModelSink, KeyedWrites):
     def write_keyed(self, frame: Any, batch: Batch) -> Any:
         return self._told(self._write("write_keyed", frame, batch, cut="write_keyed"))
 
 
-class _IdentifiedWrites(ModelSink):
+class _IdentifiedWrites(ModelSink, IdentifiedWrites):
     def write_new(self, frame: Any, batch: Batch) -> Any:
         if isinstance(frame, Frame) and not frame.ids:
             raise ValueError("rows without `_id`, for the strategy does not say that it needs them")

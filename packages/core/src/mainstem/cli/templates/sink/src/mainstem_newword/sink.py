@@ -15,6 +15,7 @@ from mainstem import (
     Shape,
     Sink,
     SinkCapabilities,
+    Typed,
     option,
 )
 
@@ -30,7 +31,7 @@ class NewWordOptions(Options):
     path: LocalPath = option(description="The folder to write into.", example="./out")
 
 
-class NewWordSink(Sink):
+class NewWordSink(Sink, Typed):
     """Writes each batch as one file of JSON lines; a retry replaces the file."""
 
     options: NewWordOptions
