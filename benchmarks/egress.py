@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
-from mainstem import Refused
+from mainstem.sinks import Refused
 from mainstem_broker_nats.sink.nats_sender import NATSSender
 from mainstem_broker_nats.sink.options import NATSSinkOptions
 from mainstem_broker_nats.testing import NATS

@@ -11,7 +11,7 @@ import mainstem
 import pytest
 from mainstem import hookspecs
 from mainstem.catalogue import CATALOGUE
-from mainstem.contracts.abilities import ABILITIES
+from mainstem.contracts.ability import ABILITIES
 from mainstem.discovery import GROUPS
 from mainstem.plan.build import make_plan
 from mainstem.registry import Registry

@@ -6,6 +6,7 @@ import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import mainstem
 import pytest
 from mainstem.registry import Registry
 
@@ -80,3 +81,40 @@ def test_options_of_connectors_stand_in_modules_of_their_own():
         if made.options_model().__module__ == made.__module__
     ]
     assert beside == []
+
+
+PUBLIC = {
+    "mainstem",
+    *(
+        f"mainstem.{topic}"
+        for topic in ("attempts", "columns", "commands", "durable", "patience", "sinks", "testing")
+    ),
+}
+
+
+def test_packages_use_public_names_of_the_core():
+    """Pass: what all packages but the kit import of the core is what authors of plugins may import."""
+    found = {
+        (str(file.relative_to(ROOT)), node.module)
+        for file in ROOT.glob("packages/*/src/**/*.py")
+        if file.relative_to(ROOT).parts[1] not in ("core", "testkit")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").split(".")[0] == "mainstem"
+        and node.module not in PUBLIC
+    }
+    assert found == set()
+
+
+def test_every_public_name_is_used_by_a_package():
+    """Pass: none of the names of `mainstem` is of the core alone, but for what programs use."""
+    files = [*ROOT.glob("packages/*/src/**/*.py"), *ROOT.glob("packages/*/tests/**/*.py")]
+    used = {
+        alias.name
+        for file in files
+        if file.relative_to(ROOT).parts[1] != "core" or "builtin" in file.parts
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "mainstem"
+        for alias in node.names
+    }
+    assert set(mainstem.__all__) - used <= {"Pipeline", "Running"}

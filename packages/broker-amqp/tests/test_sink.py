@@ -5,15 +5,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from mainstem import (
-    Batch,
-    DocumentError,
-    Events,
-    OptionError,
-    PipelineError,
-    messages,
-    read_columns,
-)
+from mainstem import Batch, DocumentError, Events, OptionError, PipelineError, messages
+from mainstem.columns import read_columns
 from mainstem.contracts.guarantee import Level
 from mainstem_broker_amqp.sink.sink import AMQPSink
 from pydantic import ValidationError

@@ -6,7 +6,8 @@ import hashlib
 import uuid
 
 from ksink_reading import make_topic, read_topic
-from mainstem import Batch, Events, Refused
+from mainstem import Batch, Events
+from mainstem.sinks import Refused
 from mainstem_broker_kafka.sink.ledger import FIRST, Entry
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.rows import messages

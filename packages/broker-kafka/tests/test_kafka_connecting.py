@@ -8,7 +8,8 @@ import pytest
 from kafka_reading import document, values
 from kafka_secured import CLIENT, CLIENT_SECRET, PASSWORD, USER, SecuredKafka
 from kafka_topics import JARS, Topics
-from mainstem import DocumentError, MachineError, OptionError, PipelineError, secrets_in
+from mainstem import DocumentError, MachineError, OptionError, PipelineError
+from mainstem.contracts.secrets import secrets_in
 from mainstem_broker_kafka import jars
 from mainstem_broker_kafka.connection import ConnectionOptions, java, librdkafka
 from mainstem_testkit.plugin import serve

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from ksink_reading import make_topic, read_topic
 from ksink_writing import Place, identity, numbered, told, values_of
-from mainstem import Events, OptionError, read_columns
+from mainstem import Events, OptionError
+from mainstem.columns import read_columns
 from pyspark.sql import functions as F  # noqa: N812
 
 NOW = datetime.now(UTC).replace(microsecond=0)

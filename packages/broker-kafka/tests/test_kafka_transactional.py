@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 from ksink_writing import Place, numbered, values_of
-from mainstem import FencedError, PipelineError, Refused
+from mainstem import FencedError, PipelineError
+from mainstem.sinks import Refused
 from mainstem_broker_kafka.sink import transactional
 from mainstem_broker_kafka.sink.ledger import entered
 from mainstem_broker_kafka.sink.writer import Share

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from kinesis_proxy import KinesisProxy
 from ksisink_reading import KEYS, Found, found
-from mainstem import Refused
+from mainstem.sinks import Refused
 from mainstem_broker_kinesis.client import connect
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.sink.putting import Putter

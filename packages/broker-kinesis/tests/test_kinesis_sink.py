@@ -9,17 +9,10 @@ import pyarrow as pa
 import pytest
 from kinesis_proxy import KinesisProxy
 from ksisink_reading import KEYS, found, read_by_aws
-from mainstem import (
-    Batch,
-    DocumentError,
-    Events,
-    OptionError,
-    PipelineError,
-    Refused,
-    messages,
-    read_columns,
-)
+from mainstem import Batch, DocumentError, Events, OptionError, PipelineError, messages
+from mainstem.columns import read_columns
 from mainstem.contracts.guarantee import Level
+from mainstem.sinks import Refused
 from mainstem_broker_kinesis.aggregation import is_aggregated
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.sink.records import messages as messages_of

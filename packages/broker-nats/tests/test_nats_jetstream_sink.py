@@ -20,8 +20,8 @@ from mainstem import (
     PipelineError,
     TransientError,
     messages,
-    read_columns,
 )
+from mainstem.columns import read_columns
 from mainstem.plan.rendering import as_text
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.sink.jetstream import JetStreamSink

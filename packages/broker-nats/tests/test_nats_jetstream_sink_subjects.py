@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from mainstem import OptionError, Refused, read_columns
+from mainstem import OptionError
+from mainstem.columns import read_columns
+from mainstem.sinks import Refused
 from mainstem_broker_nats.sink.answers import Verdict, judge
 from mainstem_broker_nats.sink.messages import Layout, check_columns, lines, messages
 from mainstem_broker_nats.sink.subjects import Template, matches

@@ -8,7 +8,8 @@ import uuid
 from base64 import b64encode
 
 import pytest
-from mainstem import DocumentError, OptionError, PermanentError, read_columns
+from mainstem import DocumentError, OptionError, PermanentError
+from mainstem.columns import read_columns
 from mainstem_cache_redis.options import RedisOptions
 from mainstem_cache_redis.sink import RedisSink
 from mainstem_cache_redis.testing import Redis

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from mainstem import Events, Options, Rewindable, Source, Swappable
-from mainstem.contracts.abilities import ABILITIES, abilities, methods
+from mainstem.contracts.ability import ABILITIES, abilities, methods
 
 
 class NoOptions(Options):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from mainstem import Accepts, Events, Operator, Options, StateFacts
-from mainstem.contracts.abilities import LoadedFirst, Stateful, abilities
+from mainstem.contracts.abilities import LoadedFirst, Stateful
+from mainstem.contracts.ability import abilities
 from mainstem.discovery import Word
 from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, PipelineError, PluginError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from mainstem import Patience, PermanentError, TransientError, pause_after, retry
+from mainstem import PermanentError, TransientError
+from mainstem.patience import Patience, pause_after, retry
 
 
 def test_pauses_grow_to_seconds_and_begin_anew_with_progress():

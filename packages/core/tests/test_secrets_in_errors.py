@@ -8,7 +8,8 @@ import sys
 from typing import Annotated
 
 import pytest
-from mainstem import Hidden, Options, Secret, Unprinted, option, secrets_in
+from mainstem import Hidden, Options, Secret, Unprinted, option
+from mainstem.contracts.secrets import secrets_in
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
 from pydantic import ValidationError, model_validator

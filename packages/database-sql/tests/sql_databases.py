@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
-from mainstem import read_columns
+from mainstem.columns import read_columns
 from mainstem_testkit import SinkSuite
 
 QUOTES = {"postgres": '"', "mariadb": "`", "sqlite": '"'}

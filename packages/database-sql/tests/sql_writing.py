@@ -8,8 +8,9 @@ import uuid
 from contextlib import closing
 
 import pytest
-from mainstem import Batch, Changelog, Events, read_columns
+from mainstem import Batch, Changelog, Events
 from mainstem.builtin.microbatch import Microbatch, MicrobatchOptions
+from mainstem.columns import read_columns
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem_database_sql.sink.sink import SQLSink
 from mainstem_fault_tolerance.idempotent import Idempotent, IdempotentOptions

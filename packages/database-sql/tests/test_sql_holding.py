@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mainstem import Column, Events
+from mainstem import Events
+from mainstem.columns import Column
 from mainstem.errors import DocumentError
 from mainstem.plan.build import make_plan
 from mainstem_database_sql.type_support import PLAIN, refusal

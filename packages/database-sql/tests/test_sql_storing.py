@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from mainstem import Column, DamagedError, PipelineError, Verifiable
+from mainstem import PipelineError, Verifiable
+from mainstem.columns import Column
+from mainstem.durable import DamagedError
 from mainstem.plan.build import make_plan
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.values import schema_of

@@ -431,7 +431,7 @@ def test_what_the_user_may_not_do_is_said_before_the_first_batch(product, lacks,
 
 
 def columns_of(place, shape):
-    from mainstem import Column
+    from mainstem.columns import Column
 
     return [Column(f.name, f.dataType.simpleString()) for f in place.frame([], shape).schema]
 

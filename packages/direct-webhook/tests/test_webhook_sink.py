@@ -6,7 +6,8 @@ import hashlib
 import json
 
 import pytest
-from mainstem import Batch, DocumentError, PermanentError, PipelineError, messages, read_columns
+from mainstem import Batch, DocumentError, PermanentError, PipelineError, messages
+from mainstem.columns import read_columns
 from mainstem.contracts.guarantee import Level
 from mainstem_direct_webhook.sink.sink import WebhookSink
 from mainstem_testkit.crashing import crash_points

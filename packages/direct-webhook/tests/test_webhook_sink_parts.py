@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mainstem import Events, OptionError, Refused, read_columns
+from mainstem import Events, OptionError
+from mainstem.columns import read_columns
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
+from mainstem.sinks import Refused
 from mainstem_direct_webhook.sink import dispatcher
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.redact import Blanking

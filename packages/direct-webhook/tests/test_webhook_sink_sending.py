@@ -15,7 +15,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 import standardwebhooks
-from mainstem import PermanentError, Refused
+from mainstem import PermanentError
+from mainstem.sinks import Refused
 from mainstem_direct_webhook.sink import dispatcher, retry_policy
 from mainstem_direct_webhook.sink import worker as lane_module
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions

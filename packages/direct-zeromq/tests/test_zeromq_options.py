@@ -180,7 +180,8 @@ def test_what_does_not_fit_together_is_refused_by_the_sink(given, option, told):
 )
 def test_columns_that_make_no_frames_are_refused_before_a_run(frames, columns, told):
     """Pass: an OptionError that names the column."""
-    from mainstem import Events, read_columns
+    from mainstem import Events
+    from mainstem.columns import read_columns
 
     with pytest.raises(OptionError, match=told):
         sink(**WHERE, frames=frames).check_types(read_columns(columns), Events(columns))

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 import zmq
-from mainstem import PermanentError, Refused, TransientError
+from mainstem import PermanentError, TransientError
+from mainstem.sinks import Refused
 from mainstem_direct_zeromq.link import Link
 from mainstem_direct_zeromq.sink import sender
 from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions

@@ -20,7 +20,8 @@ from ingress_far import (
     wait_for,
 )
 from ingress_far_plugin import FarQueue
-from mainstem import Reached, read_whole
+from mainstem import Reached
+from mainstem.durable import read_whole
 from mainstem_ingress import LogError
 from mainstem_ingress import log as log_module
 from mainstem_ingress import retention as retention_module

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from mainstem import (
     EVENTS,
     Branching,
-    Column,
     Events,
     Inputs,
     Operator,
@@ -21,6 +20,7 @@ from mainstem import (
     hookimpl,
     option,
 )
+from mainstem.columns import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from mainstem import OptionError, PluginError, read_whole, write_whole
+from mainstem import OptionError, PluginError
+from mainstem.durable import read_whole, write_whole
 from mainstem_keyed_state import Done, Logic, Step, Table
 from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.layout import layout_of

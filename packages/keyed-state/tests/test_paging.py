@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keyed_driver import OneBucket, key
 from keyed_logics import TIME, Count, CountText, Remember
-from mainstem import DamagedError
+from mainstem.durable import DamagedError
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

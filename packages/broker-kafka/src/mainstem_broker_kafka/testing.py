@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mainstem.errors import MachineError
-from mainstem.run.java import find_java
+from mainstem import MachineError
+from mainstem_testkit.java import find_java
 from mainstem_testkit.server import (
     PATIENCE,
     Server,

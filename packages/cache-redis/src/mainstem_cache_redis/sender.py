@@ -7,7 +7,8 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PermanentError, Refused, TransientError, micros_of, values_of
+from mainstem import PermanentError, TransientError
+from mainstem.sinks import Refused, micros_of, values_of
 from mainstem_egress import Answer, Fate, OutMessage, Sender
 from redis import exceptions as errors
 

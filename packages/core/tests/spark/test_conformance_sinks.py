@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mainstem import DocumentError, Events, OptionError, read_columns
+from mainstem import DocumentError, Events, OptionError
+from mainstem.columns import read_columns
 from mainstem.registry import Registry
 from mainstem_testkit.conformance.sink import SinkSuite
 from pyspark.sql import SparkSession

@@ -7,8 +7,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from mainstem import Events, Inputs, OptionError, check_order
+from mainstem import Events, Inputs, OptionError
 from mainstem.builtin.encode import Encode
+from mainstem.columns import check_order
 from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from mainstem import write_by_relation
+from mainstem.sinks import write_by_relation
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812

@@ -14,12 +14,13 @@ import threading
 from dataclasses import replace
 
 import pytest
-from mainstem import Advising, Changelog, PermanentError, TransientError, write_by_tasks
+from mainstem import Advising, Changelog, PermanentError, TransientError
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.errors import DocumentError, PipelineError
 from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
+from mainstem.sinks import write_by_tasks
 from mainstem_testkit import wait_for
 
 SCHEMA = "k STRING, v INT"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from mainstem import Refused, in_partitions, micros_of, values_of, write_by_tasks
+from mainstem.sinks import Refused, in_partitions, micros_of, values_of, write_by_tasks
 
 
 def told(batches: Iterable[Any]) -> Iterator[Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mainstem import COMMIT_VERSION, Changelog, Column, Shape
+from mainstem import COMMIT_VERSION, Changelog, Shape
+from mainstem.columns import Column
 
 DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 #: Types without a length that every product can hold.

@@ -20,7 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mainstem import FencedError, Patience, PermanentError, RefusedRowError, TransientError
+from mainstem import FencedError, PermanentError, RefusedRowError, TransientError
+from mainstem.patience import Patience
 
 from mainstem_egress.sender import Answer, Fate, MessageFault, Sendable, Sender
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from mainstem import Refused
+    from mainstem.sinks import Refused
 
 
 class Fate(Enum):

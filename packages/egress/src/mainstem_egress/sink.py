@@ -7,19 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mainstem import (
-    MESSAGES,
-    Batch,
-    Column,
-    Prepared,
-    Shape,
-    Sink,
-    Typed,
-    check_order,
-    failpoint,
-    in_partitions,
-    write_by_tasks,
-)
+from mainstem import MESSAGES, Batch, Prepared, Shape, Sink, Typed, failpoint
+from mainstem.columns import Column, check_order
+from mainstem.sinks import in_partitions, write_by_tasks
 
 from mainstem_egress.options import EgressOptions
 from mainstem_egress.sender import Sender
@@ -108,7 +98,7 @@ def send(
     batches: Iterable[pa.RecordBatch], sender: type[Sender], options: EgressOptions, name: str
 ) -> Iterator[pa.RecordBatch]:
     """Send the rows of a task and yield those that were refused for good; runs in an executor."""
-    from mainstem import Refused
+    from mainstem.sinks import Refused
 
     refused = Refused()
     made = sender(options, name)

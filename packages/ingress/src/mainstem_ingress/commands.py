@@ -13,15 +13,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from mainstem import DocumentError, MainstemError, PipelineError, Problem
-from mainstem.cli.options import File, Form, Format, Set, load
-from mainstem.plan.bootstrap import reads_of
-from mainstem.run.reporter import HelperRow, JSONLines, Reporter, Silent
+from mainstem.commands import (
+    File,
+    Form,
+    Format,
+    HelperRow,
+    JSONLines,
+    Reporter,
+    Set,
+    Silent,
+    load,
+    reads_of,
+)
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.source import IngressSource
 
 if TYPE_CHECKING:
-    from mainstem.plan.model import Plan
+    from mainstem.commands import Plan
     from rich.table import Table
 
     from mainstem_ingress.log import Log
@@ -48,7 +57,7 @@ def run(
     mainstem ingress run pipeline.yaml
     mainstem ingress run pipeline.yaml --node orders
     """  # noqa: D301
-    from mainstem.stopping import stopping_on_signals
+    from mainstem.commands import stopping_on_signals
 
     stop = threading.Event()
     with stopping_on_signals(stop):
@@ -160,7 +169,7 @@ def _take(plan: Plan, names: list[str], stop: threading.Event) -> None:
     Raises:
         PipelineError: one says that no restart would help.
     """
-    from mainstem.run.helpers import Helpers
+    from mainstem.commands import Helpers
 
     shown: Reporter = HelperTable() if sys.stdout.isatty() else JSONLines()
     began = time.monotonic()

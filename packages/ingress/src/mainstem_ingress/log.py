@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote
 
-from mainstem import made_folder, read_whole, sync_folder, write_whole
+from mainstem.durable import made_folder, read_whole, sync_folder, write_whole
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.segments import (

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from mainstem import PermanentError, TransientError, failpoint, pause_after
+from mainstem import PermanentError, TransientError, failpoint
+from mainstem.patience import pause_after
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Group, Message, Values, joined

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mainstem import LOST, Events, SourceContext, read_columns
+from mainstem import LOST, Events, SourceContext
+from mainstem.columns import read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

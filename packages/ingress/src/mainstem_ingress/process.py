@@ -22,7 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mainstem import PermanentError, made_folder, sync_folder
+from mainstem import PermanentError
+from mainstem.durable import made_folder, sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log, take_lock

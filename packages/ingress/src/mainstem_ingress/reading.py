@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from mainstem import MESSAGE_COLUMNS, Offset, Planner, Reading, read_columns
+from mainstem import MESSAGE_COLUMNS, Offset, Planner, Reading
+from mainstem.columns import read_columns
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log

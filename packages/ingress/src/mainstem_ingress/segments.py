@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from mainstem import failpoint, open_private, sync_folder
+from mainstem import failpoint
+from mainstem.durable import open_private, sync_folder
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.messages import Message, Values

@@ -15,7 +15,6 @@ from mainstem import (
     MESSAGE_COLUMNS,
     REJECTED,
     Branching,
-    Column,
     Events,
     HelperProcess,
     Inputs,
@@ -29,8 +28,8 @@ from mainstem import (
     SourceContext,
     Supervised,
     Verifiable,
-    read_columns,
 )
+from mainstem.columns import Column, read_columns
 
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from mainstem import failpoint, sync_folder
+from mainstem import failpoint
+from mainstem.durable import sync_folder
 
 from mainstem_ingress.dedup import Identities, hash_of, words_of
 from mainstem_ingress.errors import LogError

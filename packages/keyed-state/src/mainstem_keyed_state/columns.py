@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
-from mainstem import PluginError, quoted
+from mainstem import PluginError
+from mainstem.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

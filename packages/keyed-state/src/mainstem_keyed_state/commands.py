@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from mainstem import DocumentError, Problem, nearest
-from mainstem.cli.options import File, Form, Format, Set, load
+from mainstem.commands import File, Form, Format, Set, load
 
 from mainstem_keyed_state.layout import Layout, layouts_in
 
 if TYPE_CHECKING:
-    from mainstem.plan.model import Plan
+    from mainstem.commands import Plan
     from pyspark.sql import DataFrame
 
 _SHOWN = 20
@@ -49,7 +49,7 @@ def show(
     mainstem state pipeline.yaml --node enriched
     mainstem state pipeline.yaml --node enriched --key Berlin --format json
     """  # noqa: D301
-    from mainstem.run.session import start
+    from mainstem.commands import start
 
     from mainstem_keyed_state.reading import KEY_TEXT, read_state
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import polars as pl
-from mainstem import DamagedError
+from mainstem.durable import DamagedError
 
 from mainstem_keyed_state.directory import Directory, Layout
 from mainstem_keyed_state.loaded_pages import Declared

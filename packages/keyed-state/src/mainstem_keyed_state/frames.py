@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from mainstem import Needs, OperatorContext, OptionError, PluginError, quoted
+from mainstem import Needs, OperatorContext, OptionError, PluginError
+from mainstem.columns import quoted
 
 from mainstem_keyed_state.columns import (
     arriving,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from mainstem import OperatorContext, OptionError, PluginError, read_whole, write_whole
+from mainstem import OperatorContext, OptionError, PluginError
+from mainstem.durable import read_whole, write_whole
 
 from mainstem_keyed_state.keys import KeyKind
 from mainstem_keyed_state.logic import Logic

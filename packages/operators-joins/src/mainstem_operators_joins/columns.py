@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainstem import Column, OptionError, Shape, check_names, find_column
+from mainstem import OptionError, Shape
+from mainstem.columns import Column, check_names, find_column
 
 
 def pairs(on: list[str] | dict[str, str]) -> dict[str, str]:

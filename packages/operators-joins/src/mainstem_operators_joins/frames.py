@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import polars as pl
-from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, quoted
+from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from mainstem.columns import quoted
 
 __all__ = [
     "CHANGE_TYPE",

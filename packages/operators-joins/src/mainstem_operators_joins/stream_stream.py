@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 from mainstem import (
     EVENTS,
     Branching,
-    Column,
     Duration,
     Events,
     EventTime,
@@ -26,10 +25,10 @@ from mainstem import (
     Shape,
     StateFacts,
     Stateful,
-    find_column,
     option,
     watermark_hint,
 )
+from mainstem.columns import Column, find_column
 from pydantic import model_validator
 
 from mainstem_operators_joins.columns import pairs, taken_columns

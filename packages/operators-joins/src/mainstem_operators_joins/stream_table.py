@@ -16,7 +16,6 @@ from mainstem import (
     Accepts,
     Branching,
     Changelog,
-    Column,
     Duration,
     Events,
     Inputs,
@@ -32,9 +31,9 @@ from mainstem import (
     StateFacts,
     Stateful,
     option,
-    quoted,
     watermark_hint,
 )
+from mainstem.columns import Column, quoted
 
 from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns, time_column
 

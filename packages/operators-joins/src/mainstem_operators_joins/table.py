@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 from mainstem import (
     EVENTS,
     REJECTED,
-    Attempts,
     Branching,
     Changelog,
     Checked,
-    Column,
     Events,
     Expressions,
     Inputs,
     Needs,
-    OnError,
     Operator,
     OperatorCapabilities,
     OperatorContext,
@@ -29,12 +26,11 @@ from mainstem import (
     StateFacts,
     Stateful,
     Statement,
-    find_column,
-    on_error_option,
     option,
-    quoted,
     watermark_hint,
 )
+from mainstem.attempts import Attempts, OnError, on_error_option
+from mainstem.columns import Column, find_column, quoted
 from pydantic import model_validator
 
 from mainstem_operators_joins.columns import check_columns, exact, time_column

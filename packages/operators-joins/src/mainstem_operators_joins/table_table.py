@@ -11,12 +11,10 @@ from mainstem import (
     Accepts,
     Branching,
     Changelog,
-    Column,
     Events,
     Expressions,
     Inputs,
     Needs,
-    OnError,
     Operator,
     OperatorCapabilities,
     OperatorContext,
@@ -25,9 +23,10 @@ from mainstem import (
     Shape,
     StateFacts,
     Stateful,
-    on_error_option,
     option,
 )
+from mainstem.attempts import OnError, on_error_option
+from mainstem.columns import Column
 from pydantic import model_validator
 
 from mainstem_operators_joins.columns import pairs, taken_columns

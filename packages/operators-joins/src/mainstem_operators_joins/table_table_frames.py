@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from mainstem import (
-    CHANGE_TYPE,
-    COMMIT_VERSION,
-    Attempts,
-    Changelog,
-    Column,
-    Inputs,
-    OperatorContext,
-    literal,
-    quoted,
-)
+from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Inputs, OperatorContext
+from mainstem.attempts import Attempts
+from mainstem.columns import Column, literal, quoted
 
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,

@@ -11,7 +11,6 @@ from mainstem import (
     EVENTS,
     Changelog,
     Checked,
-    Column,
     Duration,
     Events,
     Expressions,
@@ -25,13 +24,11 @@ from mainstem import (
     StateFacts,
     Stateful,
     Statement,
-    check_names,
-    find_column,
     option,
-    quoted,
     watermark_hint,
     write_duration,
 )
+from mainstem.columns import Column, check_names, find_column, quoted
 from pydantic import model_validator
 
 if TYPE_CHECKING:

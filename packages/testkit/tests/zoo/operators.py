@@ -10,7 +10,6 @@ from mainstem import (
     REJECTED,
     Branching,
     Changelog,
-    Column,
     Events,
     Inputs,
     Operator,
@@ -21,6 +20,7 @@ from mainstem import (
     StateFacts,
     Stateful,
 )
+from mainstem.columns import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from mainstem import Refused, micros_of, values_of
+from mainstem.sinks import Refused, micros_of, values_of
 
 from mainstem_broker_amqp.properties import from_headers
 from mainstem_broker_amqp.sink.link import Message, encode_properties

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PermanentError, Refused, RefusedRowError, TransientError
+from mainstem import PermanentError, RefusedRowError, TransientError
+from mainstem.sinks import Refused
 from mainstem_egress import Answer, Fate, MessageFault, Sender
 from pika import exceptions
 from pika.adapters.utils.connection_workflow import AMQPConnectorException

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem import Column, Level, Shape, Shown, SinkCapabilities, check_types, find_column
+from mainstem import Level, Shape, Shown, SinkCapabilities
+from mainstem.columns import Column, check_types, find_column
 from mainstem_egress import EgressSink, Sender
 
 from mainstem_broker_amqp.sink.options import AMQPSinkOptions

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mainstem import PipelineError, failpoint, write_by_relation
+from mainstem import PipelineError, failpoint
+from mainstem.sinks import write_by_relation
 
 from mainstem_broker_kafka.connection import spark_options
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import COMMIT_VERSION, Column, check_types, find_column, literal, quoted
+from mainstem import COMMIT_VERSION
+from mainstem.columns import Column, check_types, find_column, literal, quoted
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 from mainstem_broker_kafka.sink.topics import Topic

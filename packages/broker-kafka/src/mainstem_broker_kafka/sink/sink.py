@@ -10,7 +10,6 @@ from mainstem import (
     COMMIT_VERSION,
     MESSAGES,
     Batch,
-    Column,
     Level,
     Needs,
     Prepared,
@@ -21,6 +20,7 @@ from mainstem import (
     Transactional,
     Typed,
 )
+from mainstem.columns import Column
 
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mainstem import Batch, FencedError, PipelineError, failpoint, write_by_tasks
+from mainstem import Batch, FencedError, PipelineError, failpoint
+from mainstem.sinks import write_by_tasks
 
 from mainstem_broker_kafka.sink import ledger as ledgers
 from mainstem_broker_kafka.sink.fencing import Hold

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from mainstem import FencedError, PipelineError, Refused, failpoint
+from mainstem import FencedError, PipelineError, failpoint
+from mainstem.sinks import Refused
 
 from mainstem_broker_kafka.client import library
 from mainstem_broker_kafka.connection import Properties

@@ -15,17 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import pyarrow as pa
-from mainstem import (
-    Offset,
-    Patience,
-    PermanentError,
-    PipelineError,
-    Planner,
-    Reading,
-    TransientError,
-    made_folder,
-    write_whole,
-)
+from mainstem import Offset, PermanentError, PipelineError, Planner, Reading, TransientError
+from mainstem.durable import made_folder, write_whole
+from mainstem.patience import Patience
 
 from mainstem_broker_kafka import client
 from mainstem_broker_kafka.connection import librdkafka

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mainstem import PipelineError, SourceContext, made_folder, read_whole, write_whole
+from mainstem import PipelineError, SourceContext
+from mainstem.durable import made_folder, read_whole, write_whole
 
 from mainstem_broker_kafka.source.offsets import Brokers
 

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from mainstem import PermanentError, failpoint, pause_after
+from mainstem import PermanentError, failpoint
+from mainstem.patience import pause_after
 
 from mainstem_broker_kinesis.client import code_of, permanent, throttled, words
 from mainstem_broker_kinesis.connection import ConnectionOptions

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import Refused, values_of
+from mainstem.sinks import Refused, values_of
 
 from mainstem_broker_kinesis.aggregation import aggregated, overhead, packed, to_tags
 

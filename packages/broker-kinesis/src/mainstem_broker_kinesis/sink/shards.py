@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from mainstem import pause_after
+from mainstem.patience import pause_after
 
 #: How old the list of shards may be when it is needed, in seconds: they may have split since.
 _FRESH = 10.0

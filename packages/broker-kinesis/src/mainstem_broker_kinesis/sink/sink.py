@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mainstem import (
     MESSAGES,
     Batch,
-    Column,
     Level,
     PipelineError,
     Prepared,
@@ -19,12 +18,9 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     Typed,
-    check_order,
-    check_types,
-    find_column,
-    in_partitions,
-    write_by_tasks,
 )
+from mainstem.columns import Column, check_order, check_types, find_column
+from mainstem.sinks import in_partitions, write_by_tasks
 
 from mainstem_broker_kinesis.sink.options import LARGEST_RECORD, USUAL_RECORD, KinesisSinkOptions
 
@@ -133,7 +129,8 @@ def put(
     batches: Iterable[pa.RecordBatch], options: KinesisSinkOptions, largest: int
 ) -> Iterator[pa.RecordBatch]:
     """Put the rows of a task and yield those that were refused for good; runs in an executor."""
-    from mainstem import Refused, failpoint
+    from mainstem import failpoint
+    from mainstem.sinks import Refused
 
     from mainstem_broker_kinesis.client import connect
     from mainstem_broker_kinesis.sink.putting import Putter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from mainstem import pause_after
+from mainstem.patience import pause_after
 
 from mainstem_broker_kinesis.source.fetching import Answer
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions

@@ -18,9 +18,9 @@ from mainstem import (
     Shown,
     SourceCapabilities,
     SourceContext,
-    read_columns,
     write_duration,
 )
+from mainstem.columns import read_columns
 from mainstem_ingress import IngressSource, Receiver, split_lost
 
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from mainstem import (
     Batch,
-    Column,
     IdentifiedWrites,
     Level,
     Shape,
@@ -17,9 +16,10 @@ from mainstem import (
     SinkCapabilities,
     TransientError,
     failpoint,
-    retry,
     write_duration,
 )
+from mainstem.columns import Column
+from mainstem.patience import retry
 from mainstem_egress import EgressSink, Sender
 
 from mainstem_broker_nats.sink.messages import check_columns

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mainstem import ExternalError, PermanentError, Refused, RefusedRowError
+from mainstem import ExternalError, PermanentError, RefusedRowError
+from mainstem.sinks import Refused
 from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import APIError, places

@@ -15,7 +15,8 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import Column, Refused, check_types, find_column, values_of
+from mainstem.columns import Column, check_types, find_column
+from mainstem.sinks import Refused, values_of
 
 from mainstem_broker_nats.sink.subjects import Template
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem import Column, Level, Shape, Shown, SinkCapabilities
+from mainstem import Level, Shape, Shown, SinkCapabilities
+from mainstem.columns import Column
 from mainstem_egress import EgressSink, Sender
 
 from mainstem_broker_nats.sink.messages import check_columns

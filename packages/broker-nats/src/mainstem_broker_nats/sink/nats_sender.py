@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mainstem import Refused, RefusedRowError
+from mainstem import RefusedRowError
+from mainstem.sinks import Refused
 from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import places

@@ -6,7 +6,7 @@ import re
 from string import Formatter
 from typing import Any
 
-from mainstem import quoted
+from mainstem.columns import quoted
 
 #: A server reads a command's line of 4,096 bytes at most unless it is told else; the rest of the line is
 #: the subject for answers and two sizes.

@@ -17,16 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mainstem import (
-    Offset,
-    PermanentError,
-    Planner,
-    TransientError,
-    failpoint,
-    made_folder,
-    read_whole,
-    write_whole,
-)
+from mainstem import Offset, PermanentError, Planner, TransientError, failpoint
+from mainstem.durable import made_folder, read_whole, write_whole
 
 from mainstem_broker_nats.source.ranges import ANEW, check_created
 from mainstem_broker_nats.source.stream import State, Stream, check_log

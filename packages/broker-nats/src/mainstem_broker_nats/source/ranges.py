@@ -13,7 +13,8 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
-from mainstem import ExternalError, Patience, PermanentError, TransientError, failpoint
+from mainstem import ExternalError, PermanentError, TransientError, failpoint
+from mainstem.patience import Patience
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connection import api_of

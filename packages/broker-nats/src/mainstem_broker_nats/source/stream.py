@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from mainstem import OptionError, PermanentError, TransientError, retry
+from mainstem import OptionError, PermanentError, TransientError
+from mainstem.patience import retry
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connection import APIError

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mainstem import OptionError, quoted
+from mainstem import OptionError
 from mainstem.attempts import attempt, row_as_json
+from mainstem.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -15,11 +15,10 @@ from mainstem import (
     OperatorContext,
     Options,
     Shape,
-    literal,
     option,
-    quoted,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
+from mainstem.columns import literal, quoted
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION

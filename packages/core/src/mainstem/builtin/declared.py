@@ -14,7 +14,6 @@ from mainstem import (
     REJECTED,
     Accepts,
     Changelog,
-    Column,
     Events,
     EventTime,
     Inputs,
@@ -26,11 +25,11 @@ from mainstem import (
     Schema,
     Shape,
     option,
-    quoted,
 )
 from mainstem.attempts import OnError, on_error_option, refusal
 from mainstem.builtin.attempted_steps import CAME, PAYLOAD, REASON, attempted
 from mainstem.builtin.stateless import refuse_state, stand_ins
+from mainstem.columns import Column, quoted
 from mainstem.contracts.abilities import Branching
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import PLACE

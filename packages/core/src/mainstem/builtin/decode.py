@@ -10,7 +10,6 @@ from mainstem import (
     MESSAGES,
     REJECTED,
     Changelog,
-    Column,
     Events,
     Inputs,
     Operator,
@@ -20,9 +19,7 @@ from mainstem import (
     Options,
     Schema,
     Shape,
-    literal,
     option,
-    quoted,
 )
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.format_options import (
@@ -36,6 +33,7 @@ from mainstem.builtin.format_options import (
     separator_option,
     thousands_option,
 )
+from mainstem.columns import Column, literal, quoted
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.options import Size

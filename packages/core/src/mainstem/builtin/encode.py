@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     REJECTED,
-    Column,
     Events,
     Inputs,
     Operator,
@@ -16,14 +15,13 @@ from mainstem import (
     OptionError,
     Options,
     Shape,
-    literal,
     option,
-    quoted,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
 from mainstem.builtin.arrow_call import arrow_call
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.builtin.format_options import separator_option
+from mainstem.columns import Column, literal, quoted
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.ddl import short_form

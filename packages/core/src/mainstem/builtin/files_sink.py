@@ -18,7 +18,6 @@ from mainstem import (
     Accepts,
     Batch,
     Changelog,
-    Column,
     Events,
     Level,
     LocalPath,
@@ -31,11 +30,11 @@ from mainstem import (
     SinkCapabilities,
     failpoint,
     option,
-    sync_folder,
 )
+from mainstem.columns import Column
 from mainstem.contracts.abilities import Forgetful, Typed
 from mainstem.contracts.columns import find_column
-from mainstem.durable import made_folder, sync_tree
+from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.formats.words import odd_key
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlparse
 
 from mainstem import (
     REJECTED,
-    Column,
     Events,
     Inputs,
     Lag,
@@ -30,10 +29,8 @@ from mainstem import (
     Source,
     SourceCapabilities,
     SourceContext,
-    literal,
     messages,
     option,
-    quoted,
 )
 from mainstem.builtin.csv_files import CsvFiles
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
@@ -49,6 +46,7 @@ from mainstem.builtin.format_options import (
     separator_option,
     thousands_option,
 )
+from mainstem.columns import Column, literal, quoted
 from mainstem.contracts.abilities import Branching, Measurable, Rewindable
 from mainstem.formats.rules import Rules
 

@@ -6,7 +6,8 @@ import codecs
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from mainstem import Column, OptionError, Options, option
+from mainstem import OptionError, Options, option
+from mainstem.columns import Column
 from mainstem.formats.words import unwritten
 
 DecimalMark = Literal[".", ","]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeGuard
 from mainstem import (
     REJECTED,
     Changelog,
-    Column,
     Inputs,
     Operator,
     OperatorCapabilities,
@@ -18,11 +17,10 @@ from mainstem import (
     OptionError,
     Options,
     Shape,
-    check_names,
     option,
-    quoted,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
+from mainstem.columns import Column, check_names, quoted
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.shapes import CHANGE_TYPE
 

@@ -10,7 +10,6 @@ from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
 
 from mainstem import (
     Batch,
-    Column,
     Events,
     Needs,
     OptionError,
@@ -23,9 +22,9 @@ from mainstem import (
     SourceCapabilities,
     SourceContext,
     option,
-    quoted,
 )
 from mainstem.builtin.declared import misfits
+from mainstem.columns import Column, quoted
 from mainstem.contracts.abilities import Typed
 from mainstem.contracts.columns import find_column
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mainstem import Inputs, OptionError, option, quoted
+from mainstem import Inputs, OptionError, option
 from mainstem.builtin.declared import Declared, DeclaredOptions
+from mainstem.columns import quoted
 from mainstem.contracts.abilities import Checked, Expressions, Statement
 from mainstem.contracts.shapes import Shape
 from mainstem.errors import nearest

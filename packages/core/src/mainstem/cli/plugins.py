@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from mainstem.catalogue import install_line
-from mainstem.contracts.abilities import abilities
+from mainstem.contracts.ability import abilities
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Operator, Sink
 from mainstem.contracts.options import write_duration

@@ -1,20 +1,18 @@
 """Abilities: small contracts that a component implements when it can, and names among its bases.
 
-A class that names one and lacks a method of it can't be defined, and neither can a component that has
-all methods of one and does not name it: nothing is claimed and missing, or there and not seen. The
-core and the strategies ask with `isinstance`. `ABILITIES` lists them for `mainstem plugins show` and
-the docs.
+The core and the strategies ask with `isinstance`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from mainstem.contracts.ability import Ability
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.shapes import Inputs, Shape
 
@@ -23,22 +21,6 @@ if TYPE_CHECKING:
 
     from mainstem.contracts.components import Sink, Source
     from mainstem.contracts.contexts import Batch
-
-
-class Ability(ABC):  # noqa: B024  # what is abstract is each ability's own
-    """What all abilities share."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if Ability in cls.__bases__:
-            return
-        for ability in ABILITIES.values():
-            lacking = [n for n in methods(ability) if _abstract(getattr(cls, n, None))]
-            if lacking and issubclass(cls, ability):
-                raise TypeError(
-                    f"{cls.__qualname__} names {ability.__name__} among its bases, and lacks "
-                    f"{' and '.join(lacking)}"
-                )
 
 
 @dataclass(frozen=True)
@@ -431,38 +413,3 @@ class Swappable(Ability):
         What this sink has written is gone afterwards. Harmless when repeated: nothing is done if
         there is nothing of `built`.
         """
-
-
-#: Every ability, by the name under which it is shown.
-ABILITIES: Mapping[str, type] = {
-    ability.__name__: ability
-    for ability in (
-        Stateful, LoadedFirst, Branching, Expressions, Checked, Measurable, Rewindable, Supervised,
-        AfterBatch, Advising, Recovering, Verifiable, Typed, Prepared, Forgetful, Transactional, Staged,
-        KeyedWrites, IdentifiedWrites, Swappable,
-    )
-}  # fmt: skip
-
-
-def abilities(component: type) -> list[str]:
-    """Return the names of the abilities that a component's class has."""
-    return [name for name, ability in ABILITIES.items() if issubclass(component, ability)]
-
-
-def unnamed(component: type) -> list[str]:
-    """Return the names of the abilities whose methods a class has, and which it does not name."""
-    return [
-        name
-        for name, ability in ABILITIES.items()
-        if not issubclass(component, ability)
-        and all(callable(getattr(component, method, None)) for method in methods(ability))
-    ]
-
-
-def methods(ability: type) -> list[str]:
-    """Return the names of an ability's methods."""
-    return [name for name, found in vars(ability).items() if _abstract(found)]
-
-
-def _abstract(found: object) -> bool:
-    return bool(getattr(found, "__isabstractmethod__", False))

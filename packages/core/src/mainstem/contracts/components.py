@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, get_type_hints
 
-from mainstem.contracts.abilities import unnamed
+from mainstem.contracts.ability import unnamed
 from mainstem.contracts.capabilities import (
     DeliveryCapabilities,
     OperatorCapabilities,

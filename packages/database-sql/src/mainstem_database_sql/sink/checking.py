@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from mainstem import Column, OptionError
+from mainstem import OptionError
+from mainstem.columns import Column
 
 from mainstem_database_sql.sink.target import ID, ID_LENGTH, Target
 from mainstem_database_sql.types import misfit

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from mainstem import (
     Batch,
     Changelog,
-    Column,
     IdentifiedWrites,
     KeyedWrites,
     Level,
@@ -24,6 +23,7 @@ from mainstem import (
     Transactional,
     Typed,
 )
+from mainstem.columns import Column
 
 from mainstem_database_sql.sink.options import SQLSinkOptions
 

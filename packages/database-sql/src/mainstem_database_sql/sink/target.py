@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
-from mainstem import COMMIT_VERSION, Changelog, Column, OptionError, Shape
+from mainstem import COMMIT_VERSION, Changelog, OptionError, Shape
+from mainstem.columns import Column
 from sqlalchemy.dialects import mysql
 
 from mainstem_database_sql.types import column_type

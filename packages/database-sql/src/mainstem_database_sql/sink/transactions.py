@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 import sqlalchemy as sa
-from mainstem import MainstemError, OptionError, Patience, failpoint
+from mainstem import MainstemError, OptionError, failpoint
+from mainstem.patience import Patience
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Column, Shape, failpoint
+from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Shape, failpoint
+from mainstem.columns import Column
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import bulk_load, checking

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Literal
 
-from mainstem import Column, PositiveDuration, Schema, find_column, option
+from mainstem import PositiveDuration, Schema, option
+from mainstem.columns import Column, find_column
 
 from mainstem_database_sql.options import DatabaseOptions
 

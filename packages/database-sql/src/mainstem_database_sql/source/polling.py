@@ -31,7 +31,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from mainstem import Column, Offset, PipelineError, Planner, failpoint, made_folder
+from mainstem import Offset, PipelineError, Planner, failpoint
+from mainstem.columns import Column
+from mainstem.durable import made_folder
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.selecting import Database, named

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from mainstem import Planner, Reading, quoted
+from mainstem import Planner, Reading
+from mainstem.columns import quoted
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.polling import Polls

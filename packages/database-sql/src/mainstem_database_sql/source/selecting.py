@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Column, MainstemError, OptionError, PipelineError, pause_after
+from mainstem import MainstemError, OptionError, PipelineError
+from mainstem.columns import Column
+from mainstem.patience import pause_after
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainstem import Offset, PipelineError, Planner, failpoint, made_folder, read_whole, write_whole
+from mainstem import Offset, PipelineError, Planner, failpoint
+from mainstem.durable import made_folder, read_whole, write_whole
 
 from mainstem_database_sql.source import storing
 from mainstem_database_sql.source.selecting import Database

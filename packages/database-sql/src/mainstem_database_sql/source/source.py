@@ -25,9 +25,9 @@ from mainstem import (
     SourceCapabilities,
     SourceContext,
     Verifiable,
-    find_column,
     write_duration,
 )
+from mainstem.columns import find_column
 
 from mainstem_database_sql.source.options import SQLSourceOptions
 from mainstem_database_sql.type_support import DECIMAL, PLAIN

@@ -19,7 +19,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mainstem import Column, DamagedError, PipelineError, failpoint, open_private, sync_folder
+from mainstem import PipelineError, failpoint
+from mainstem.columns import Column
+from mainstem.durable import DamagedError, open_private, sync_folder
 
 from mainstem_database_sql.source.values import schema_of
 

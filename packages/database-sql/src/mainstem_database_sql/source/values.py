@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Column, PipelineError
+from mainstem import PipelineError
+from mainstem.columns import Column
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.types import TypeEngine
 

@@ -11,7 +11,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from mainstem import Refused, micros_of, values_of
+from mainstem.sinks import Refused, micros_of, values_of
 
 from mainstem_direct_webhook.cloudevents import BATCH, STRUCTURED, is_json
 from mainstem_direct_webhook.fields import VALUE

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
 
-from mainstem import pause_after
+from mainstem.patience import pause_after
 
 #: Statuses that pass with time, beside 5xx.
 _TRANSIENT = frozenset({408, 425, 429})

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from mainstem import PermanentError, Refused, TLSOptions, failpoint
+from mainstem import PermanentError, TLSOptions, failpoint
+from mainstem.sinks import Refused
 
 from mainstem_direct_webhook.sink.client import Client
 from mainstem_direct_webhook.sink.dispatcher import Deliverer

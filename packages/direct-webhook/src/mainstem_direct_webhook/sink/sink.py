@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from mainstem import (
     MESSAGES,
     Batch,
-    Column,
     Level,
     PermanentError,
     Shape,
@@ -19,12 +18,9 @@ from mainstem import (
     SinkCapabilities,
     TLSOptions,
     Typed,
-    check_order,
-    check_types,
-    find_column,
-    in_partitions,
-    write_by_tasks,
 )
+from mainstem.columns import Column, check_order, check_types, find_column
+from mainstem.sinks import in_partitions, write_by_tasks
 
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError, resolve
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions

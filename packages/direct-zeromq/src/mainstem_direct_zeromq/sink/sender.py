@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import zmq
-from mainstem import PermanentError, Refused, failpoint, values_of
+from mainstem import PermanentError, failpoint
+from mainstem.sinks import Refused, values_of
 
 from mainstem_direct_zeromq.frames import Fields, Layout
 from mainstem_direct_zeromq.link import Link

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from mainstem import (
     MESSAGES,
     Batch,
-    Column,
     Level,
     OptionError,
     Shape,
@@ -17,11 +16,9 @@ from mainstem import (
     Sink,
     SinkCapabilities,
     Typed,
-    check_types,
-    find_column,
-    in_partitions,
-    write_by_tasks,
 )
+from mainstem.columns import Column, check_types, find_column
+from mainstem.sinks import in_partitions, write_by_tasks
 
 from mainstem_direct_zeromq.frames import Layout
 from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions

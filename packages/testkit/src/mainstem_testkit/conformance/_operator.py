@@ -12,16 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hypothesis import strategies as st
-from mainstem import (
-    Changelog,
-    Column,
-    Inputs,
-    Operator,
-    Shape,
-    StateFacts,
-    Stateful,
-    read_columns,
-)
+from mainstem import Changelog, Inputs, Operator, Shape, StateFacts, Stateful
+from mainstem.columns import Column, read_columns
 from mainstem.contracts.shapes import MESSAGE_COLUMNS, REJECTED
 from mainstem.plan.identity import place
 from mainstem.plan.model import Plan

@@ -26,9 +26,9 @@ from mainstem import (
     Sink,
     Staged,
     Transactional,
-    read_columns,
 )
-from mainstem.contracts.abilities import abilities
+from mainstem.columns import read_columns
+from mainstem.contracts.ability import abilities
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem.plan.model import SinkNode
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from mainstem import read_columns
+from mainstem.columns import read_columns
 
 Row = Mapping[str, Any]
 

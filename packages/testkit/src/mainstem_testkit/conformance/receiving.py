@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from mainstem import Source, SourceCapabilities, secrets_in
+from mainstem import Source, SourceCapabilities
+from mainstem.contracts.secrets import secrets_in
 
 from mainstem_testkit.conformance import _receiver
 from mainstem_testkit.conformance._receiver import (

@@ -21,8 +21,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from mainstem import PermanentError, Refused, Sink, secrets_in
+from mainstem import PermanentError, Sink
+from mainstem.contracts.secrets import secrets_in
 from mainstem.crashpoints import ARMED, TRACE
+from mainstem.sinks import Refused
 
 from mainstem_testkit.conformance.suite import Suite, not_given, proves
 from mainstem_testkit.pipelines import wait_for

@@ -21,7 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mainstem import Column, DocumentError, OptionError, Typed, read_columns
+from mainstem import DocumentError, OptionError, Typed
+from mainstem.columns import Column, read_columns
 
 from mainstem_testkit.conformance._sink import OTHER, cut, must_raise, noted
 from mainstem_testkit.conformance.sink_abilities import AbilitiesSuite

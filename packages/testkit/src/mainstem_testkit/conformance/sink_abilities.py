@@ -26,8 +26,8 @@ from mainstem import (
     Staged,
     Swappable,
     Transactional,
-    read_columns,
 )
+from mainstem.columns import read_columns
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
 from mainstem.plan.guarantee import promised
 

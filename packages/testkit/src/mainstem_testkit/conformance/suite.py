@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 
 import pytest
 from mainstem import DocumentError, PluginError
-from mainstem.contracts.abilities import abilities
+from mainstem.contracts.ability import abilities
 from mainstem.contracts.components import Component
 from mainstem.errors import Problem
 from mainstem.plan.build import make_plan

@@ -16,8 +16,8 @@ from mainstem import (
     Options,
     Shape,
     option,
-    quoted,
 )
+from mainstem.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mainstem import (
     EVENTS,
     Batch,
-    Column,
     LocalPath,
     OptionError,
     Options,
@@ -18,6 +17,7 @@ from mainstem import (
     Typed,
     option,
 )
+from mainstem.columns import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

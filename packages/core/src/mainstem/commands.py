@@ -1,0 +1,19 @@
+"""For packages that add commands to the CLI: arguments that all commands share, plans, helpers, reports.
+
+Never imports pyspark before `start` is called.
+"""
+
+from mainstem.cli.options import File as File
+from mainstem.cli.options import Form as Form
+from mainstem.cli.options import Format as Format
+from mainstem.cli.options import Set as Set
+from mainstem.cli.options import load as load
+from mainstem.plan.bootstrap import reads_of as reads_of
+from mainstem.plan.model import Plan as Plan
+from mainstem.run.helpers import Helpers as Helpers
+from mainstem.run.reporter import HelperRow as HelperRow
+from mainstem.run.reporter import JSONLines as JSONLines
+from mainstem.run.reporter import Reporter as Reporter
+from mainstem.run.reporter import Silent as Silent
+from mainstem.run.session import start as start
+from mainstem.stopping import stopping_on_signals as stopping_on_signals
