@@ -136,6 +136,7 @@ def test_a_message_that_closes_the_channel_is_found_and_refused(broker, make):
     assert seen == [n for n in range(50) if n not in (20, 21, 49)]
 
 
+@pytest.mark.in_turn
 def test_a_message_larger_than_the_broker_takes_is_refused(secured, secured_broker, make):
     """Pass: the reason has the broker's words; the messages before and after it are there."""
     broker = secured_broker

@@ -355,6 +355,7 @@ def test_a_server_that_is_not_there_is_told(pipeline, spark):
         document(pipeline, source).run()
 
 
+@pytest.mark.in_turn
 def test_a_topic_that_is_not_there_is_an_error_of_the_document(pipeline, spark, topics):
     """Pass: missing topics and partitions are told with the option, and are not made by asking for them."""
     topic = topics.make(2)

@@ -47,6 +47,7 @@ def test_changes_of_a_key_in_one_batch_and_in_others_leave_the_newest(place, how
 
 
 @strategies(*HOWS, quick=[("mariadb", "staged")])
+@pytest.mark.in_turn
 def test_a_late_older_change_does_not_bring_a_deleted_key_back(place, how):
     """Pass: not even for a key that was never there; a newer change does."""
     place.write([put(1, 1), put(2, 1)], SHAPE, how, number=0)

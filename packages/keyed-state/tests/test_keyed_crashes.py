@@ -103,6 +103,7 @@ def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.in_turn
 def test_rows_that_wait_apart_from_their_keys_can_be_read(pipeline: PipelineFolder) -> None:
     """Pass: rows of a queued table are shown, all and by key; a table that is not there is told."""
     source = {"path": "./in", "format": "jsonlines", "schema": "k INT, at TIMESTAMP"}

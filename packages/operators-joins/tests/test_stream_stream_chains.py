@@ -8,6 +8,9 @@ import pytest
 from mainstem_testkit.pipelines import PipelineFolder
 from stream_stream_world import AFTER, BATCHES, BEFORE, DELAY, feed, ordered, random_rows
 
+#: All of it takes what two runs have made.
+pytestmark = pytest.mark.in_turn(together=True)
+
 SCHEMA = "c INT, k STRING, n BIGINT, at TIMESTAMP"
 CLOSE = timedelta(minutes=2)
 WITHIN = {"before": "3 minutes", "after": "5 minutes"}
@@ -79,7 +82,6 @@ def partners(row, others, before, after):
 
 
 @pytest.mark.parametrize("name", ["slow", "fast"])
-@pytest.mark.in_turn
 def test_a_chain_of_three_goes_on_with_one_event_time(world, name):
     """Pass: each left row with each of its partners in both others, or none: however it was cut."""
     pipeline, rows = world

@@ -21,6 +21,9 @@ from stream_stream_world import (
     told_rows,
 )
 
+#: All of it takes what two runs have made.
+pytestmark = pytest.mark.in_turn(together=True)
+
 SCHEMA = "c INT, k STRING, n BIGINT, at TIMESTAMP, v STRING"
 WITHIN = {"before": "3 minutes", "after": "5 minutes"}
 JOINS = ("inner", "left", "right", "full", "left_semi")
@@ -118,7 +121,6 @@ def world(tmp_path_factory, spark):
 @pytest.mark.parametrize(
     "kind", ["inner", "left", "right", "full", "left_semi", "unmatched", "unmatched_right"]
 )
-@pytest.mark.in_turn
 def test_what_comes_out_is_what_a_database_makes_of_all_rows(world, kind):
     """Pass: each pair, and each row without a partner, once: over batches, a restart and the flush at the
     end; null keys and null times match nothing.
@@ -165,7 +167,6 @@ def test_both_ends_of_within_belong_to_it(world):
     assert world.values("unmatched_right", ENDS_CASE) == [(None, "too early"), (None, "too late")]
 
 
-@pytest.mark.in_turn
 def test_a_flush_completes_what_an_earlier_run_read(tmp_path):
     """Pass: the first run leaves the latest row waiting; the second reads nothing new, and lets it out
     although the streams' delays differ; a third finds nothing to do, and the next hour is not late.

@@ -248,6 +248,7 @@ def test_a_second_runner_on_one_checkpoint_is_refused_and_a_dead_one_is_not_in_t
     assert len(pipeline.rows("out")) == 1
 
 
+@pytest.mark.in_turn
 def test_files_that_do_not_fit_a_declared_format_end_the_run(pipeline):
     """Pass: a broken line in typed jsonlines is no silent null; the error says what to do."""
     source = {"path": "./in", "format": "jsonlines", "schema": SCHEMA}

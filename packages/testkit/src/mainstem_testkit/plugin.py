@@ -216,7 +216,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "slow: dear, and shown elsewhere; run with `-m 'slow or not slow'`"
     )
     config.addinivalue_line(
-        "markers", "in_turn: dear; each commit draws a share of these tests, see `mainstem_turns`"
+        "markers",
+        "in_turn(together=False): dear; each commit draws a share of these tests, see `mainstem_turns`; "
+        "together: those of a file, which share what is dear",
     )
     try:
         config.stash[_TURN] = turn_of(config.rootpath, int(config.getini("mainstem_turns")))
@@ -261,9 +263,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     turn = config.stash[_TURN]
     left_out = set()
     for item in items:
-        if item.get_closest_marker("in_turn") is None:
+        mark = item.get_closest_marker("in_turn")
+        if mark is None:
             continue
-        if turn.takes(item.nodeid) or _asked_for(item):
+        name = item.nodeid.partition("::")[0] if mark.kwargs.get("together") else item.nodeid
+        if turn.takes(name) or _asked_for(item):
             item.user_properties.append((_DRAWN, True))
         else:
             left_out.add(item)

@@ -1,6 +1,7 @@
 """Tests that are run in turn: each commit draws a share of the dear ones.
 
-A test marked `in_turn` has one of `mainstem_turns` numbers, by its name; a commit has one too, by its id.
+A test marked `in_turn` has one of `mainstem_turns` numbers, by its name, or with `together=True` by that
+of its file; a commit has one too, by its id.
 Those whose numbers are equal are run: the same ones whenever the same commit is tested, others with the
 next commit.
 """

@@ -164,14 +164,14 @@ class OperatorSuite(TryingSuite):
         count = sum(map(len, rows.values()))
         assert sum(out.values()) == count, f"{count} rows went in, and came out: {out}"
 
-    @proves("odd values")
+    @proves("odd values", runs=True)
     def test_nulls_and_odd_text_do_not_end_the_run(self) -> None:
         """Rows of nulls, or of text that nobody expects, become rows or refused rows, not errors."""
         with self._trial(self.plan()) as trial:
             self._feed(trial, self._some_and_odd(2))
             self._close(trial)
 
-    @proves("odd values")
+    @proves("odd values", runs=True)
     def test_nothing_comes_of_an_empty_batch(self) -> None:
         """A batch without rows is no error, and gives none."""
         plan = self.plan()

@@ -222,7 +222,7 @@ class SinkSuite(AbilitiesSuite):
         again = sorted(task for task, count in runs.items() if count > 1)
         assert not again, f"{which} evaluated rows more than once, in partitions {again}"
 
-    @proves("retries")
+    @proves("retries", runs=True, shown_by="egress")
     def test_a_batch_cut_in_the_middle_is_whole_after_its_retry(self, spark: SparkSession) -> None:
         """A task fails after some rows: `write` raises, and the next try puts all rows in."""
         self._write(self._some(spark, range(3)), 0)

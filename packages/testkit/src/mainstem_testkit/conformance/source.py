@@ -138,7 +138,7 @@ class SourceSuite(SourcingSuite):
             differs = _difference(first, _sorted(reading.batches.get(last, [])))
             assert not differs, f"batch {last}, read again: {differs}"
 
-    @proves("resume", shown_by="ingress")
+    @proves("resume", runs=True, shown_by="ingress")
     def test_nothing_is_lost_or_doubled_over_stops(self) -> None:
         """Runs that end and start again give each event once, as far as the source claims."""
         reading = self.reading()
