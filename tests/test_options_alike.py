@@ -17,7 +17,9 @@ WANTED = {
     ("sink", "connect_timeout"): (timedelta(seconds=10), {}),
     ("source", "answer_timeout"): (
         timedelta(seconds=30),
-        dict.fromkeys(("jetstream", "nats", "nats_bucket"), (10 * _SECOND, _OF_NATS)),
+        dict.fromkeys(
+            ("jetstream", "jetstream_queue", "nats", "nats_bucket"), (10 * _SECOND, _OF_NATS)
+        ),
     ),
     ("sink", "answer_timeout"): (
         timedelta(seconds=30),

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from kinesis_logs import MemoryLog, Worker, run, settle
 from mainstem_broker_kinesis.source import reading as reading_module
 from mainstem_broker_kinesis.source import receiver as receiver_module
-from mainstem_broker_kinesis.source.records import LOST
+from mainstem_ingress import loss_of
 
 
 def hurry(monkeypatch):
@@ -77,4 +77,4 @@ def taking(worker):
 
 
 def lost(log):
-    return [json.loads(dict(m.headers)[LOST]) for m in log.messages if m.headers]
+    return [found for m in log.messages if (found := loss_of(m))]

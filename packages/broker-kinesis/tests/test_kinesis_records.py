@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mainstem_broker_kinesis.aggregation import aggregated, packed, to_tags
-from mainstem_broker_kinesis.source.records import HASH_KEY, LOST, Seen, messages, position
+from mainstem_broker_kinesis.source.records import HASH_KEY, Seen, messages, position
 from mainstem_broker_kinesis.source.shards import Shard
 
 WHOLE = Shard("shardId-000000000000", (), 0, 2**128 - 1)
@@ -69,15 +69,6 @@ def test_the_identity_that_our_sink_packs_tells_messages_apart_by_option(ids, ex
     (message,) = made(data, ids=ids)
     assert message.id == expected
     assert message.headers is None
-
-
-def test_a_record_with_the_header_of_losses_is_no_loss():
-    """Pass: it is refused with the reason, and the header is not in the log."""
-    data = aggregated([packed(b"x", to_tags(None, [(LOST, b"{}"), ("a", b"1")]))], b"key")
-    (message,) = made(data)
-    assert LOST in message.refused
-    assert dict(message.headers) == {"a": b"1"}
-    assert message.value == b"x"
 
 
 def test_records_of_another_shard_are_dropped_and_counted():

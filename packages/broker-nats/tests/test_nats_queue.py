@@ -10,11 +10,11 @@ import time
 
 import pytest
 from mainstem import PermanentError, TransientError
-from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamQueueOptions
 from mainstem_broker_nats.source.queue import JetStreamQueue
 from mainstem_broker_nats.source.queue_receiver import GoingOn, QueueReceiver
 from mainstem_broker_nats.testing import NATS
+from mainstem_ingress import loss_of
 from mainstem_ingress.segments import file_of
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats_streams import api, at, consumers, info, make_stream, publish, unique
@@ -170,10 +170,9 @@ def test_a_message_that_jetstream_gives_up_on_is_told(nats, receivers):
         receiver.close()
         receiver.connect(None)
     (row,) = take(receiver, 1)
-    told = dict(row.headers)[HEADER].decode()
-    assert '"from": "00000000000000000001"' in told
-    assert '"count": 1' in told
-    assert "given 2 times" in told
+    loss = loss_of(row)
+    assert (loss["from"], loss["count"]) == ("00000000000000000001", 1)
+    assert "given 2 times" in loss["reason"]
     assert receiver.facts()["given_up"] == 1
     receiver.acknowledge([row])
     assert info(nats, stream).state.messages == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import time
@@ -11,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 import zmq
+from mainstem_ingress import loss_of
 from mainstem_testkit.conformance._receiver import TakingProcess, stored
 from zeromq_peers import address, source
 
@@ -181,7 +181,7 @@ def test_what_a_crash_lost_is_told_if_messages_have_numbers(peers, tmp_path):
     told = set()
     for row in log:
         if row.value is None:
-            gap = json.loads(dict(row.headers)["zmq.lost"])
+            gap = loss_of(row)
             told |= set(range(int(gap["from"]), int(gap["to"]) + 1))
     assert told == set(range(sent)) - came
     assert told, "nothing was lost, so this shows nothing: was there no traffic when it was killed?"

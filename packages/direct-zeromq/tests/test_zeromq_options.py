@@ -9,11 +9,10 @@ from datetime import timedelta
 
 import pytest
 from mainstem import DocumentError, OptionError, Pipeline
-from mainstem.contracts.shapes import LOST
 from mainstem_direct_zeromq.sink.options import ZeroMQSinkOptions
 from mainstem_direct_zeromq.sink.sink import ZeroMQSink
 from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
-from mainstem_direct_zeromq.source.source import LOST_MESSAGES, ZeroMQSource
+from mainstem_direct_zeromq.source.source import ZeroMQSource
 from pydantic import ValidationError
 
 #: Those of ZeroMQ's own documentation.
@@ -217,12 +216,6 @@ def test_options_reach_other_processes():
     again = pickle.loads(pickle.dumps(made))
     assert again == made
     assert again.curve.secret_key.get_secret_value() == SECRET
-
-
-def test_the_columns_of_lost_are_those_of_the_core_and_two_more():
-    """Pass: in their order, so that a sink of several `lost` outputs takes what they share."""
-    assert LOST_MESSAGES.columns[: len(LOST.columns)] == LOST.columns
-    assert [c.name for c in LOST_MESSAGES.columns[len(LOST.columns) :]] == ["origin", "at"]
 
 
 def test_what_the_plan_needs_imports_neither_zmq_nor_spark():

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 import zmq
-from mainstem import PermanentError, TransientError, secrets_in
+from mainstem import PermanentError, TransientError
+from mainstem.contracts.secrets import secrets_in
 from mainstem_direct_zeromq.frames import SEQUENCE
+from mainstem_ingress import loss_of
 from mainstem_testkit import wait_for
 from mainstem_testkit.processes import Resources
 from mainstem_testkit.proxy import FaultProxy
@@ -358,7 +360,7 @@ def test_gaps_are_given_before_the_message_that_shows_them(peers):
             push.send_multipart([topic, number.to_bytes(8, "big"), b"%d" % number])
         found = taking.take_some(6)
         assert values(found) == [b"1", b"1", b"2", None, b"5", b"2"]
-        gap = json.loads(dict(found[3].headers)["zmq.lost"])
+        gap = loss_of(found[3])
         assert (gap["from"], gap["to"], gap["count"]) == ("3", "4", 2)
         assert "of a go from 2 to 5" in gap["reason"]
         assert found[3].origin == "a"
@@ -368,7 +370,7 @@ def test_gaps_are_given_before_the_message_that_shows_them(peers):
         taking.connect(found[-1].cursor)
         push.send_multipart([b"b", (9).to_bytes(8, "big"), b"9"])
         lost, message = taking.take_some(2)
-        assert json.loads(dict(lost.headers)["zmq.lost"])["count"] == 6
+        assert loss_of(lost)["count"] == 6
         assert message.value == b"9"
 
 
@@ -383,7 +385,7 @@ def test_numbers_in_a_lone_value_are_counted(peers):
             push.send(b"%d" % number)
         found = taking.take_some(5)
         assert values(found) == [b"1", b"2", None, b"7", b"8"]
-        gap = json.loads(dict(found[2].headers)["zmq.lost"])
+        gap = loss_of(found[2])
         assert (gap["from"], gap["to"], gap["count"]) == ("3", "6", 4)
         assert taking.receiver.facts()["lost"] == 4
         assert json.loads(found[-1].cursor)
@@ -455,7 +457,7 @@ def test_a_connection_that_breaks_loses_what_is_on_its_way_and_it_is_told(peers)
         send(30, 40)
         gap, *found = taking.take_some(11)
         assert [int(value) for value in values(found)] == list(range(30, 40))
-        told = json.loads(dict(gap.headers)["zmq.lost"])
+        told = loss_of(gap)
         assert (told["from"], told["to"], told["count"]) == ("10", "29", 20)
         assert taking.receiver.facts()["lost"] == 20
 
@@ -498,7 +500,7 @@ def test_what_pub_drops_for_a_slow_subscriber_is_told(peers):
         told = set()
         for message in found:
             if message.value is None:
-                gap = json.loads(dict(message.headers)["zmq.lost"])
+                gap = loss_of(message)
                 told |= set(range(int(gap["from"]), int(gap["to"]) + 1))
         assert told == set(range(came(found)[-1])) - set(came(found))
         assert len(told) > 500

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from mainstem import IdentifiedWrites
 from mainstem_testkit import SenderSuite, SinkSuite, SourceSuite
 from mainstem_testkit.turns import Tier, Turn, turn_of
 
@@ -183,7 +184,10 @@ def test_a_mechanism_shows_no_more_than_it_promises(monkeypatch, deliver, able, 
     """Pass: a sink on egress dies at crash points in every run where its strategy is to do more than egress
     does; where it is not, egress' own tests show the same."""
     base = type("EgressSink", (), {"__module__": "mainstem_egress.sink"})
-    sink = type("Made", (base,), {"write_new": lambda *_: None} if able else {})
+    bases, more = (
+        ((base, IdentifiedWrites), {"write_new": lambda *_: None}) if able else ((base,), {})
+    )
+    sink = type("Made", bases, more)
 
     class TestMade(SinkSuite):
         use = "made"

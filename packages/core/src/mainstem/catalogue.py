@@ -28,6 +28,7 @@ CATALOGUE = {
     ("source", "nats_bucket"): "mainstem-broker-nats",
     ("source", "sql"): "mainstem-database-sql",
     ("source", "webhook"): "mainstem-direct-webhook",
+    ("source", "udp"): "mainstem-direct-udp",
     ("source", "zeromq"): "mainstem-direct-zeromq",
     ("operator", "aggregate"): "mainstem-operators-windows",
     ("operator", "stream_stream_join"): "mainstem-operators-joins",

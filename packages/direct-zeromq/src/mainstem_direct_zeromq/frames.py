@@ -11,9 +11,7 @@ from mainstem_ingress import Message
 
 #: The header that holds what a frame `sequence` did, in digits, and the one of a frame `id`.
 SEQUENCE, ID = "zmq.sequence", "zmq.id"
-#: The header of a row that stands for messages that did not come; no message may have it.
-LOST = "zmq.lost"
-_OURS = (SEQUENCE, ID, LOST)
+_OURS = (SEQUENCE, ID)
 #: How a frame is named that goes into a header of its own.
 HEADER = "header."
 _PLAIN_NAMES = ("value", "key", "topic", "headers", "sequence", "id", "skip")
@@ -34,8 +32,6 @@ def check_layout(names: Sequence[str]) -> None:
         if name not in _PLAIN_NAMES and not (name.startswith(HEADER) and name != HEADER):
             known = ", ".join([*_PLAIN_NAMES, f"{HEADER}NAME"])
             raise ValueError(f"there is no frame {name!r}; known are {known}")
-    if HEADER + LOST in names:
-        raise ValueError(f"the header {LOST} is ours")
     for name in names:
         if name != "skip" and names.count(name) > 1:
             raise ValueError(f"the frame {name!r} is there twice")

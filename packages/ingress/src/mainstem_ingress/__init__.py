@@ -6,20 +6,25 @@ An author writes a `Receiver` (connect, take, acknowledge) and an `IngressSource
 from __future__ import annotations
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.losses import LOST_MESSAGES, lost_header, split_lost
+from mainstem_ingress.losses import loss_of, lost, lost_text, split_lost
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.sequences import Gap, NumberOptions, Sequences
 from mainstem_ingress.source import IngressSource
 
 __all__ = [
-    "LOST_MESSAGES",
+    "Gap",
     "IngressOptions",
     "IngressSource",
     "LogError",
     "Message",
+    "NumberOptions",
     "Receiver",
+    "Sequences",
     "Values",
-    "lost_header",
+    "loss_of",
+    "lost",
+    "lost_text",
     "split_lost",
 ]

@@ -29,8 +29,9 @@ from mainstem import (
     Supervised,
     Verifiable,
 )
-from mainstem.columns import Column, read_columns
+from mainstem.columns import Column, literal, read_columns
 
+from mainstem_ingress.losses import MARK, lost_shape, split_lost
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 
@@ -57,6 +58,10 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
     #: Named `partition` and `position`, they stand in place of the log's own: rows are then told
     #: apart by them.
     extra: ClassVar[str] = ""
+    #: Whether receivers give `lost`: such rows come out of the output `lost`.
+    loses: bool = False
+    #: DDL of what `lost` has beside the columns of `mainstem.LOST`: columns of the message, and `at`.
+    lost_columns: ClassVar[str] = "origin STRING, at TIMESTAMP"
     #: Beginnings of the names of variables that the vendor's library reads, beside the options.
     inherits: ClassVar[tuple[str, ...]] = ()
 
@@ -75,12 +80,12 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
         return Events([*columns, *own.values()], identity=("origin", "partition", "position"))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Refused messages come out of `rejected`."""
-        return {"rejected": REJECTED}
+        """Refused messages come out of `rejected`, and what is known to be missing of `lost`."""
+        found: dict[str, Shape] = {"rejected": REJECTED}
+        return found | {"lost": lost_shape(self.lost_columns)} if self.loses else found
 
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem_ingress.reading import LogReading
-        from mainstem_ingress.segments import REASON
 
         options = self.options
         log = self.log(ctx.folder())
@@ -93,20 +98,38 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
             options.max_rows,
             options.max_bytes,
             self.extra,
-            refused="rejected" in ctx.wanted,
+            refused=self.loses or "rejected" in ctx.wanted,
             tasks=ctx.spark.sparkContext.defaultParallelism,
             consumer=ctx.read_name if self._follows else "",
             start=self._start,
         )
-        frame = ctx.read_planned(reading)
-        if "rejected" not in ctx.wanted:
+        return self._split(ctx.read_planned(reading), ctx)
+
+    def _split(self, frame: DataFrame, ctx: SourceContext) -> DataFrame:
+        """Let what is refused, and what is missing, come out of their outputs."""
+        from mainstem_ingress.segments import REASON
+
+        if REASON not in frame.columns:
             return frame
-        return frame.selectExpr(
-            *(name for name in frame.columns if name != REASON),
-            f"CASE WHEN {REASON} IS NOT NULL THEN 'rejected' END AS _output",
-            f"CASE WHEN {REASON} IS NOT NULL THEN "
-            f"named_struct('reason', {REASON}, 'payload', value) END AS _rejected",
-        )
+        missing = f"startswith({REASON}, {literal(MARK)})" if self.loses else "false"
+        refused = f"({REASON} IS NOT NULL AND NOT {missing})"
+        if "rejected" in ctx.wanted:
+            frame = frame.selectExpr(
+                "*",
+                f"CASE WHEN {refused} THEN 'rejected' END AS _output",
+                f"CASE WHEN {refused} THEN named_struct('reason', {REASON}, 'payload', value) END "
+                "AS _rejected",
+            )
+        else:
+            frame = frame.where(f"NOT {refused}")
+        if self.loses:
+            text = f"IF({missing}, substring({REASON}, {len(MARK) + 1}), NULL)"
+            columns = {c.name: "timestamp" if c.name == "at" else c.name for c in self._missing()}
+            frame = split_lost(frame, ctx, text, columns)
+        return frame.drop(REASON)
+
+    def _missing(self) -> Sequence[Column]:
+        return read_columns(self.lost_columns)
 
     def log(self, home: Path) -> Log:
         """Return the log; `home` is the node's durable folder."""

@@ -15,6 +15,7 @@ from mainstem.durable import sync_folder
 from mainstem_ingress.dedup import Identities, hash_of, words_of
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log, end_since, keep_cursor, kept_cursor, lock
+from mainstem_ingress.losses import MARK
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
@@ -199,6 +200,8 @@ class Store:
         self.cursor = header.cursor
         self.next += 1
         refused = len(messages) - batch.column(REASON).null_count
+        if refused:
+            refused -= sum((each.refused or "").startswith(MARK) for each in messages)
         self.counts.refused += refused
         self.counts.stored += len(messages) - refused
 

@@ -35,6 +35,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mainstem import Batch, FencedError, PipelineError
+from mainstem.sinks import ledger_step
 
 from mainstem_broker_kafka.client import Heard, consumer, failure, library
 from mainstem_broker_kafka.connection import Properties
@@ -271,27 +272,15 @@ def check(state: State, batch: Batch, *, held: bool, begin: bool) -> None:
             batch.
         PipelineError: the ledger is missing or old, and an earlier run may have written of the batch.
     """
-    if state.epoch > batch.epoch:
-        raise FencedError(
-            f"{batch.sink}: the ledger has seen run {state.epoch} of this checkpoint, and this is run "
-            f"{batch.epoch}: another runner has taken over, or the checkpoint is an old copy. Start over "
-            "with `--fresh` if the copy is what you want.",
-            node=batch.sink,
-        )
-    if held and state.run is not None and state.run.run != batch.run:
+    other = held and state.run is not None and state.run.run != batch.run
+    if other and state.epoch <= batch.epoch:
         raise FencedError(
             f"{batch.sink}: another run {batch.epoch} of this checkpoint has taken over: there are two "
             "copies of the checkpoint, and both run. Go on from one of them, and start over the other "
             "with `--fresh`.",
             node=batch.sink,
         )
-    if state.last > batch.id:
-        raise FencedError(
-            f"{batch.sink}: the ledger has batch {state.last} of this checkpoint, and this is batch "
-            f"{batch.id}: the checkpoint is an old copy, and what it would write need not be what is "
-            "there. Go on from the newest copy, or start over with `--fresh`.",
-            node=batch.sink,
-        )
+    ledger_step(batch, last=state.last, epoch=state.epoch)
     # A batch that no run before this one has planned is not in, whatever the ledger has forgotten. Of the
     # first batch nobody can tell a ledger that is gone from one that was never begun.
     if begin or not batch.retried or batch.id <= batch.begins:

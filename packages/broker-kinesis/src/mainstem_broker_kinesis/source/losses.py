@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from mainstem import PermanentError
-from mainstem_ingress import Message, lost_header
+from mainstem_ingress import Message, lost
 
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Place
-from mainstem_broker_kinesis.source.records import LOST, position
+from mainstem_broker_kinesis.source.records import position
 
 #: In place of a sub-record's number: behind all of them, before the next record; plus the minute, for
 #: more can be lost at one place at different times.
@@ -72,9 +72,10 @@ def _lost(
             f"{options.place()}: {reason}. To go on with what is there, give the source `on_loss: "
             "report` and read its output `lost`; to keep records longer, raise the stream's retention"
         )
-    return Message(
-        None,
-        headers=[lost_header(LOST, reason, first=place.sequence or "", last=to)],
+    return lost(
+        reason,
         origin=options.name,
+        first=place.sequence or "",
+        last=to,
         extra=(shard, position(place.sequence or "0", _AFTER + int(at // 60) % _MINUTES)),
     )

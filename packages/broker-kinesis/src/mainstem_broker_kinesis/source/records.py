@@ -20,8 +20,6 @@ from mainstem_broker_kinesis.source.shards import Shard
 
 #: The header with an explicit hash key, which only aggregates tell.
 HASH_KEY = "kinesis.explicit_hash_key"
-#: The header of a message that stands for records which are gone: JSON, see `lost`.
-LOST = "kinesis.lost"
 _WIDTH, _SUB_WIDTH = 64, 7
 _MOST_HASH = 2**128
 
@@ -94,8 +92,6 @@ def messages(
                 seen.outside += 1
                 continue
             identity, headers = from_tags(each.tags)
-            refused = f"it has the header {LOST}, which is ours" if LOST in headers else None
-            headers = {name: value for name, value in headers.items() if name != LOST}
             if each.hash_key is not None:
                 headers = {**headers, HASH_KEY: each.hash_key.encode()}
             made.append(
@@ -106,7 +102,6 @@ def messages(
                     at,
                     stream,
                     identity if ids else None,
-                    refused=refused,
                     extra=(name, position(sequence, sub)),
                 )
             )

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mainstem import (
-    LOST,
-    Events,
-    Inputs,
     Lag,
     Level,
     OptionError,
     Reached,
-    Shape,
     Shown,
     SourceCapabilities,
-    SourceContext,
     write_duration,
 )
-from mainstem.columns import read_columns
-from mainstem_ingress import IngressSource, Receiver, split_lost
+from mainstem_ingress import IngressSource, Receiver
 
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
-from mainstem_broker_kinesis.source.records import LOST as HEADER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from mainstem_broker_kinesis.source.lag import Measuring
-
-#: What the output `lost` is: `from` and `to` are sequence numbers of the shard `partition`.
-LOST_RECORDS = Events(
-    [*LOST.columns, *read_columns("origin STRING, partition STRING, at TIMESTAMP")]
-)
 
 
 class KinesisSource(IngressSource):
@@ -42,10 +28,12 @@ class KinesisSource(IngressSource):
 
     options: KinesisSourceOptions
     extra = "partition STRING, position STRING"
+    lost_columns = "origin STRING, partition STRING, at TIMESTAMP"  # and `partition` the shard
     inherits = ("AWS_",)  # credentials and regions, where the options leave them to the library
 
     def __init__(self, options: KinesisSourceOptions) -> None:
         super().__init__(options)
+        self.loses = options.on_loss == "report"
         if options.ids != "never" and not options.duplicates_within:
             raise OptionError("is 0, so `ids` would not help", option="duplicates_within")
         if options.ids != "never" and not options.aggregated:
@@ -91,20 +79,6 @@ class KinesisSource(IngressSource):
         from mainstem_broker_kinesis.source.receiver import KinesisReceiver
 
         return KinesisReceiver
-
-    # -- what is gone ---------------------------------------------------------------------------
-
-    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Broken aggregates come out of `rejected`; what the stream has dropped, of `lost`."""
-        found = dict(super().outputs(inputs))
-        return found | {"lost": LOST_RECORDS} if self.options.on_loss == "report" else found
-
-    def load(self, ctx: SourceContext) -> DataFrame:
-        frame = super().load(ctx)
-        if self.options.on_loss == "fail":
-            return frame
-        columns = {"origin": "origin", "partition": "partition", "at": "timestamp"}
-        return split_lost(frame, ctx, HEADER, columns)
 
     # -- measuring ------------------------------------------------------------------------------
 

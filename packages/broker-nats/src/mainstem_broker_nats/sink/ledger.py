@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from mainstem import Batch, FencedError, TransientError
+from mainstem import Batch, TransientError
+from mainstem.sinks import ledger_step
 
 from mainstem_broker_nats.connection import APIError, api_error
 
@@ -65,11 +66,8 @@ class Ledger:
         key = f"{self._stream}.{batch.sink}.{batch.query_id}"
         for _ in range(_TRIES):
             entry, now = self._read(key)
-            if entry is not None and entry.epoch > batch.epoch:
-                raise FencedError(
-                    f"run {batch.epoch} of this checkpoint has been replaced by run {entry.epoch}: "
-                    "it must write nothing more"
-                )
+            if entry is not None:
+                ledger_step(batch, last=entry.batch, epoch=entry.epoch, once=False)
             again = entry is not None and entry.batch == batch.id
             since = now - entry.at if entry is not None and again else None
             if entry is not None and again and entry.epoch == batch.epoch:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from mainstem_ingress import lost_header
+from mainstem_ingress import lost_text
 
 from mainstem_broker_nats.source.headers import pairs, value
 from mainstem_broker_nats.source.ranges import Chunk, Gap
@@ -134,4 +134,4 @@ def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
 
 def _told(gap: Gap) -> tuple[str, bytes]:
     first, last = position(gap.first), position(gap.last)
-    return lost_header(GAP, gap.reason, count=gap.count, first=first, last=last)
+    return GAP, lost_text(gap.reason, count=gap.count, first=first, last=last).encode()

@@ -228,7 +228,9 @@ class JetStreamSource(Source, Branching, Measurable, Rewindable):
 
         frame = ctx.read_planned(self._log.reading(ctx, "messages", self.options.on_loss))
         # Also where nobody reads `lost`: its rows are counted, and shown with the run.
-        return split_lost(frame, ctx, GAP, {}) if self.options.on_loss == "report" else frame
+        if self.options.on_loss != "report":
+            return frame
+        return split_lost(frame, ctx, f"CAST(headers['{GAP}'] AS STRING)", {})
 
     def end(self, home: Path) -> Mapping[str, str]:
         return self._log.end()

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from mainstem import (
-    Inputs,
     Level,
     OptionError,
-    Shape,
     Shown,
     SourceCapabilities,
-    SourceContext,
 )
 from mainstem_ingress import (
-    LOST_MESSAGES,
     IngressSource,
     Receiver,
-    split_lost,
 )
 
-from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import NATSSourceOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class NATSSource(IngressSource):
     """Takes messages of core NATS, which keeps none: what comes while nobody listens is lost."""
 
     options: NATSSourceOptions
+    loses = True
 
     def __init__(self, options: NATSSourceOptions) -> None:
         super().__init__(options)
@@ -65,10 +54,3 @@ class NATSSource(IngressSource):
         from mainstem_broker_nats.source.nats_receiver import CoreReceiver
 
         return CoreReceiver
-
-    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Refused messages come out of `rejected`; what is known to be missing out of `lost`."""
-        return {**super().outputs(inputs), "lost": LOST_MESSAGES}
-
-    def load(self, ctx: SourceContext) -> DataFrame:
-        return split_lost(super().load(ctx), ctx, HEADER)

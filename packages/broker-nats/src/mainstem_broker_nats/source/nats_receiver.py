@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from mainstem import ExternalError, PermanentError, TransientError, failpoint
-from mainstem_ingress import Message, Receiver
+from mainstem_ingress import Message, Receiver, lost
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs
-from mainstem_broker_nats.source.lost import HEADER, lost
 from mainstem_broker_nats.source.options import NATSSourceOptions
 
 T = TypeVar("T")
@@ -108,7 +107,7 @@ class CoreReceiver(Receiver):
                 f"the connection broke, and was back after {gone:.1f} s: what was published meanwhile "
                 "went to nobody here"
             )
-            found.append(lost(subjects, None, reason))
+            found.append(lost(reason, origin=subjects))
         dropped = sum(inbox.dropped for inbox in self._inboxes)
         now = time.monotonic()
         if dropped > self._told and (at_once or now - self._told_at >= _TELL):
@@ -116,7 +115,7 @@ class CoreReceiver(Receiver):
             self._told, self._told_at = dropped, now
             self._lost += count
             reason = "slow consumer: more came than could be stored, and than there was room for"
-            found.append(lost(subjects, count, reason))
+            found.append(lost(reason, origin=subjects, count=count))
         return found
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
@@ -144,10 +143,6 @@ class CoreReceiver(Receiver):
         headers = pairs(raw.headers)
         if raw.reply:
             headers.append((REPLY, raw.reply))
-        refused = None
-        if any(name == HEADER for name, _ in headers):
-            headers = [(name, value) for name, value in headers if name != HEADER]
-            refused = f"it has the header {HEADER}, which is ours"
         subject = raw.subject
         return Message(
             raw.data,
@@ -155,10 +150,6 @@ class CoreReceiver(Receiver):
             headers,
             None,
             subject.decode("utf-8", "replace"),
-            None,
-            None,
-            None,
-            refused,
         )
 
     def _tell(self, work: Callable[[], T]) -> T:

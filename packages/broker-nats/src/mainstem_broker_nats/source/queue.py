@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mainstem import (
     HelperProcess,
-    Inputs,
     Level,
-    Shape,
     Shown,
     SourceCapabilities,
-    SourceContext,
     write_duration,
 )
-from mainstem_ingress import LOST_MESSAGES, IngressSource, Receiver, split_lost
+from mainstem_ingress import IngressSource, Receiver
 
-from mainstem_broker_nats.source.lost import HEADER
 from mainstem_broker_nats.source.options import JetStreamQueueOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class JetStreamQueue(IngressSource):
     """Takes messages from a durable consumer; acknowledges what is safe on disk."""
 
     options: JetStreamQueueOptions
+    loses = True  # JetStream gives up on messages
 
     def __init__(self, options: JetStreamQueueOptions) -> None:
         super().__init__(options)
@@ -82,10 +75,3 @@ class JetStreamQueue(IngressSource):
         log = self.log(home)
         self._goes_on = any(log.end(receiver) for receiver in log.receivers())
         return super().processes(node, home)
-
-    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Refused messages come out of `rejected`; those that JetStream gave up on out of `lost`."""
-        return {**super().outputs(inputs), "lost": LOST_MESSAGES}
-
-    def load(self, ctx: SourceContext) -> DataFrame:
-        return split_lost(super().load(ctx), ctx, HEADER)

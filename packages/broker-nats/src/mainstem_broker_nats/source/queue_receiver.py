@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mainstem import ExternalError, PermanentError, TransientError, failpoint
-from mainstem_ingress import Message, Receiver
+from mainstem_ingress import Message, Receiver, lost
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connection import APIError, api_of
 from mainstem_broker_nats.inboxes import Inbox, Raw
 from mainstem_broker_nats.source.headers import pairs, status
-from mainstem_broker_nats.source.lost import HEADER, lost
 from mainstem_broker_nats.source.options import JetStreamQueueOptions
 
 T = TypeVar("T")
@@ -257,10 +256,7 @@ class QueueReceiver(Receiver):
         tokens = raw.reply.split(b".")
         # With a domain, or from another account, two more stand before the stream's name.
         sequence, at = (tokens[5], tokens[7]) if len(tokens) < 11 else (tokens[7], tokens[9])
-        subject, headers, refused = raw.subject, pairs(raw.headers), None
-        if any(name == HEADER for name, _ in headers):
-            headers = [(name, value) for name, value in headers if name != HEADER]
-            refused = f"it has the header {HEADER}, which is ours"
+        subject, headers = raw.subject, pairs(raw.headers)
         return Message(
             raw.data,
             subject,
@@ -271,7 +267,6 @@ class QueueReceiver(Receiver):
             f"{self._created}/{sequence.decode()}/{at.decode()}".encode(),
             None,
             raw.reply,
-            refused,
         )
 
     def _gave_up(self, connection: Connection) -> list[Message]:
@@ -287,7 +282,9 @@ class QueueReceiver(Receiver):
                 f"given {facts['deliveries']} times without an acknowledgement, as often as the consumer "
                 f"{self.options.consumer} may: it is in the stream still, and never given again"
             )
-            found.append(lost(self.options.stream, 1, reason, sequence, sequence))
+            found.append(
+                lost(reason, origin=self.options.stream, count=1, first=sequence, last=sequence)
+            )
         return found
 
     # -- the consumer ---------------------------------------------------------------------------

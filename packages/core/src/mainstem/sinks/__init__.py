@@ -1,5 +1,8 @@
-"""For authors of sinks: how a batch is written from Spark's tasks, or by a data source of Spark's."""
+"""For authors of sinks: writing a batch from Spark's tasks, or by its data sources, and ledgers."""
 
+from mainstem.sinks.ledger import Step as Step
+from mainstem.sinks.ledger import ledger_step as ledger_step
+from mainstem.sinks.ledger import old_copy as old_copy
 from mainstem.sinks.spark_writer import write_by_relation as write_by_relation
 from mainstem.sinks.tasks import Refused as Refused
 from mainstem.sinks.tasks import in_partitions as in_partitions

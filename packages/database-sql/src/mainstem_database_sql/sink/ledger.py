@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import sqlalchemy as sa
-from mainstem import Batch, FencedError, PipelineError
+from mainstem import Batch, PipelineError
+from mainstem.sinks import ledger_step, old_copy
 
 from mainstem_database_sql.sink.target import Target
 
@@ -50,7 +51,7 @@ class Entry:
         if self.batch != batch.id or self.refused is None:
             return REFUSED.empty_table()
         if self.disputed:
-            raise _old_copy(
+            raise old_copy(
                 batch, f"batch {batch.id} of this checkpoint, which was planned anew since"
             )
         return unpacked(self.refused)
@@ -111,17 +112,7 @@ class Ledger:
             except sa.exc.IntegrityError as error:
                 raise Contended("another run made its ledger entry at the same time") from error
             return None
-        if entry.epoch > batch.epoch:
-            raise FencedError(
-                f"{batch.sink}: the ledger has seen run {entry.epoch} of this checkpoint, and this is "
-                f"run {batch.epoch}: another runner has taken over, or the checkpoint is an old copy. "
-                "Start over with `--fresh` if the copy is what you want.",
-                node=batch.sink,
-            )
-        if once and entry.batch > batch.id:
-            raise _old_copy(
-                batch, f"batch {entry.batch} of this checkpoint, and this is batch {batch.id}"
-            )
+        ledger_step(batch, last=entry.batch, epoch=entry.epoch, once=once)
         if once:
             return self._met(connection, batch, entry, known=batch.retried or tried)
         return entry
@@ -162,14 +153,6 @@ class Ledger:
                 )
         kept = sa.update(self._table).where(self._is).values(refused=data)
         connection.execute(kept, _who(batch))
-
-
-def _old_copy(batch: Batch, there: str) -> FencedError:
-    return FencedError(
-        f"{batch.sink}: the ledger has {there}: the checkpoint is an old copy, and what it would write "
-        "need not be what is there. Go on from the newest copy, or start over with `--fresh`.",
-        node=batch.sink,
-    )
 
 
 def _who(batch: Batch) -> dict[str, object]:

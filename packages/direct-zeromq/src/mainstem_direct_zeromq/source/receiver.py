@@ -11,12 +11,12 @@ from typing import Any
 
 import zmq
 from mainstem import PermanentError, failpoint
-from mainstem_ingress import Message, Receiver, Values, lost_header
+from mainstem_ingress import Gap, Message, Receiver, Values, lost
 
-from mainstem_direct_zeromq.frames import KEPT, LOST, Layout, misfit, refused
+from mainstem_direct_zeromq.frames import KEPT, Layout, misfit, refused
 from mainstem_direct_zeromq.link import Link
 from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
-from mainstem_direct_zeromq.source.sequence import Counts, Gap
+from mainstem_direct_zeromq.source.sequence import Counts
 
 _KINDS = {"pull": zmq.PULL, "sub": zmq.SUB}
 #: How many frames are read between two looks at their size.
@@ -192,13 +192,14 @@ class ZeroMQReceiver(Receiver):
         message: Message | None = None
         if self._counts is not None:
             try:
-                gap = self._counts.see(frames, self._counts.number(frames))
+                gap = self._counts.gap(frames)
             except ValueError as error:
                 message = refused(frames, self._origin, str(error))
         if message is None:
             message = self._layout.message(frames, self._origin)
         if gap is not None:
             first, last = str(gap.first), str(gap.last)
-            headers = [lost_header(LOST, gap.reason, count=gap.missing, first=first, last=last)]
-            messages.append(Message(None, headers=headers, origin=message.origin))
+            messages.append(
+                lost(gap.reason, origin=message.origin, count=gap.missing, first=first, last=last)
+            )
         messages.append(message)

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 from mainstem import (
-    Inputs,
     Level,
     OptionError,
-    Shape,
     Shown,
     SourceCapabilities,
-    SourceContext,
 )
 from mainstem_ingress import (
-    LOST_MESSAGES,
     IngressSource,
     Receiver,
-    split_lost,
 )
 
-from mainstem_direct_zeromq.frames import LOST
 from mainstem_direct_zeromq.source.options import ZeroMQSourceOptions
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 class ZeroMQSource(IngressSource):
@@ -42,6 +30,7 @@ class ZeroMQSource(IngressSource):
         if "max_message" in options.model_fields_set and options.max_message > options.max_frame:
             raise OptionError("is more than `max_frame` lets in", option="max_message")
         counted = options.counted()
+        self.loses = counted is not None
         if counted is not None:
             try:
                 counted.check(options.layout())
@@ -99,14 +88,3 @@ class ZeroMQSource(IngressSource):
         from mainstem_direct_zeromq.source.receiver import ZeroMQReceiver
 
         return ZeroMQReceiver
-
-    # -- what is missing ------------------------------------------------------------------------
-
-    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Refused messages come out of `rejected`; what is missing, of counted ones, out of `lost`."""
-        found = dict(super().outputs(inputs))
-        return found | {"lost": LOST_MESSAGES} if self.options.counted() is not None else found
-
-    def load(self, ctx: SourceContext) -> DataFrame:
-        frame = super().load(ctx)
-        return frame if self.options.counted() is None else split_lost(frame, ctx, LOST)

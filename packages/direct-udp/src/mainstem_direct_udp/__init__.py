@@ -1,0 +1,1 @@
+"""UDP: datagrams through the ingress log."""
