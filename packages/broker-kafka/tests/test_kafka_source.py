@@ -69,11 +69,11 @@ def test_a_time_that_sparks_reader_cannot_hold_ends_no_run(pipeline, topics):
 
 
 def test_the_second_client_reads_what_spark_reads(pipeline, topics, tmp_path):
-    """Pass: headers of one name, nulls, aborted transactions, ranges of many tasks: the rows of a topic with
-    a time that Spark's reader can't hold are those of a topic without it."""
+    """Pass: headers of one name, nulls, aborted transactions, one that ends a partition, ranges of many
+    tasks: the rows of a topic with a time that Spark's reader can't hold are those of a topic without it."""
     rows = {}
     for name in ("spark", "second"):
-        topic = timeless(topics)
+        topic = timeless(topics, 3)
         topics.put(
             topic,
             ["a"],
@@ -92,7 +92,7 @@ def test_the_second_client_reads_what_spark_reads(pipeline, topics, tmp_path):
         topics.put(topic, ["after"], 0, timestamp=5_000)
         topics.transaction(topic, ["committed"], partition=1)  # which sets its own time
         if name == "second":
-            poison(topics, topic)
+            poison(topics, topic, 2)
         folder = PipelineFolder(tmp_path / name) if name == "second" else pipeline
         document(folder, topics.source(topic, min_partitions=5, max_rows=20)).run()
         found = [{**row, "origin": "topic"} for row in folder.rows("out")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,8 +30,10 @@ from mainstem_ingress.log import Log
 from mainstem_ingress.loop import Taking
 from mainstem_ingress.reading import _SCHEMA, LogReading
 from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import file_of, read_header
+from mainstem_ingress.segments import fields_of, file_of, read_header
 from mainstem_ingress.writer import Store
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 COUNT = 60
 
@@ -256,6 +260,52 @@ def test_a_source_may_give_partition_and_position_itself(log: Log) -> None:
     Store(log, 0, IngressOptions(), fields).store([Message(b"1", extra=("shard-7", "0042"))])
     (row,) = read(reader(log), {}, {"0": 1})
     assert (row["partition"], row["position"]) == ("shard-7", "0042")
+
+
+TYPED = {
+    "flag BOOLEAN": True,
+    "tiny TINYINT": -128,
+    "small SMALLINT": 32767,
+    "real FLOAT": 0.5,
+    "money DECIMAL(38,9)": Decimal("12345678901234567890123456789.123456789"),
+    "day DATE": date(9999, 12, 31),
+    "at TIMESTAMP": datetime(1, 1, 1, tzinfo=UTC),
+    "local TIMESTAMP_NTZ": datetime(2026, 3, 29, 2, 30, 0, 1),
+    "words ARRAY<STRING>": ["a", None, "é"],
+    "counts MAP<STRING, INT>": [("a", 1), ("b", None)],
+    "line STRUCT<item: STRING, price: DECIMAL(10,2), tags: ARRAY<BINARY>>": {
+        "item": "x",
+        "price": Decimal("1.10"),
+        "tags": [b"\x00"],
+    },
+}
+
+
+def test_columns_of_a_source_may_have_any_type(log: Log, spark: SparkSession) -> None:
+    """Pass: each value is read as it was stored, and null where there was none."""
+
+    class Typed(Placed):
+        extra = ", ".join(TYPED)
+
+    columns = Typed(IngressOptions())._extra()
+    fields = fields_of([(column.name, column.type or "") for column in columns])
+    log.receiver(0).mkdir(parents=True)
+    store = Store(log, 0, IngressOptions(), fields)
+    nothing = (None,) * len(TYPED)
+    store.store([Message(b"1", extra=tuple(TYPED.values())), Message(b"2", extra=nothing)])
+    reading = LogReading(log.folder, 10, 10**9, Typed.extra)
+    schema = StructType.fromDDL(reading.schema())
+    full, empty = read(reading.planner(), {}, {"0": 1}, schema)
+    assert [full[column.name] for column in columns] == list(TYPED.values())
+    assert [empty[column.name] for column in columns] == list(nothing)
+
+
+@pytest.mark.parametrize("kind", ["VARIANT", "ARRAY<VARIANT>", "STRUCT<a: INTERVAL DAY TO SECOND>"])
+def test_what_spark_alone_has_is_no_column_of_a_log(kind: str) -> None:
+    """Pass: an error of the plugin that names the column."""
+    made = type("Wrong", (Placed,), {"extra": f"n {kind}"})
+    with pytest.raises(TypeError, match="no column of a log is `?n`?"):
+        made(IngressOptions()).shape()
 
 
 @pytest.mark.parametrize("extra", ["value STRING", "origin STRING", "partition BIGINT"])

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from mainstem import failpoint
+from mainstem.columns import arrow_type
 from mainstem.durable import open_private, sync_folder
 
 from mainstem_ingress.errors import LogError
@@ -77,15 +78,9 @@ class Header:
     format: int = FORMAT
 
 
-_TYPES: dict[str, Any] = {
-    "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "int": pa.int32(),
-    "bigint": pa.int64(), "double": pa.float64(), "timestamp": pa.timestamp("us", "UTC"),
-}  # fmt: skip
-
-
 def fields_of(columns: Sequence[tuple[str, str]]) -> list[pa.Field[Any]]:
     """Return columns, given by name and type in DDL, as a segment has them."""
-    return [pa.field(name, _TYPES[kind]) for name, kind in columns]
+    return [pa.field(name, arrow_type(kind)) for name, kind in columns]
 
 
 def schema_of(extra: Sequence[pa.Field[Any]] = ()) -> pa.Schema:

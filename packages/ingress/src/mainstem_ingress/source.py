@@ -29,7 +29,7 @@ from mainstem import (
     Supervised,
     Verifiable,
 )
-from mainstem.columns import Column, literal, read_columns
+from mainstem.columns import Column, has_arrow_type, literal, read_columns
 
 from mainstem_ingress.losses import MARK, lost_shape, split_lost
 from mainstem_ingress.options import IngressOptions
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 #: What a receiver may give in place of the log's own.
 PLACES = ("partition", "position")
-#: The types that added columns can have.
-_TYPES = ("string", "binary", "boolean", "int", "bigint", "double", "timestamp")
 
 
 class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verifiable):
@@ -54,10 +52,10 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
     """
 
     options: IngressOptions
-    #: DDL of columns beside those of messages; receivers give their values as `Message.extra`.
-    #: Named `partition` and `position`, they stand in place of the log's own: rows are then told
-    #: apart by them.
-    extra: ClassVar[str] = ""
+    #: DDL of columns beside those of messages, of any type that Arrow has too; receivers give their
+    #: values as `Message.extra`. Of the class, or set in `__init__` where options decide. Named
+    #: `partition` and `position`, they stand in place of the log's own: rows are then told apart by them.
+    extra: str = ""
     #: Whether receivers give `lost`: such rows come out of the output `lost`.
     loses: bool = False
     #: DDL of what `lost` has beside the columns of `mainstem.LOST`: columns of the message, and `at`.
@@ -177,7 +175,7 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
     def _extra(self) -> tuple[Column, ...]:
         found = tuple(read_columns(self.extra)) if self.extra else ()
         for column in found:
-            if column.type not in _TYPES:
+            if not has_arrow_type(column.type or ""):
                 raise TypeError(f"{type(self).__name__}.extra: no column of a log is {column.ddl}")
             given = next((c for c in MESSAGE_COLUMNS if c.name == column.name), None)
             if given is not None and (column.name not in PLACES or column.type != given.type):

@@ -17,6 +17,7 @@ from mainstem import (
     Lag,
     Level,
     MachineError,
+    MainstemError,
     Measurable,
     Needs,
     OptionError,
@@ -194,15 +195,14 @@ class KafkaSource(Source, Branching, Measurable, Rewindable, AfterBatch, Advisin
             self._group.publish(ends)
 
     def recovers(self, failure: str) -> str:
-        """Return which message Spark's reader fails for, where the second client can read it.
-
-        Raises:
-            PipelineError: the brokers can't be asked.
-        """
+        """Return which message Spark's reader fails for, where the second client can read it."""
         if self._second or not advice.overflows(failure) or not self.options.known_to_both:
             return ""
         brokers = Brokers(self.options)
-        found = brokers.unreadable(brokers.partitions_left())
+        try:
+            found = brokers.unreadable(brokers.partitions_left())
+        except MainstemError:  # the failure itself is reported
+            return ""
         self._second = bool(found)
         return advice.of_overflow(found) if found else ""
 
