@@ -38,6 +38,7 @@ def timeless(topics, partitions=2):
     )
 
 
+@pytest.mark.in_turn
 def test_a_time_that_sparks_reader_cannot_hold_ends_no_run(pipeline, topics):
     """Pass: a message with such a time comes while a run goes on, which reads it, without a time, and all
     behind it, each once; Spark's own reader fails by `long overflow`. What a later run reads, and one that
@@ -68,6 +69,7 @@ def test_a_time_that_sparks_reader_cannot_hold_ends_no_run(pipeline, topics):
     assert sorted(values(pipeline)) == ["a", "b", "c", "d", "e", "poison", "poison"]
 
 
+@pytest.mark.in_turn
 def test_the_second_client_reads_what_spark_reads(pipeline, topics, tmp_path):
     """Pass: headers of one name, nulls, aborted transactions, one that ends a partition, ranges of many
     tasks: the rows of a topic with a time that Spark's reader can't hold are those of a topic without it."""

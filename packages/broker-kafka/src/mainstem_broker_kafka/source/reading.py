@@ -33,14 +33,15 @@ T = TypeVar("T")
 
 #: For how long brokers may fail to answer, in planning and in a task, in seconds.
 _PATIENCE, _SILENCE = 60.0, 120.0
-#: Spark asks for news a hundred times in a second; the brokers are asked so often at most, in seconds.
-_EVERY = 0.1
+#: Spark asks for news a hundred times in a second; the brokers are asked so often at most, and for new
+#: partitions so often, in seconds.
+_EVERY, _KNOWN = 0.25, 10.0
 #: A record batch has so many messages at most.
 _ROWS = 5_000
 #: Errors of connections, which the client makes anew, and of the group, in which nothing is done.
 _PASSES = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "GROUP_")
-#: One answer of the consumer is waited for so long, in seconds.
-_POLL = 1.0
+#: The first message, and more of them, are waited for so long, in seconds.
+_POLL, _MORE = 1.0, 0.01
 
 _GONE = (
     "Messages were gone before they were read: {what}. `on_loss: report` goes on after them, and tells "
@@ -99,6 +100,9 @@ class MessagePlanner(Planner):
         self._asked = -_EVERY
         self._since = time.monotonic()
         self._until: Places | None = None
+        #: The partitions that are read, and when they were looked for.
+        self._known: list[Partition] = []
+        self._looked = -_KNOWN
 
     def initial(self) -> Offset:
         """Return the first offset of the checkpoint, found out once."""
@@ -120,7 +124,10 @@ class MessagePlanner(Planner):
         self._until = _patiently(self._ends)
 
     def _ends(self) -> Places:
-        return self._brokers.ends(self._brokers.partitions_left())
+        if time.monotonic() >= self._looked + _KNOWN:
+            self._known = self._brokers.partitions_left()
+            self._looked = time.monotonic()
+        return self._brokers.ends(self._known)
 
     def latest(self, start: Offset) -> Offset:
         """Return where the next batch ends; `start` if there is nothing new."""
@@ -129,8 +136,10 @@ class MessagePlanner(Planner):
             return start
         read = places(start)
         ends = self._until or _patiently(self._ends)
-        begins = _patiently(lambda: self._beginnings(read, ends))
         self._asked = time.monotonic()
+        if read == ends:
+            return start
+        begins = _patiently(lambda: self._beginnings(read, ends))
         waiting = {p: max(0, ends[p] - begins[p]) for p in ends}
         if not any(waiting.values()):
             return start
@@ -225,6 +234,7 @@ class Messages:
             enable_partition_eof=True,
             isolation_level=options.isolation,
             auto_offset_reset="error" if options.on_loss == "fail" else "earliest",
+            fetch_wait_max_ms=10,
         )
 
     def close(self) -> None:
@@ -245,7 +255,9 @@ class Messages:
         with client.asking(doing, self._settings, self._heard):
             self._consumer.assign([kafka.TopicPartition(part.topic, part.number, part.first)])
             while True:
-                found = self._consumer.consume(_ROWS, _POLL)
+                # It waits for as many as it is asked for: for the first, and for what follows at once.
+                found = self._consumer.consume(1, _POLL)
+                found += self._consumer.consume(_ROWS, _MORE) if found else []
                 rows: list[Message[bytes, bytes]] = []
                 last, over = part.first, False
                 for message in found:
