@@ -36,7 +36,7 @@ def far_plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ingress-far\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
-        "[mainstem.sources]\nfar_queue = ingress_far_plugin\nfar_stream = ingress_far_plugin\n"
+        "[mainstem.sources]\nfar_queue = ingress_far_plugin\nfar_stream = ingress_far_plugin\nfar_tables = ingress_far_plugin\n"
     )
     monkeypatch.syspath_prepend(site)
     path = filter(None, [str(site), str(HERE), os.environ.get("PYTHONPATH", "")])

@@ -12,6 +12,7 @@ from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.sequences import Gap, NumberOptions, Sequences
 from mainstem_ingress.source import IngressSource
+from mainstem_ingress.tables import no_row, row_of
 
 __all__ = [
     "Gap",
@@ -26,5 +27,7 @@ __all__ = [
     "loss_of",
     "lost",
     "lost_text",
+    "no_row",
+    "row_of",
     "split_lost",
 ]

@@ -9,6 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mainstem import (
@@ -29,11 +30,12 @@ from mainstem import (
     Supervised,
     Verifiable,
 )
-from mainstem.columns import Column, has_arrow_type, literal, read_columns
+from mainstem.columns import Column, has_arrow_type, literal, quoted, read_columns
 
 from mainstem_ingress.losses import MARK, lost_shape, split_lost
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.tables import tables_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,6 +58,9 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
     #: values as `Message.extra`. Of the class, or set in `__init__` where options decide. Named
     #: `partition` and `position`, they stand in place of the log's own: rows are then told apart by them.
     extra: str = ""
+    #: Outputs beside the main one, by name, of declared types: a receiver gives a row of one by
+    #: `Message.extra`, to which it adds what `row_of` returns. A changelog has its reserved columns too.
+    tables: Mapping[str, Shape] = MappingProxyType({})
     #: Whether receivers give `lost`: such rows come out of the output `lost`.
     loses: bool = False
     #: DDL of what `lost` has beside the columns of `mainstem.LOST`: columns of the message, and `at`.
@@ -73,13 +78,13 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
         """Return the class of the receivers. It may import the vendor's library."""
 
     def shape(self) -> Shape:
-        own = {column.name: column for column in self._extra()}
+        own = {c.name: c for c in self._extra() if not c.name.startswith("_")}
         columns = [own.pop(column.name, column) for column in MESSAGE_COLUMNS]
         return Events([*columns, *own.values()], identity=("origin", "partition", "position"))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Refused messages come out of `rejected`, and what is known to be missing of `lost`."""
-        found: dict[str, Shape] = {"rejected": REJECTED}
+        found: dict[str, Shape] = {**self.tables, "rejected": REJECTED}
         return found | {"lost": lost_shape(self.lost_columns)} if self.loses else found
 
     def load(self, ctx: SourceContext) -> DataFrame:
@@ -95,7 +100,7 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
             log.folder,
             options.max_rows,
             options.max_bytes,
-            self.extra,
+            ", ".join(column.ddl for column in self._extra()),
             refused=self.loses or "rejected" in ctx.wanted,
             tasks=ctx.spark.sparkContext.defaultParallelism,
             consumer=ctx.read_name if self._follows else "",
@@ -112,9 +117,10 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
         missing = f"startswith({REASON}, {literal(MARK)})" if self.loses else "false"
         refused = f"({REASON} IS NOT NULL AND NOT {missing})"
         if "rejected" in ctx.wanted:
+            given = "_output" if "_output" in frame.columns else "NULL"
             frame = frame.selectExpr(
-                "*",
-                f"CASE WHEN {refused} THEN 'rejected' END AS _output",
+                *(quoted(name) for name in frame.columns if name != "_output"),
+                f"CASE WHEN {refused} THEN 'rejected' ELSE {given} END AS _output",
                 f"CASE WHEN {refused} THEN named_struct('reason', {REASON}, 'payload', value) END "
                 "AS _rejected",
             )
@@ -174,6 +180,8 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
 
     def _extra(self) -> tuple[Column, ...]:
         found = tuple(read_columns(self.extra)) if self.extra else ()
+        if self.tables:
+            found += tuple(read_columns(tables_ddl(self.tables)))
         for column in found:
             if not has_arrow_type(column.type or ""):
                 raise TypeError(f"{type(self).__name__}.extra: no column of a log is {column.ddl}")
