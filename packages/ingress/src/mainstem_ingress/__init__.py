@@ -11,18 +11,25 @@ from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.sequences import Gap, NumberOptions, Sequences
+from mainstem_ingress.snapshots import Change, Changes, Given, Row, SnapshotThenLog, TablesAndLog
 from mainstem_ingress.source import IngressSource
 from mainstem_ingress.tables import no_row, row_of
 
 __all__ = [
+    "Change",
+    "Changes",
     "Gap",
+    "Given",
     "IngressOptions",
     "IngressSource",
     "LogError",
     "Message",
     "NumberOptions",
     "Receiver",
+    "Row",
     "Sequences",
+    "SnapshotThenLog",
+    "TablesAndLog",
     "Values",
     "loss_of",
     "lost",
