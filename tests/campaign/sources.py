@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -267,6 +268,23 @@ class Pull(Source):
         self._context.destroy(linger=0)
 
 
+class Datagrams(Source):
+    name, lossy = "udp", True
+    receives = True
+
+    def part(self) -> dict[str, Any]:
+        self._to = ("127.0.0.1", free_port())
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        return {"use": "udp", "with": {"listen": "{}:{}".format(*self._to)}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        for e in events:
+            self._socket.sendto(e.as_json().encode(), self._to)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 class Poll(Source):
     """A table that grows; typed, so that nothing is decoded."""
 
@@ -291,7 +309,7 @@ SOURCES = {
     each.name: each
     for each in (
         Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, Core, Shards, Hook, Pull,
-        Poll,
+        Poll, Datagrams,
     )
 }  # fmt: skip
 
