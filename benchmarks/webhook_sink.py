@@ -26,8 +26,8 @@ import httpx
 import pyarrow as pa
 from job import Job
 from mainstem import Batch, messages
+from mainstem_direct_webhook.sink.dispatcher import send
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.sending import send
 from mainstem_direct_webhook.sink.sink import WebhookSink
 from mainstem_testkit.server import free_port
 from rich.console import Console

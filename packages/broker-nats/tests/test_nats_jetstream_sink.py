@@ -26,7 +26,7 @@ from mainstem.plan.rendering import as_text
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
 from mainstem_broker_nats.sink.ledger import Ledger, _time
-from mainstem_broker_nats.sink.subjects import Template
+from mainstem_broker_nats.sink.messages import Template
 from mainstem_broker_nats.testing import NATS
 from nats.js.api import StreamConfig, StreamSource
 from nsink_streams import at, bodies, info, make, read

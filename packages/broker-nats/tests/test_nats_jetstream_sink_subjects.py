@@ -7,9 +7,15 @@ import pytest
 from mainstem import OptionError
 from mainstem.columns import read_columns
 from mainstem.sinks import Refused
-from mainstem_broker_nats.sink.answers import Verdict, judge
-from mainstem_broker_nats.sink.messages import Layout, check_columns, lines, messages
-from mainstem_broker_nats.sink.subjects import Template, matches
+from mainstem_broker_nats.sink.link import Verdict, judge
+from mainstem_broker_nats.sink.messages import (
+    Layout,
+    Template,
+    check_columns,
+    lines,
+    matches,
+    messages,
+)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.reading import StreamReading
+from mainstem_broker_nats.source.planning import StreamReading
 from mainstem_testkit import SourceSuite
 from nats_streams import info, make_stream, publish
 

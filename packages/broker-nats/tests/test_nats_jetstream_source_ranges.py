@@ -9,9 +9,8 @@ import pytest
 from mainstem import ExternalError, OptionError, PermanentError
 from mainstem_broker_nats.source.headers import pairs
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import begin
+from mainstem_broker_nats.source.planning import StreamReading, begin
 from mainstem_broker_nats.source.ranges import Range
-from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_broker_nats.source.stream import Stream
 from nats.js.api import StreamSource
 from nats_streams import (

@@ -12,9 +12,8 @@ from mainstem import ExternalError, PermanentError, TransientError
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.source import planning
 from mainstem_broker_nats.source.options import BucketOptions, JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import Part
+from mainstem_broker_nats.source.planning import Part, StreamReading
 from mainstem_broker_nats.source.ranges import Range
-from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_broker_nats.source.stream import Stream
 from mainstem_broker_nats.testing import NATS
 from nats_streams import at, consumers, make_stream, publish, publish_many, spans

@@ -7,9 +7,9 @@ import time
 import pytest
 from mainstem import ExternalError, PermanentError
 from mainstem_broker_nats.source.options import JetStreamQueueOptions, JetStreamSourceOptions
+from mainstem_broker_nats.source.planning import StreamReading
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
-from mainstem_broker_nats.source.reading import StreamReading
 from mainstem_broker_nats.testing import NATS
 from nats_streams import make_stream, publish
 

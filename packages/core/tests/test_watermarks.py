@@ -10,13 +10,20 @@ from urllib.request import urlopen
 
 import pytest
 from mainstem.contracts.shapes import EventTime
+from mainstem.run.event_time import (
+    FIRST,
+    LAST,
+    LatestEvent,
+    from_micros,
+    from_text,
+    in_millis,
+    moved,
+)
 from mainstem.run.facts import timed
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
-from mainstem.run.latest import LatestEvent
 from mainstem.run.metrics import Metrics
 from mainstem.run.reporter import Silent
-from mainstem.run.times import FIRST, LAST, from_micros, from_text, in_millis, moved
 from mainstem.run.watermarks import Watermarks
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)

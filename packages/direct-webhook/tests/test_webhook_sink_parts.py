@@ -19,11 +19,11 @@ from mainstem.document.checking import check
 from mainstem.document.reading import from_values
 from mainstem.sinks import Refused
 from mainstem_direct_webhook.sink import dispatcher
+from mainstem_direct_webhook.sink.client import Blanking
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.redact import Blanking
 from mainstem_direct_webhook.sink.requests import Packing, name_of, one_line
-from mainstem_direct_webhook.sink.retry_policy import Fate, fate, pause, retry_after
 from mainstem_direct_webhook.sink.sink import WebhookSink
+from mainstem_direct_webhook.sink.worker import Fate, fate, pause, retry_after
 from mainstem_direct_webhook.source.cloudevents_in import read as read_events
 from test_webhook_sink_sending import identity, rows_of
 

@@ -17,11 +17,11 @@ import pytest
 import standardwebhooks
 from mainstem import PermanentError
 from mainstem.sinks import Refused
-from mainstem_direct_webhook.sink import dispatcher, retry_policy
+from mainstem_direct_webhook.sink import dispatcher, worker
 from mainstem_direct_webhook.sink import worker as lane_module
+from mainstem_direct_webhook.sink.dispatcher import make_deliverer, send
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.requests import Message, Packing
-from mainstem_direct_webhook.sink.sending import make_deliverer, send
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.plugin import serve
 from mainstem_testkit.processes import resident
@@ -111,7 +111,7 @@ def waits(monkeypatch):
     noted = []
 
     def pause(tries, asked, longest):
-        noted.append(retry_policy.pause(tries, asked, longest))
+        noted.append(worker.pause(tries, asked, longest))
         return 0.0
 
     monkeypatch.setattr(lane_module, "pause", pause)

@@ -14,9 +14,8 @@ import time
 import pytest
 from mainstem import OptionError, TransientError
 from mainstem_direct_webhook.source import receiver as receiver_module
-from mainstem_direct_webhook.source.header_filter import KEPT, Keeper, is_secret
-from mainstem_direct_webhook.source.limiting import Limiter
-from mainstem_direct_webhook.source.options import WebhookSourceOptions
+from mainstem_direct_webhook.source.application import Limiter
+from mainstem_direct_webhook.source.options import KEPT, Keeper, WebhookSourceOptions, is_secret
 from mainstem_direct_webhook.source.receiver import WebhookReceiver
 from mainstem_direct_webhook.source.source import WebhookSource
 from mainstem_testkit import wait_for

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from mainstem.run.event_time import LAST
 from mainstem.run.history import History
 from mainstem.run.rollback import take_back
-from mainstem.run.times import LAST
 
 pytestmark = pytest.mark.usefixtures("looking")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mainstem.durable import private_folder
-from mainstem.run.scratch import own_scratch, scratch_of
+from mainstem.run.session import own_scratch, scratch_of
 
 
 @pytest.mark.in_turn

@@ -21,7 +21,7 @@ import warnings
 from importlib.metadata import version
 from pathlib import Path
 
-from mainstem.run.java import find_java as find_java
+from mainstem.run.session import find_java as find_java
 
 from mainstem_testkit.server import living
 

@@ -40,7 +40,7 @@ from mainstem.sinks import ledger_step
 from mainstem_broker_kafka.client import Heard, consumer, failure, library
 from mainstem_broker_kafka.connection import Properties
 from mainstem_broker_kafka.sink.options import MAX_WRITERS
-from mainstem_broker_kafka.sink.patience import Stuck, patiently
+from mainstem_broker_kafka.sink.transaction import Stuck, patiently
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

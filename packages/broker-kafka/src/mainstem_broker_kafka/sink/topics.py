@@ -12,7 +12,7 @@ from mainstem import OptionError
 from mainstem_broker_kafka.client import Heard, admin, asking, code, failure, library
 from mainstem_broker_kafka.connection import Properties, librdkafka
 from mainstem_broker_kafka.sink.options import KafkaSinkOptions
-from mainstem_broker_kafka.sink.patience import passes
+from mainstem_broker_kafka.sink.transaction import passes
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -12,7 +12,7 @@ from uuid import uuid4
 from mainstem import TransientError, write_duration
 
 from mainstem_broker_nats.connection import APIError
-from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
+from mainstem_broker_nats.sink.link import Verdict, is_acknowledged, is_known, judge
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection

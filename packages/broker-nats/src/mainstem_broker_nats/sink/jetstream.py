@@ -22,10 +22,9 @@ from mainstem.columns import Column
 from mainstem.patience import retry
 from mainstem_egress import EgressSink, Sender
 
-from mainstem_broker_nats.sink.messages import check_columns
+from mainstem_broker_nats.sink.messages import Template, check_columns
 from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.sink.stream import ready, window_of
-from mainstem_broker_nats.sink.subjects import Template
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,13 +17,11 @@ from mainstem.sinks import Refused
 from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import APIError, places
-from mainstem_broker_nats.sink.answers import Verdict, is_acknowledged, is_known, judge
 from mainstem_broker_nats.sink.dedup import Unanswered, is_there
-from mainstem_broker_nats.sink.link import Link
-from mainstem_broker_nats.sink.messages import Layout, Message, messages
+from mainstem_broker_nats.sink.link import Link, Verdict, is_acknowledged, is_known, judge
+from mainstem_broker_nats.sink.messages import Layout, Message, Template, matches, messages
 from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.sink.stream import window_of
-from mainstem_broker_nats.sink.subjects import Template, matches
 
 if TYPE_CHECKING:
     import pyarrow as pa

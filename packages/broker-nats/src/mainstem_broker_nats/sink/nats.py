@@ -8,9 +8,8 @@ from mainstem import Level, Shape, Shown, SinkCapabilities
 from mainstem.columns import Column
 from mainstem_egress import EgressSink, Sender
 
-from mainstem_broker_nats.sink.messages import check_columns
+from mainstem_broker_nats.sink.messages import Template, check_columns
 from mainstem_broker_nats.sink.options import NATSSinkOptions
-from mainstem_broker_nats.sink.subjects import Template
 
 _SHOWN = {
     "microbatch": Shown(Level.NONE, "packages/broker-nats/tests/test_nats_core_sink_conformance.py")

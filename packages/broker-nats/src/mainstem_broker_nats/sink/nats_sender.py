@@ -11,9 +11,8 @@ from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import places
 from mainstem_broker_nats.sink.link import Link
-from mainstem_broker_nats.sink.messages import Layout, Message, messages
+from mainstem_broker_nats.sink.messages import Layout, Message, Template, messages
 from mainstem_broker_nats.sink.options import NATSSinkOptions
-from mainstem_broker_nats.sink.subjects import Template
 
 if TYPE_CHECKING:
     import pyarrow as pa

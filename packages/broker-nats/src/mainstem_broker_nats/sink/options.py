@@ -9,9 +9,8 @@ from mainstem_egress import EgressOptions
 from pydantic import field_validator, model_validator
 
 from mainstem_broker_nats.connection import ConnectionOptions
-from mainstem_broker_nats.sink.messages import OWN
+from mainstem_broker_nats.sink.messages import OWN, Template
 from mainstem_broker_nats.sink.stream import CreateOptions
-from mainstem_broker_nats.sink.subjects import Template
 
 
 class NATSSinkOptions(ConnectionOptions, EgressOptions):

@@ -17,7 +17,7 @@ from mainstem import (
 )
 
 from mainstem_broker_nats.connection import APIError
-from mainstem_broker_nats.sink.subjects import matches
+from mainstem_broker_nats.sink.messages import matches
 
 if TYPE_CHECKING:
     from mainstem_broker_nats.client import Connection

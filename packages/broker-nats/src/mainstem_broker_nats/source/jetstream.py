@@ -33,8 +33,7 @@ from mainstem_broker_nats.source.options import JetStreamSourceOptions, ReadingO
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem_broker_nats.source.planning import Begin
-    from mainstem_broker_nats.source.reading import StreamReading
+    from mainstem_broker_nats.source.planning import Begin, StreamReading
     from mainstem_broker_nats.source.stream import Stream
 
 
@@ -59,7 +58,7 @@ class StreamLog:
 
     def reading(self, ctx: SourceContext, build: str, gaps: Any) -> StreamReading:
         """Return one read of the node."""
-        from mainstem_broker_nats.source.reading import StreamReading
+        from mainstem_broker_nats.source.planning import StreamReading
 
         tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
         name = f"{ctx.read_name} elsewhere" if self._rewound else ctx.read_name

@@ -24,7 +24,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from mainstem.errors import MachineError
-from mainstem.run.java import OLDEST, find_java
+from mainstem.run.session import OLDEST, find_java
 
 State = Literal["ok", "warning", "missing", "info"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mainstem.plan.model import Plan, Query
 from mainstem.run.counting import complete, counted_by, timed_node
-from mainstem.run.times import from_micros
+from mainstem.run.event_time import from_micros
 
 
 def batch_facts(

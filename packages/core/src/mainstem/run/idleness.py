@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from mainstem.plan.model import Node, Plan, Query
+from mainstem.run.event_time import moved
 from mainstem.run.facts import timed
-from mainstem.run.times import moved
 from mainstem.run.watermarks import Watermarks
 
 #: A node that stays idle is moved again after this share of what made it idle, and not before

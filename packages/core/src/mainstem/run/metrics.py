@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.abilities import Measurable
 from mainstem.errors import MachineError
+from mainstem.run.event_time import from_text
 from mainstem.run.reporter import Reporter
-from mainstem.run.times import from_text
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

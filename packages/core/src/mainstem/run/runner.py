@@ -22,8 +22,7 @@ from mainstem.run.helpers import Helpers
 from mainstem.run.offset_commit import Publishing
 from mainstem.run.reporter import Reporter, Silent
 from mainstem.run.running_query import RunningQuery
-from mainstem.run.scratch import own_scratch
-from mainstem.run.session import start
+from mainstem.run.session import own_scratch, start
 from mainstem.run.shared_storage import check_shared
 from mainstem.stopping import stopping_on_signals
 

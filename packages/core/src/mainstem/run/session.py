@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import threading
 from collections import deque
 from pathlib import Path
@@ -12,13 +17,77 @@ from typing import TYPE_CHECKING
 
 from mainstem.contracts.components import Needs
 from mainstem.document.scrubber import Scrubber
+from mainstem.durable import private_folder
 from mainstem.errors import DocumentError, MachineError, Problem
 from mainstem.plan.model import Plan
 from mainstem.run import jars
-from mainstem.run.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+OLDEST = 17
+_INSTALL = (
+    f"Install Java {OLDEST} or newer (Debian: apt-get install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17) or set JAVA_HOME to one."
+)
+
+
+def find_java() -> str:
+    """Return the path of `java`, from JAVA_HOME or PATH.
+
+    Raises:
+        MachineError: there is none, it does not start, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    path = os.path.join(home, "bin", "java") if home else shutil.which("java")  # noqa: PTH118
+    where = f"JAVA_HOME={home}" if home else "PATH"
+    if not path or not os.path.exists(path):  # noqa: PTH110
+        raise MachineError(f"Spark needs Java, and {where} has none. {_INSTALL}")
+    try:
+        found = subprocess.run(  # noqa: S603
+            [path, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"{path} does not start: {error}. {_INSTALL}") from None
+    match = re.search(r'version "(\d+)', found.stderr + found.stdout)
+    version = int(match.group(1)) if match else 0
+    if version < OLDEST:
+        raise MachineError(f"{path} is Java {version or 'unknown'}, too old for Spark. {_INSTALL}")
+    return path
+
+
+#: The longest path that Spark can put its sockets in: theirs have 108 characters at most.
+_LONGEST = 64
+
+
+def scratch_of(plan: Plan, process: int) -> Path:
+    """Return the folder of a process that runs a plan; it need not be there."""
+    name = hashlib.sha256(str(plan.checkpoint.absolute()).encode()).hexdigest()[:12]
+    return Path(tempfile.gettempdir(), f"mainstem-{os.getuid()}", f"{name}-{process}")
+
+
+def own_scratch(plan: Plan) -> Path | None:
+    """Return this process's folder, made; remove what others that ran the plan have left.
+
+    None where it can't be made, is somebody else's, or the path would be too long: Spark then takes the
+    system's folder, and leaves there what it leaves.
+    """
+    folder = scratch_of(plan, os.getpid())
+    if len(str(folder)) > _LONGEST:
+        return None
+    try:
+        above = private_folder(folder.parent).stat()
+        if above.st_uid != os.getuid() or above.st_mode & 0o077:
+            return None  # others could put files there
+        private_folder(folder)
+    except OSError:
+        return None
+    beginning = folder.name.partition("-")[0]
+    for left in folder.parent.glob(f"{beginning}-*"):
+        if not Path("/proc", left.name.partition("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return folder
+
 
 _STREAMING = "spark.sql.streaming"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"

@@ -25,8 +25,8 @@ from mainstem.contracts.options import write_duration
 from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
+from mainstem.run.event_time import in_millis, moved
 from mainstem.run.nulls import NOTHING, unknown_null
-from mainstem.run.times import in_millis, moved
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -105,6 +105,6 @@ def send(
     batches: Iterable[pa.RecordBatch], options: WebhookSinkOptions
 ) -> Iterator[pa.RecordBatch]:
     """Send the rows of a task and yield those that were refused for good; runs in an executor."""
-    from mainstem_direct_webhook.sink import sending
+    from mainstem_direct_webhook.sink import dispatcher
 
-    return sending.send(batches, options)
+    return dispatcher.send(batches, options)

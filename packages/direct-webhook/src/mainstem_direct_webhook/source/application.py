@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import math
+import re
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,9 +19,90 @@ from mainstem_ingress import Message
 from mainstem_direct_webhook.source.answers import Answer, Refused, busy, plain
 from mainstem_direct_webhook.source.endpoint import Endpoint, Head
 from mainstem_direct_webhook.source.handoff import Handover
-from mainstem_direct_webhook.source.limiting import Limiter
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
-from mainstem_direct_webhook.source.routing import Routes
+
+
+class Limiter:
+    """Token buckets by client.
+
+    Args:
+        rate: tokens that come back in a second.
+        burst: the most tokens of a client.
+        clients: how many are remembered; the one not seen for longest is forgotten, with its bucket.
+    """
+
+    def __init__(self, rate: float, burst: int, clients: int) -> None:
+        self._rate, self._burst, self._most = rate, float(burst), clients
+        #: Tokens, and when they were counted.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, client: str, now: float) -> int:
+        """Take a token; return 0, or after how many whole seconds there is one again.
+
+        Args:
+            client: an address.
+            now: in seconds, of a clock that never goes back.
+        """
+        name = _network(client)
+        tokens, since = self._buckets.pop(name, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - since) * self._rate)
+        seconds = 0 if tokens >= 1 else max(1, math.ceil((1 - tokens) / self._rate))
+        self._buckets[name] = (tokens if seconds else tokens - 1, now)
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
+        return seconds
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+
+def _network(client: str) -> str:
+    """Return what a client can't change at will: of an IPv6 address the first 64 bits."""
+    if ":" not in client:
+        return client
+    try:
+        address = ipaddress.IPv6Address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return address.packed[:8].hex()
+
+
+_NONE: Mapping[str, str] = {}
+
+
+class Routes:
+    """Endpoints by path; one without parameters goes before those with."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._exact: dict[str, Endpoint] = {}
+        self._patterns: list[tuple[re.Pattern[str], Endpoint]] = []
+        for endpoint in endpoints:
+            if "{" in endpoint.path:
+                self._patterns.append((_pattern(endpoint.path), endpoint))
+            else:
+                self._exact[endpoint.path] = endpoint
+
+    def find(self, path: str) -> tuple[Endpoint, Mapping[str, str]] | None:
+        """Return the endpoint of a path, and the values of its parameters."""
+        endpoint = self._exact.get(path)
+        if endpoint is not None:
+            return endpoint, _NONE
+        for pattern, each in self._patterns:
+            match = pattern.fullmatch(path)
+            if match is not None:
+                return each, match.groupdict()
+        return None
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"\{([a-z][a-z0-9_]*)\}", path)
+    texts = [
+        f"(?P<{part}>[^/]+)" if number % 2 else re.escape(part) for number, part in enumerate(parts)
+    ]
+    return re.compile("".join(texts))
+
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[Any]]

@@ -13,8 +13,7 @@ from mainstem_ingress import Message
 from mainstem_direct_webhook.source import cloudevents_in, json_text
 from mainstem_direct_webhook.source.answers import Answer, Refused
 from mainstem_direct_webhook.source.handshakes import make_handshake
-from mainstem_direct_webhook.source.header_filter import Keeper
-from mainstem_direct_webhook.source.options import Limits, PathOptions, Place
+from mainstem_direct_webhook.source.options import Keeper, Limits, PathOptions, Place
 from mainstem_direct_webhook.source.verifiers import Headers, make_verifier, once
 
 #: Where senders put ids, when neither the options nor the verifier say it.

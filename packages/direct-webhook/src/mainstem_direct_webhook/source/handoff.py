@@ -3,14 +3,101 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
+import pickle
+import socket
+import struct
+import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from mainstem import TransientError
 from mainstem_ingress import Message
 
-from mainstem_direct_webhook.source.ipc import Frames, Told, framed
+from mainstem_direct_webhook.source.options import WebhookSourceOptions
+
+#: The bytes in which stands how long the task is.
+TASK_LENGTH = 8
+_LENGTH = struct.Struct(">I")
+_PIECE = 2**18
+_ENDED = "the server has ended"
+
+Told = tuple[Any, ...]
+
+
+def task_of(options: WebhookSourceOptions) -> bytes:
+    """Return what the process that serves reads first. It holds secrets: only ever a pipe's content."""
+    content = pickle.dumps(options)
+    return len(content).to_bytes(TASK_LENGTH, "big") + content
+
+
+def framed(told: Told) -> bytes:
+    """Return what is sent: the length, and the tuple as `marshal` writes it."""
+    content = marshal.dumps(told)
+    return _LENGTH.pack(len(content)) + content
+
+
+class Frames:
+    """Puts together what has come in pieces."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def add(self, piece: bytes) -> Iterator[Told]:
+        """Give each tuple that is whole with this piece."""
+        held = self._held
+        held += piece
+        while len(held) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(held)[0]
+            if len(held) < end:
+                return
+            told: Told = marshal.loads(memoryview(held)[_LENGTH.size : end])  # noqa: S302  # our own process
+            del held[:end]
+            yield told
+
+
+class Pipe:
+    """The end of the process that stores, which waits; `TransientError` when the other one is closed."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._frames = Frames()
+
+    def send(self, *told: Any) -> None:
+        """Send a tuple."""
+        self.send_bytes(framed(told))
+
+    def send_bytes(self, content: bytes) -> None:
+        """Send what is no tuple."""
+        self._socket.settimeout(None)
+        try:
+            self._socket.sendall(content)
+        except OSError as error:
+            raise TransientError(_ENDED) from error
+
+    def receive(self, seconds: float) -> list[Told]:
+        """Return what has come, waiting for the first for so long at most."""
+        until = time.monotonic() + seconds
+        found: list[Told] = []
+        while not found:
+            self._socket.settimeout(max(until - time.monotonic(), 0.0))
+            try:
+                piece = self._socket.recv(_PIECE)
+            except (TimeoutError, BlockingIOError):
+                return []
+            except OSError as error:
+                raise TransientError(_ENDED) from error
+            if not piece:
+                raise TransientError(_ENDED)
+            found.extend(self._frames.add(piece))
+        return found
+
+    def close(self) -> None:
+        """Close this end: the server ends too."""
+        self._socket.close()
+
 
 #: How long to wait for more once something has come, in seconds: a segment for each request would be too
 #: many files.

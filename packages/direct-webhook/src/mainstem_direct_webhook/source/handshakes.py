@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs
 
 from mainstem_direct_webhook.source.answers import Answer, plain, unverified
-from mainstem_direct_webhook.source.handshake_options import (
+from mainstem_direct_webhook.source.verify_options import (
     CloudEventsHandshake,
     GraphHandshake,
     Handshake,

@@ -15,10 +15,10 @@ from typing import Any
 from mainstem import PermanentError, TransientError, failpoint
 from mainstem_ingress import Message, Receiver
 
-from mainstem_direct_webhook.source.ipc import Pipe, Told, task_of
+from mainstem_direct_webhook.source.handoff import Pipe, Told, task_of
 from mainstem_direct_webhook.source.options import WebhookSourceOptions
 
-_MODULE = "mainstem_direct_webhook.source.process"
+_MODULE = "mainstem_direct_webhook.source.server"
 _STARTS = _ENDS = 30.0
 _message: Any = partial(tuple.__new__, Message)
 
