@@ -13,7 +13,6 @@ from mainstem.contracts.shapes import EventTime
 from mainstem.run.event_time import (
     FIRST,
     LAST,
-    LatestEvent,
     from_micros,
     from_text,
     in_millis,
@@ -22,6 +21,7 @@ from mainstem.run.event_time import (
 from mainstem.run.facts import timed
 from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
+from mainstem.run.latest import LatestEvent
 from mainstem.run.metrics import Metrics
 from mainstem.run.reporter import Silent
 from mainstem.run.watermarks import Watermarks
