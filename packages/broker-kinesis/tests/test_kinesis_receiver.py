@@ -20,6 +20,7 @@ from kinesis_fake import FakeKinesis
 from kinesis_logs import MemoryLog, Worker, run, settle
 from kinesis_model import check_order, numbers, put, reach, read_all, taking, worker_of
 from mainstem import PermanentError, TransientError
+from mainstem_ingress import loss_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -350,7 +351,8 @@ class Machine(RuleBasedStateMachine):
     @rule(worker=st.integers(0, 2))
     def store(self, worker):
         one = self.workers[worker % len(self.workers)]
-        gone = {m.extra[0] for m in one.taken if m.headers and b"is gone with" in m.headers[0][1]}
+        losses = [(m.extra[0], loss) for m in one.taken if (loss := loss_of(m))]
+        gone = {shard for shard, loss in losses if "is gone with" in loss["reason"]}
         assert not gone & self.drained, "told as lost, and its end was stored"
         one.store()
         for text in self.log.kept.values():
@@ -396,7 +398,7 @@ class Machine(RuleBasedStateMachine):
     def silent(self):
         """Records that are missing, and no row tells of their shard or of one that it came from."""
         values = set(self.log.values())
-        told = {m.extra[0] for m in self.log.messages if m.headers}
+        told = {m.extra[0] for m in self.log.messages if loss_of(m)}
         missing = [p for p in self.kinesis.puts if p[2] not in values]
         return [p for p in missing if not told & self.kinesis.line(p[0])]
 
