@@ -244,6 +244,7 @@ def test_a_buffer_that_the_kernel_does_not_give_is_an_error(receivers, monkeypat
         ({"groups": ["ff15::1"]}, "one version of IP"),
         ({"sources": ["10.0.0.1"]}, "the senders of `groups`"),
         ({"interface": "lo"}, "where `groups` are joined"),
+        ({"groups": [GROUP], "sources": ["10.0.0.1"], "interface": "lo"}, "not a name"),
         ({"groups": [GROUP], "receivers": 2}, "given every datagram"),
         ({"sequence": {}, "receivers": 2}, "counts would have gaps"),
         ({"max_datagram": 0}, "greater than 0"),

@@ -103,6 +103,8 @@ class UDPSourceOptions(IngressOptions):
             raise ValueError("`sources` are the senders of `groups` of IPv4")
         if self.interface is not None and not self.groups:
             raise ValueError("`interface` is where `groups` are joined")
+        if self.sources and self.interface and not self.interface[0].isdigit():
+            raise ValueError("`interface` is an address where there are `sources`, not a name")
         if self.receivers > 1 and (self.groups or self.sequence is not None):
             why = "each would be given every datagram" if self.groups else "counts would have gaps"
             raise ValueError(f"expected one of `receivers`: {why}")

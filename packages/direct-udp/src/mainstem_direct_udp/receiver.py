@@ -18,10 +18,10 @@ from mainstem_direct_udp.options import UDPSourceOptions
 
 #: Linux's numbers, of which Python's module lacks some.
 _RCVBUFFORCE, _TIMESTAMPNS, _RXQ_OVFL = 33, 35, 40
-_ADD_SOURCE_MEMBERSHIP, _MULTICAST_ALL, _MULTICAST_ALL_6 = 39, 49, 29
+_ADD_SOURCE_MEMBERSHIP = 39
+_MULTICAST_ALL, _MULTICAST_ALL_6 = (socket.IPPROTO_IP, 49), (socket.IPPROTO_IPV6, 29)
 _ANCILLARY = socket.CMSG_SPACE(16) + socket.CMSG_SPACE(4)
 _TIME, _COUNT = struct.Struct("qq"), struct.Struct("I")
-_TURNS = 2**32
 #: How many datagrams one call gives at most, and how much is kept of one that is refused, in bytes.
 _MOST, _KEPT = 2_000, 64 * 1024
 #: How many senders' names are remembered.
@@ -41,13 +41,11 @@ class UDPReceiver(Receiver):
         super().__init__(options, number, node)
         self._socket: socket.socket | None = None
         self._sequences: Sequences | None = None
-        self._paused = False
         self._names: dict[Any, bytes] = {}
-        #: The kernel's count of what it dropped of this socket, and how many datagrams were lost so far.
-        self._dropped = self._lost = 0
-        self._unstored = 0
+        self._lost = 0
 
     def connect(self, cursor: str | None) -> None:
+        # `_dropped` is the kernel's count of what it dropped of this socket.
         self._paused, self._dropped, self._unstored = False, 0, 0
         if self.options.sequence is not None:
             self._sequences = Sequences(self.options.sequence.remember, cursor)
@@ -60,13 +58,10 @@ class UDPReceiver(Receiver):
             made.bind((str(host), port))
             for group in self.options.groups:
                 self._join(made, group)
-        except PermissionError as error:
-            raise PermanentError(
-                f"can't listen at {self.options.listen}: {error.strerror}"
-            ) from None
         except OSError as error:
-            # Another receiver may be about to end.
-            raise TransientError(f"can't listen at {self.options.listen}: {error}") from None
+            # Whoever has the port may be about to end.
+            kind = PermanentError if isinstance(error, PermissionError) else TransientError
+            raise kind(f"can't listen at {self.options.listen}: {error.strerror}") from None
         failpoint("udp.after-connect")
 
     def _set(self, made: socket.socket) -> None:
@@ -75,11 +70,9 @@ class UDPReceiver(Receiver):
         if self.options.groups:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # Else groups that other programs have joined come too.
+            old = made.family == socket.AF_INET
             with suppress(OSError):
-                if made.family == socket.AF_INET:
-                    made.setsockopt(socket.IPPROTO_IP, _MULTICAST_ALL, 0)
-                else:
-                    made.setsockopt(socket.IPPROTO_IPV6, _MULTICAST_ALL_6, 0)
+                made.setsockopt(*(_MULTICAST_ALL if old else _MULTICAST_ALL_6), 0)
         elif self.options.receivers > 1:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         wanted = self.options.receive_buffer
@@ -102,15 +95,12 @@ class UDPReceiver(Receiver):
             asked = socket.inet_pton(socket.AF_INET6, group) + struct.pack("@I", index)
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, asked)
             return
-        named = where is not None and not where.replace(".", "").isdigit()
+        named = where is not None and not where[0].isdigit()
         address = socket.inet_aton(where) if where is not None and not named else bytes(4)
         if not self.options.sources:
-            asked = socket.inet_aton(group) + address
-            asked += struct.pack("@i", _index(str(where))) if named else b""
+            number = struct.pack("@i", _index(str(where))) if named else b""
+            asked = socket.inet_aton(group) + address + number
             made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, asked)
-            return
-        if named:
-            raise PermanentError("`interface` of `sources` is an address, not a name")
         for sender in self.options.sources:
             asked = socket.inet_aton(group) + address + socket.inet_aton(sender)
             made.setsockopt(socket.IPPROTO_IP, _ADD_SOURCE_MEMBERSHIP, asked)
@@ -187,8 +177,8 @@ class UDPReceiver(Receiver):
 
     def _dropped_since(self, count: int) -> list[Message]:
         """Return what stands for what the kernel has dropped since its count was seen last."""
-        new = (count - self._dropped) % _TURNS
-        if not 0 < new < _TURNS // 2:  # an older count, which was overtaken
+        new = (count - self._dropped) % 2**32
+        if not 0 < new < 2**31:  # an older count, which was overtaken
             return []
         self._dropped = count
         if self._sequences is not None:
@@ -207,9 +197,9 @@ class UDPReceiver(Receiver):
         self._paused = False
 
     def close(self) -> None:
-        made, self._socket = self._socket, None
-        if made is not None:
-            made.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
 
     def waiting(self) -> int | None:
         return 0  # nothing waits anywhere
@@ -236,8 +226,5 @@ def _drops(made: socket.socket) -> int:
     """Return the kernel's count of what it dropped, of a socket that gets nothing to tell it by."""
     table = "/proc/net/udp" if made.family == socket.AF_INET else "/proc/net/udp6"
     inode = Path(f"/proc/self/fd/{made.fileno()}").readlink().name.strip("socket:[]")
-    for line in Path(table).read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[9] == inode:
-            return int(fields[12])
-    return 0
+    lines = (line.split() for line in Path(table).read_text().splitlines()[1:])
+    return next((int(fields[12]) for fields in lines if fields[9] == inode), 0)
