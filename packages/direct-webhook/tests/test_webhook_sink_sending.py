@@ -18,7 +18,6 @@ import standardwebhooks
 from mainstem import PermanentError
 from mainstem.sinks import Refused
 from mainstem_direct_webhook.sink import dispatcher, worker
-from mainstem_direct_webhook.sink import worker as lane_module
 from mainstem_direct_webhook.sink.dispatcher import make_deliverer, send
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.requests import Message, Packing
@@ -108,13 +107,13 @@ def trickling():
 @pytest.fixture
 def waits(monkeypatch):
     """Let no try wait; what the waits would have been."""
-    noted = []
+    noted, computed = [], worker.pause
 
     def pause(tries, asked, longest):
-        noted.append(worker.pause(tries, asked, longest))
+        noted.append(computed(tries, asked, longest))
         return 0.0
 
-    monkeypatch.setattr(lane_module, "pause", pause)
+    monkeypatch.setattr(worker, "pause", pause)
     return noted
 
 
@@ -519,7 +518,7 @@ def test_retry_after_is_kept_and_holds_back_all(far, monkeypatch):
     """Pass: after `Retry-After: 1` the lanes send nothing for a second, but for what each of the others
     may have been about to send."""
     held, sent = [], []
-    real_hold, real_send = lane_module.Gate.hold, lane_module.Lane._send
+    real_hold, real_send = worker.Gate.hold, worker.Lane._send
 
     def hold(gate, seconds):
         held.append((time.monotonic(), seconds))
@@ -529,8 +528,8 @@ def test_retry_after_is_kept_and_holds_back_all(far, monkeypatch):
         sent.append(time.monotonic())
         return real_send(lane, *args)
 
-    monkeypatch.setattr(lane_module.Gate, "hold", hold)
-    monkeypatch.setattr(lane_module.Lane, "_send", noted)
+    monkeypatch.setattr(worker.Gate, "hold", hold)
+    monkeypatch.setattr(worker.Lane, "_send", noted)
     far.tell({}, {}, {}, {"status": 429, "headers": {"retry-after": "1"}})
     values = [b"%d" % n for n in range(200)]
     assert run(far, values, requests=4) == {}
@@ -543,7 +542,7 @@ def test_retry_after_is_kept_and_holds_back_all(far, monkeypatch):
 def test_retry_after_is_capped(far, monkeypatch):
     """Pass: a day is `longest_wait`, in seconds and as a date."""
     held = []
-    monkeypatch.setattr(lane_module.Gate, "hold", lambda gate, seconds: held.append(seconds))
+    monkeypatch.setattr(worker.Gate, "hold", lambda gate, seconds: held.append(seconds))
     day = "Fri, 31 Dec 2100 23:59:59 GMT"
     far.tell(*({"status": 503, "headers": {"retry-after": text}} for text in ("86400", day)))
     assert run(far, [b"x"], longest_wait="50 ms") == {}
