@@ -144,7 +144,7 @@ def test_a_first_batch_whose_state_was_not_described_begins_anew(tmp_path):
 
 
 def test_a_snapshot_that_ends_too_early_goes(tmp_path):
-    folder = records(tmp_path / "q", 2, 2)
+    folder = records(tmp_path / "q", 6, 6)
     state = folder / "state" / "0" / "0"
     state.mkdir(parents=True)
     for name in ("5.zip", "6.zip"):
@@ -155,3 +155,24 @@ def test_a_snapshot_that_ends_too_early_goes(tmp_path):
     (state / "6.changelog").write_text("x")
     mend(folder, stateful=True)
     assert names(folder, "state/0/0") == ["5.zip", "6.changelog"]
+
+
+def test_state_of_what_is_not_done_goes(tmp_path):
+    """Pass: of three batches of which two are done the state of the third goes, in each store, with its checksums;
+    before any is done all of it goes, and what describes it stays."""
+    folder = records(tmp_path / "q", 3, 2)
+    for store in ("state/0/1", "state/0/1/left", "state/1/0"):
+        for version in (1, 2, 3):
+            put(folder / store / f"{version}.changelog", "x")
+    put(folder / "state" / "0" / "_metadata" / "metadata", "v1")
+    (folder / "state/1/0/3_0a-b.zip").write_bytes(b"")
+    mend(folder, stateful=True)
+    kept = [".1.changelog.crc", ".2.changelog.crc", "1.changelog", "2.changelog"]
+    assert names(folder, "state/0/1/left") == names(folder, "state/1/0") == kept
+    assert names(folder, "state/0/1") == [*kept, "left"]
+    first = records(tmp_path / "first", 1, 0)
+    put(first / "state/0/0/1.changelog", "")
+    put(first / "state" / "0" / "_metadata" / "metadata", "v1")
+    mend(first, stateful=True)
+    assert names(first, "state/0/0") == []
+    assert names(first, "state/0/_metadata") == [".metadata.crc", "metadata"]

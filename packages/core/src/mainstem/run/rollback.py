@@ -13,6 +13,7 @@ from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.guarantee import promised
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.run.history import History
+from mainstem.run.syncing import remove_state
 
 #: Stands in a query's folder while it is taken back; holds the batch.
 _MARK = "rollback"
@@ -124,9 +125,7 @@ def finish(plan: Plan, query: Query) -> None:
                 file.unlink()
     failpoint("rollback.after-logs")
     _forget_control_rows(plan, query, batch)
-    for file in (folder / "state").glob("[0-9]*/[0-9]*/**/*"):
-        if file.is_file() and file.name[0].isdigit() and _number(file) > batch + 1:
-            file.unlink()
+    remove_state(folder, after=batch)
     sync_tree(folder)
     mark.unlink()
 

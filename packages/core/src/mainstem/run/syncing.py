@@ -103,7 +103,8 @@ def mend(folder: Path, *, stateful: bool) -> None:
 
     Those are the newest record of a batch that is done, which then is done once more; the newest of one
     that is planned, if it is after that; that of the first, if what is made of the state with it is not
-    whole; and snapshots of state, which is read from the changes instead.
+    whole; the state that batches have left which are not done; and snapshots of other state, which is
+    read from the changes instead.
     """
     history = History(folder)
     for batch in history.committed()[-1:]:
@@ -114,9 +115,29 @@ def mend(folder: Path, *, stateful: bool) -> None:
         begun = bool(done) or not stateful or _state_begun(folder / "state")
         if batch not in done and (not begun or _torn(history, folder / "offsets" / str(batch))):
             _remove(folder / "offsets" / str(batch))
+    remove_state(folder, after=max(done, default=-1))
     for snapshot in (folder / "state").glob("[0-9]*/[0-9]*/**/*.zip"):
         if not zipfile.is_zipfile(snapshot):
             _remove(snapshot)
+
+
+def remove_state(folder: Path, *, after: int) -> None:
+    """Remove the state that batches after one have left: Spark does not write over what is there.
+
+    Args:
+        folder: Spark's checkpoint folder of the query.
+        after: the batch; -1 for the state of all.
+    """
+    for file in (folder / "state").glob("[0-9]*/[0-9]*/**/*"):
+        # The state that a batch leaves has the number after the batch's.
+        if (number := _version(file.name)) is not None and number > after + 1 and file.is_file():
+            _remove(file)
+
+
+def _version(name: str) -> int | None:
+    """Return which version of state a file has; None if none."""
+    digits = name.partition(".")[0].partition("_")[0]
+    return int(digits) if digits.isdigit() else None
 
 
 def _state_begun(state: Path) -> bool:
