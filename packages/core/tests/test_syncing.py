@@ -176,3 +176,21 @@ def test_state_of_what_is_not_done_goes(tmp_path):
     mend(first, stateful=True)
     assert names(first, "state/0/0") == []
     assert names(first, "state/0/_metadata") == [".metadata.crc", "metadata"]
+
+
+def test_what_a_source_has_noted_in_part_goes_and_what_was_planned_with_it(tmp_path):
+    """Pass: notes that end too early, and those since, of batches that are not done; with them the offsets that were
+    planned. What a batch that is done relies on stays, whatever it is."""
+    folder = records(tmp_path / "q", 3, 2)
+    offsets = OFFSETS.rpartition("\n")[0] + '\nlines:{"logOffset":1}'
+    for batch in range(3):
+        put(folder / "offsets" / str(batch), offsets)
+    for number in range(5):
+        put(folder / "sources" / "lines" / str(number), 'v1\n{"path":"x"}')
+    mend(folder, stateful=False)
+    assert names(folder, "offsets")[-1] == "2"
+    (folder / "sources/lines/1").write_text("")
+    (folder / "sources/lines/3").write_text('v1\n{"pa')
+    mend(folder, stateful=False)
+    assert [name for name in names(folder, "sources/lines") if name.isdigit()] == ["0", "1", "2"]
+    assert [name for name in names(folder, "offsets") if name.isdigit()] == ["0", "1"]

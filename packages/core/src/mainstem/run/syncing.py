@@ -103,18 +103,21 @@ def mend(folder: Path, *, stateful: bool) -> None:
 
     Those are the newest record of a batch that is done, which then is done once more; the newest of one
     that is planned, if it is after that; that of the first, if what is made of the state with it is not
-    whole; the state that batches have left which are not done; and snapshots of other state, which is
-    read from the changes instead.
+    whole; what Spark's sources have noted for a batch that is planned next; the state that batches have
+    left which are not done; and snapshots of other state, which is read from the changes instead.
     """
     history = History(folder)
     for batch in history.committed()[-1:]:
         if _torn(history, folder / "commits" / str(batch)):
             _remove(folder / "commits" / str(batch))
     done = history.committed()
+    torn = [file for log in (folder / "sources").glob("*") for file in _torn_notes(history, log)]
     for batch in history.planned()[-1:]:
-        begun = bool(done) or not stateful or _state_begun(folder / "state")
+        begun = not torn and (bool(done) or not stateful or _state_begun(folder / "state"))
         if batch not in done and (not begun or _torn(history, folder / "offsets" / str(batch))):
             _remove(folder / "offsets" / str(batch))
+    for file in torn:
+        _remove(file)
     remove_state(folder, after=max(done, default=-1))
     for snapshot in (folder / "state").glob("[0-9]*/[0-9]*/**/*.zip"):
         if not zipfile.is_zipfile(snapshot):
@@ -135,9 +138,23 @@ def remove_state(folder: Path, *, after: int) -> None:
 
 
 def _version(name: str) -> int | None:
-    """Return which version of state a file has; None if none."""
+    """Return the number of a file of Spark's, of a version of state or of a note; None if it has none."""
     digits = name.partition(".")[0].partition("_")[0]
     return int(digits) if digits.isdigit() else None
+
+
+def _torn_notes(history: History, log: Path) -> list[Path]:
+    """Return what a source of Spark's has noted that ends too early, and all that it has noted since.
+
+    Of a batch that is done nothing can: it was synced before the batch was written.
+    """
+    last = history.last()
+    end = None if last is None else history.offsets(last).ends.get(log.name)
+    relied = -1 if end is None else end.get("logOffset", 0) if isinstance(end, dict) else 0
+    notes = {n: file for file in log.glob("[0-9]*") if (n := _version(file.name)) is not None}
+    numbers = sorted(n for n in notes if n > relied)
+    first = next((n for n in numbers if _torn(history, notes[n])), None)
+    return [notes[n] for n in numbers if first is not None and n >= first]
 
 
 def _state_begun(state: Path) -> bool:
@@ -158,13 +175,13 @@ def _torn(history: History, file: Path) -> bool:
     if _short(file, len(data)):
         return True
     lines = data.strip(b"\0\n ").split(b"\n")
-    before = max((n for n in history.planned() if n < int(file.name)), default=None)
     if file.parent.name == "offsets":  # the version, the settings, each source's offset
+        before = max((n for n in history.planned() if n < int(file.name)), default=None)
         known = [] if before is None else file.with_name(str(before)).read_bytes().split(b"\n")
         if len(lines) < max(3, len(known)):
             return True
         lines[-1] = lines[-1].partition(b":")[2]
-    elif len(lines) < 2:  # the version, the watermark
+    elif len(lines) < 2:  # the version, and what is noted
         return True
     try:
         json.loads(lines[-1])
