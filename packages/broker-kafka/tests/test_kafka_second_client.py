@@ -6,11 +6,19 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from mainstem import PermanentError, PipelineError
+from mainstem_broker_kafka import client
 from mainstem_broker_kafka.source.columns import record_batch
 from mainstem_broker_kafka.source.lag import initial, written
 from mainstem_broker_kafka.source.offsets import Partition
 from mainstem_broker_kafka.source.options import KafkaSourceOptions
-from mainstem_broker_kafka.source.reading import MessagePlanner, MessageReading, Part, shared
+from mainstem_broker_kafka.source.reading import (
+    MessagePlanner,
+    MessageReading,
+    Messages,
+    Part,
+    shared,
+)
 
 SCHEMA = pa.schema(
     [
@@ -31,7 +39,7 @@ class Record:
 
     def __init__(self, offset, millis, headers=None, value=b"v"):
         self._all = {"offset": offset, "timestamp": (1, millis), "headers": headers}
-        self._all |= {"value": value, "key": None, "topic": "t", "partition": 3}
+        self._all |= {"error": None, "value": value, "key": None, "topic": "t", "partition": 3}
 
     def __getattr__(self, name):
         return lambda: self._all[name]
@@ -59,6 +67,10 @@ def test_rows_are_those_of_sparks_reader():
         [("mainstem-timestamp", str(far).encode())],
     )
     assert rows[2]["headers"] == []
+    ours = record_batch(
+        [Record(8, far, [("mainstem-timestamp", b"x"), ("y", b"1")])], SCHEMA, headers=True
+    )
+    assert ours.to_pylist()[0]["headers"] == [("y", b"1"), *rows[1]["headers"]]
     plain = record_batch(messages, SCHEMA, headers=False).to_pylist()
     assert [row["headers"] for row in plain] == [None, rows[1]["headers"], None]
 
@@ -94,3 +106,57 @@ def test_the_first_offset_is_kept_as_spark_keeps_it(tmp_path):
     (tmp_path / "0").write_text(written({ONE: 3, TWO: 9}))
     assert initial(tmp_path) == {ONE: 3, TWO: 9}
     assert planner(tmp_path).initial() == {"t": {0: 3, 1: 9}}
+
+
+class Answers:
+    """A consumer that gives messages and errors as it was told."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+
+    def assign(self, _):
+        pass
+
+    def consume(self, count, _):
+        taken, self._answers = self._answers[:count], self._answers[count:]
+        return taken
+
+    def close(self):
+        pass
+
+
+def chunks(monkeypatch, *answers, **options):
+    given = {"servers": "h:1", "topics": ["t"], **options}
+    made = KafkaSourceOptions.model_validate(given)
+    monkeypatch.setattr(client, "consumer", lambda *_, **__: Answers(*answers))
+    return [[m.offset() for m in each] for each in Messages(made, Part("t", 3, 5, 8)).chunks()]
+
+
+def failed(code, offset=None):
+    kafka = client.library()
+    found = Record(offset, 0)
+    found._all["error"] = kafka.KafkaError(code)
+    return found
+
+
+def test_a_part_ends_where_its_offsets_end(monkeypatch):
+    """Pass: by the last message, by one behind the end, or by the end of the partition, where a transaction's end is
+    the last offset; errors of connections pass."""
+    kafka = client.library().KafkaError
+    one, two, three, four = (Record(n, 0) for n in (5, 6, 7, 8))
+    assert chunks(monkeypatch, one, two, three, four) == [[5, 6, 7]]
+    assert chunks(monkeypatch, one, four) == [[5]]
+    assert chunks(monkeypatch, one, failed(kafka._TRANSPORT), failed(kafka._PARTITION_EOF, 8)) == [
+        [5]
+    ]
+
+
+def test_what_is_gone_is_the_runs_end_or_is_passed_over(monkeypatch):
+    """Pass: offsets that are gone and a partition that is no more: an error, or with `on_loss: report` the rest."""
+    kafka = client.library().KafkaError
+    with pytest.raises(PermanentError, match="no longer has offset 5"):
+        chunks(monkeypatch, failed(kafka._AUTO_OFFSET_RESET))
+    gone = failed(kafka.UNKNOWN_TOPIC_OR_PART)
+    with pytest.raises(PipelineError, match="reading t/3 from offset 5"):
+        chunks(monkeypatch, gone)
+    assert chunks(monkeypatch, Record(5, 0), gone, on_loss="report") == [[5]]

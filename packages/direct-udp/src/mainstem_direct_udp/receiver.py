@@ -46,7 +46,7 @@ class UDPReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         # `_dropped` is the kernel's count of what it dropped of this socket.
-        self._paused, self._dropped, self._unstored = False, 0, 0
+        self._paused, self._dropped = False, 0
         if self.options.sequence is not None:
             self._sequences = Sequences(self.options.sequence.remember, cursor)
         host, port = self.options.place()
@@ -108,27 +108,24 @@ class UDPReceiver(Receiver):
     def take(self, seconds: float) -> Iterable[Message]:
         made = self._socket
         assert made is not None  # noqa: S101
-        # What a kill can lose is no more than a segment.
-        room = min(_MOST, self.options.segment_rows - self._unstored)
-        if self._paused or room <= 0:
+        if self._paused:
             select.select([], [], [], seconds)
             return []
         ready, _, _ = select.select([made], [], [], seconds)
-        found = self._read(made, room) if ready else self._dropped_since(_drops(made))
+        found = self._read(made) if ready else self._dropped_since(_drops(made))
         if found and self._sequences is not None:
             found[-1] = found[-1]._replace(cursor=self._sequences.encoded())
-        self._unstored += len(found)
         failpoint("udp.after-take")
         return found
 
-    def _read(self, made: socket.socket, room: int) -> list[Message]:
+    def _read(self, made: socket.socket) -> list[Message]:
         found: list[Message] = []
         add, receive, seen, times = found.append, made.recvmsg_into, self._names, _TIME.unpack
         origin, plain = self.options.listen, self._sequences is None
         buffer = bytearray(self.options.max_datagram)
         into, view = [buffer], memoryview(buffer)
         with suppress(BlockingIOError):
-            while len(found) < room:
+            while len(found) < _MOST:
                 size, ancillary, flags, sender = receive(into, _ANCILLARY)
                 at = None
                 for _, kind, held in ancillary:
@@ -187,7 +184,7 @@ class UDPReceiver(Receiver):
         return [lost(_FULL, origin=self.options.listen, count=new)]
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
-        self._unstored -= len(messages)
+        pass  # nobody waits for it
 
     def pause(self) -> None:
         # What is not read fills the kernel's buffer, and what comes then is dropped and counted.

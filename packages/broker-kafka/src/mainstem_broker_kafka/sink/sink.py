@@ -42,7 +42,7 @@ _HASH = "CASE WHEN _reason IS NOT NULL THEN xxhash64(_id, key, value, _reason) E
 _REFUSED = ("count(_reason) AS rows", f"bit_xor({_HASH}) AS hash")
 
 
-def write(
+def write_at_least_once(
     frame: DataFrame, options: KafkaSinkOptions, topics: Mapping[str, Topic]
 ) -> DataFrame | None:
     """Write a batch; return the rows that were refused.
@@ -171,9 +171,7 @@ class KafkaSink(Sink, Typed, Prepared, Transactional):
         self._topics.prepare()
 
     def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
-        from mainstem_broker_kafka.sink import sink
-
-        return sink.write(frame, self.options, self._topics.known())
+        return write_at_least_once(frame, self.options, self._topics.known())
 
     # -- Transactional ----------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ def record_batch(messages: Sequence[Any], schema: pa.Schema, *, headers: bool) -
         _headers(message) if headers else None for message in messages
     ]
     for index in [index for index, beyond in enumerate(far) if beyond]:
-        number = (FAR, str(millis[index]).encode())
-        pairs[index] = [*(pairs[index] or []), number]
+        others = [pair for pair in pairs[index] or () if pair[0] != FAR]  # it is ours
+        pairs[index] = [*others, (FAR, str(millis[index]).encode())]
     times = [None if beyond else each for beyond, each in zip(far, millis, strict=True)]
     offsets = pa.array([message.offset() for message in messages], pa.int64())
     count = len(messages)

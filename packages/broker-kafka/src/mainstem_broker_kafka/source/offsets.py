@@ -126,7 +126,7 @@ class Brokers:
                 try:
                     found[topic] = future.result()
                 except kafka.KafkaException as error:
-                    if client.code(error) not in _GONE:
+                    if client.code(error) not in GONE:
                         raise
         return found
 
@@ -182,7 +182,7 @@ class Brokers:
                 try:
                     offset = future.result().offset
                 except kafka.KafkaException as error:
-                    if client.code(error) in _GONE:
+                    if client.code(error) in GONE:
                         continue
                     raise
                 found[Partition(partition.topic, partition.partition)] = offset
@@ -243,7 +243,8 @@ class Brokers:
         return found
 
 
-_GONE = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
+#: What the client says of a topic or a partition that is no more.
+GONE = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "UNKNOWN_TOPIC_ID")
 
 
 def _shown(topics: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ from mainstem_broker_kafka import client
 from mainstem_broker_kafka.connection import librdkafka
 from mainstem_broker_kafka.source.columns import SCHEMA, record_batch
 from mainstem_broker_kafka.source.lag import beginning_to_read, initial, written
-from mainstem_broker_kafka.source.offsets import Brokers, Partition, Places, by_topic, places
+from mainstem_broker_kafka.source.offsets import GONE, Brokers, Partition, Places, by_topic, places
 from mainstem_broker_kafka.source.options import KafkaSourceOptions, Offsets
 
 if TYPE_CHECKING:
@@ -274,6 +274,9 @@ class Messages:
                     elif error.code() == kafka.KafkaError._AUTO_OFFSET_RESET:
                         what = f"{part.topic}/{part.number} no longer has offset {part.first}"
                         raise PermanentError(_GONE.format(what=what))
+                    elif error.name() in GONE and self._options.on_loss == "report":
+                        over = True  # `lost` tells
+                        break
                     elif not error.name().startswith(_PASSES):
                         raise client.failure(
                             client.raised(error), doing, self._settings, self._heard

@@ -36,11 +36,13 @@ def messages(frame: DataFrame, *, headers: bool) -> DataFrame:
         headers: whether it has headers; the column is null if not.
     """
     text = f"CAST({_HEADERS if headers else 'NULL'} AS MAP<STRING, BINARY>)"
+    # A message may have that header already.
+    others = f"map_filter(coalesce({text}, map()), (name, _) -> name != '{FAR}')"
     why = f"map('{FAR}', CAST(CAST(unix_millis(timestamp) AS STRING) AS BINARY))"
     return frame.selectExpr(
         "key",
         "value",
-        f"IF({_TOO_FAR}, map_concat(coalesce({text}, map()), {why}), {text}) AS headers",
+        f"IF({_TOO_FAR}, map_concat({others}, {why}), {text}) AS headers",
         f"IF({_TOO_FAR}, NULL, timestamp) AS timestamp",
         "topic AS origin",
         "CAST(partition AS STRING) AS partition",
