@@ -56,7 +56,8 @@ def test_the_example_is_as_short_as_it_says() -> None:
 
 @pytest.mark.in_turn
 def test_the_example_tells_of_silent_sensors(silent: None, trial: Any) -> None:
-    """Pass: a sensor is told of once, when the watermark is past its last reading and the time."""
+    """Pass: a sensor is told of once, when the watermark is past its last reading and the time; a reading
+    without a sensor is refused, and a late one told."""
     document = {
         "pipeline": "test",
         "trigger": {"available_now": True},
@@ -74,7 +75,11 @@ def test_the_example_tells_of_silent_sensors(silent: None, trial: Any) -> None:
         "operators": {
             "quiet": {"use": "silent", "from": "readings", "with": {"after": "1 minute"}}
         },
-        "sinks": {"out": {"use": "console", "from": "quiet"}},
+        "sinks": {
+            "out": {"use": "console", "from": "quiet"},
+            "late": {"use": "console", "from": "quiet.late"},
+            "bad": {"use": "console", "from": "quiet.rejected"},
+        },
     }
 
     def read(sensor: str | None, seconds: int) -> dict[str, Any]:
@@ -90,8 +95,14 @@ def test_the_example_tells_of_silent_sensors(silent: None, trial: Any) -> None:
         tried.feed("readings", [read("c", 62)])
         tried.batch()
         tried.batch()
-        assert {row["sensor"] for row in tried.rows("quiet")} == {"b", None}
+        assert [row["sensor"] for row in tried.rows("quiet")] == ["b"]
         assert {datetime.fromisoformat(row["at"]) for row in tried.rows("quiet")} == {START}
+        (refused,) = tried.rows("bad")
+        assert refused["reason"] == "sensor is null"
+        assert tried.rows("late") == []
+        tried.feed("readings", [read("b", 30), read("c", 63)])
+        tried.batch()
+        assert [row["sensor"] for row in tried.rows("late")] == ["b"]
         tried.advance("readings", START + timedelta(hours=1))
         tried.batch()
-        assert sorted(row["sensor"] for row in tried.rows("quiet")[2:]) == ["a", "c"]
+        assert sorted(row["sensor"] for row in tried.rows("quiet")[1:]) == ["a", "c"]

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 from joins_driver import Driver, micros
+from mainstem_keyed_state.guard import Guard
 from mainstem_operators_joins.frames import TIME
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic, StreamTableSettings
 
@@ -95,7 +96,14 @@ def driver(
 ) -> Any:
     """Return a run of a join; delays of stream and table in minutes."""
     times = {"stream": ("at", delays[0] * MINUTE), "table": ("since", delays[1] * MINUTE)}
-    return by(logic(chosen, STREAM, TABLE), KEYS, times, **more)
+    return by(guarded(logic(chosen, STREAM, TABLE), chosen), KEYS, times, **more)
+
+
+def guarded(logic: StreamTableLogic, chosen: StreamTableSettings) -> Guard:
+    """Return a join as the operator hands it over: late events and rows that lack something go by."""
+    if chosen.as_of == "event_time":
+        return Guard(logic, KEYS, {"stream": "at"}, "stream")
+    return Guard(logic, KEYS, {}, "")
 
 
 def brief(rows: Sequence[Row]) -> list[tuple[Any, ...]]:

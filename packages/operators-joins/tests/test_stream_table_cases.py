@@ -237,9 +237,9 @@ def test_a_column_may_have_any_name(name, mode):
 def test_rows_that_lack_what_is_needed_are_refused_with_the_reason():
     """Pass: one refused row for each, with its payload; the others are joined."""
     run = driver(settings())
-    bad_event = {**event(1, "a", 5), "at": None, "_payload": b"event"}
+    bad_event = {**event(1, "a", 5), "at": None, "_refused": "at is null", "_payload": b"event"}
     bad = [
-        {**change("a", 1, 1), name: None, "_payload": name.encode()}
+        {**change("a", 1, 1), name: None, "_refused": f"{name} is null", "_payload": b"change"}
         for name in ("since", "_commit_version")
     ]
     run.batch({"stream": [bad_event, event(2, "a", 5)], "table": [*bad, change("a", 2, 9)]})
@@ -248,6 +248,6 @@ def test_rows_that_lack_what_is_needed_are_refused_with_the_reason():
     told = {(row["reason"], row["payload"]) for row in run.outputs["rejected"]}
     assert told == {
         ("at is null", b"event"),
-        ("since is null", b"since"),
-        ("the sequence is null", b"_commit_version"),
+        ("since is null", b"change"),
+        ("_commit_version is null", b"change"),
     }

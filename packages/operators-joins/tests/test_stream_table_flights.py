@@ -109,6 +109,6 @@ def test_a_year_of_flights_meets_the_weather_of_its_hour_in_batches_of_any_side(
 
 def _rows(frame: pd.DataFrame, key: str) -> pl.DataFrame:
     made: Any = pl.from_pandas(frame)
-    return made.with_columns(
-        pl.col(key).cast(pl.Binary).alias(KEY), pl.lit(None, pl.Binary).alias("_payload")
-    ).cast({name: TIME for name, kind in made.schema.items() if isinstance(kind, pl.Datetime)})
+    return made.with_columns(pl.col(key).cast(pl.Binary).alias(KEY)).cast(
+        {name: TIME for name, kind in made.schema.items() if isinstance(kind, pl.Datetime)}
+    )

@@ -20,6 +20,7 @@ from stream_table_model import (
     change,
     driver,
     event,
+    guarded,
     minute,
     settings,
     whole,
@@ -182,8 +183,8 @@ def test_the_same_comes_of_state_on_pages(data):
         assert brief(run.outputs[""]) == sorted(model.out, key=repr)
         assert run.watermark == model.watermark
         if data.draw(st.booleans()):
-            run.restart(StreamTableLogic(chosen, STREAM, TABLE))
-    run.restart(StreamTableLogic(chosen, STREAM, TABLE))
+            run.restart(guarded(StreamTableLogic(chosen, STREAM, TABLE), chosen))
+    run.restart(guarded(StreamTableLogic(chosen, STREAM, TABLE), chosen))
     run.advance(FAR)
     model.watermark = FAR
     model.batch({})

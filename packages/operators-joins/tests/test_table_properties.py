@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joins_driver import Driver, cut, micros
 from joins_fuzz import fuzz
-from mainstem_operators_joins.frames import TIME
+from mainstem_keyed_state.guard import Guard
+from mainstem_operators_joins.frames import TIME, with_columns
 from mainstem_operators_joins.table_logic import TableLogic, TableSettings
 from stream_table_model import minute
 
@@ -22,17 +23,17 @@ HOUR = 3_600_000_000
 def driver(pages: int = 1, **changed: Any) -> Driver:
     """Return a run of a table keyed by `k`, with watermarks an hour behind."""
     chosen = TableSettings(**{"key": ("k",), "sequence": "seq", "time": "at", **changed})
-    return Driver(
-        TableLogic(chosen, COLUMNS), {"input": ["k"]}, {"input": ("at", HOUR)}, pages=pages
-    )
+    logic = TableLogic(chosen, with_columns(COLUMNS, {"_gone": pl.Boolean()}))
+    guarded = Guard(logic, ["input"], {}, "")
+    return Driver(guarded, {"input": ["k"]}, {"input": ("at", HOUR)}, pages=pages)
 
 
 def row(k: str | None, seq: int | None, v: int | None, at: int = 0) -> dict[str, Any]:
     """Return a row of the port; one without a value deletes its key."""
-    bad = k is None or seq is None
+    lacks = "k" if k is None else "seq" if seq is None else None
     return {
         "k": k, "seq": seq, "at": minute(at), "v": v, "_gone": v is None,
-        "_payload": b"{}" if bad else None,
+        "_refused": lacks and f"{lacks} is null", "_payload": b"{}" if lacks else None,
     }  # fmt: skip
 
 
@@ -179,16 +180,6 @@ def test_a_deletion_that_comes_when_it_is_due_already_leaves_nothing():
     run.batch({"input": [row("a", 2, 6), row("a", 3, None)]})
     assert run.size() == 0
     assert [kind for kind, *_ in told(run.outputs[""])][-1] == "delete"
-
-
-def test_a_deletion_without_a_time_is_refused_if_it_is_to_be_forgotten():
-    """Pass: refused with its reason where there is `deletes_within`; a row without a time is not."""
-    rows = [{**row("a", 1, 5), "at": None}, {**row("b", 1, None), "at": None, "_payload": b"{}"}]
-    run = driver(deletes_within=HOUR)
-    run.batch({"input": rows})
-    (refused,) = run.outputs["rejected"]
-    assert refused["reason"] == "at of a deletion is null, so it could not be forgotten"
-    assert [r["k"] for r in run.rows("rows")] == ["a"]
 
 
 @pytest.mark.parametrize(

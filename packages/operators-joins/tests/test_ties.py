@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from mainstem_keyed_state.logic import KEY, MAIN, Logic, Step
+from mainstem_operators_joins.frames import with_columns
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic
 from mainstem_operators_joins.table_logic import TableLogic, TableSettings
 from mainstem_operators_joins.table_table_pairs import Pairs
@@ -50,7 +51,8 @@ def table(values: list[Any]) -> list[dict[str, Any]]:
 
 def test_the_greater_row_of_one_sequence_becomes_the_row_of_a_table():
     """Pass: of a deletion and three rows the one with the greatest value is told, for every order."""
-    logic = TableLogic(TableSettings(key=("k",), sequence="s", time=None), COLUMNS)
+    chosen = TableSettings(key=("k",), sequence="s", time=None)
+    logic = TableLogic(chosen, with_columns(COLUMNS, {"_gone": pl.Boolean()}))
     rows = table([Decimal(2), Decimal("-10"), None, Decimal("9.5")])
     for given in shuffled(rows):
         told = [r["v"] for r in step(logic, input=("k", given)) if r["k"] == "a"]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mainstem_keyed_state.logic import Logic as Logic
     from mainstem_keyed_state.logic import Step as Step
     from mainstem_keyed_state.logic import Table as Table
+    from mainstem_keyed_state.operator import KeyedOperator as KeyedOperator
+    from mainstem_keyed_state.operator import lacking as lacking
     from mainstem_keyed_state.reading import read_state as read_state
 
 _HOMES = {
@@ -27,6 +29,7 @@ _HOMES = {
     "frames": "Port keyed spark_needs",
     "layout": "layouts_in",
     "logic": "KEY MAIN Done Logic Step Table",
+    "operator": "KeyedOperator lacking",
     "reading": "read_state",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
@@ -12,16 +12,12 @@ from mainstem import (
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
     EVENTS,
-    REJECTED,
     Accepts,
-    Branching,
     Changelog,
     Duration,
     Events,
     Inputs,
     LoadedFirst,
-    Needs,
-    Operator,
     OperatorCapabilities,
     OperatorContext,
     OptionError,
@@ -29,20 +25,25 @@ from mainstem import (
     PositiveDuration,
     Shape,
     StateFacts,
-    Stateful,
     option,
     watermark_hint,
 )
 from mainstem.columns import Column, quoted
+from mainstem_keyed_state import KeyedOperator, lacking
 
 from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns, time_column
 
 if TYPE_CHECKING:
+    import polars as pl
+    from mainstem_keyed_state import Logic
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
     from mainstem_operators_joins.stream_table_logic import StreamTableSettings
 
 STREAM, TABLE = "stream", "table"
+#: The reserved column that tells a row from every other, where it is made.
+IDENTITY = "_id"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -109,7 +110,7 @@ class StreamTableOptions(Options):
     )
 
 
-class StreamTableJoin(Operator, Stateful, LoadedFirst, Branching):
+class StreamTableJoin(KeyedOperator, LoadedFirst):
     """Joins events with a table's rows: as of the event's time, or the latest ones."""
 
     options: StreamTableOptions
@@ -148,9 +149,7 @@ class StreamTableJoin(Operator, Stateful, LoadedFirst, Branching):
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         events = Events(inputs[STREAM].columns)
-        found: dict[str, Shape] = {"late_changes": self._late_changes(inputs), "rejected": REJECTED}
-        if self.options.as_of == "event_time":
-            found["late"] = events
+        found = {"late_changes": self._late_changes(inputs), **super().outputs(inputs)}
         if self.options.join == "inner":
             found["unmatched"] = events
         return found
@@ -175,50 +174,52 @@ class StreamTableJoin(Operator, Stateful, LoadedFirst, Branching):
             holds=max(wait or timedelta(0), timedelta(0)),
         )
 
-    def needs(self) -> Needs:
-        from mainstem_keyed_state import spark_needs
-
-        return spark_needs()
-
-    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
-        from mainstem_keyed_state import Port, keyed, polars_schema
-
-        from mainstem_operators_joins.frames import IDENTITY, payload
-        from mainstem_operators_joins.stream_table_logic import LATE_CHANGES, StreamTableLogic
-
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
         on = pairs(self.options.on)
-        stream, table = inputs[STREAM], inputs[TABLE]
+        return {
+            STREAM: [quoted(name) for name in on],
+            TABLE: [quoted(name) for name in on.values()],
+        }
+
+    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
+        stream, table = inputs[STREAM], self._changes(inputs)
+        timed = self.options.as_of == "event_time" or self._wait(inputs) is not None
+        key = [exact(table, name) for name in table.key]
+        times = [time for time in (time_column(table),) if time is not None]
+        return {
+            STREAM: lacking(filter(None, [time_column(stream) if timed else None])),
+            TABLE: lacking([*key, *times, COMMIT_VERSION]),
+        }
+
+    def in_time(self, inputs: Inputs[Shape]) -> str | None:
+        return STREAM if self.options.as_of == "event_time" else None
+
+    def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         shapes = ctx.shapes
+        table, time = inputs[TABLE], time_column(shapes[TABLE])
         names = [column.name for column in self._late_changes(shapes).columns]
-        known = [name for name in names if name not in (CHANGE_TYPE, COMMIT_VERSION)]
-        if IDENTITY in table.columns:
-            names.append(IDENTITY)
-        settings = self._settings(shapes)
-        table = table.where(f"{CHANGE_TYPE} <> 'update_preimage'").selectExpr(
-            *(_since(name) if name == settings.table_time else quoted(name) for name in names)
-            if self._changes(shapes).preimages
-            else map(quoted, names)
-        )
-        logic = StreamTableLogic(settings, polars_schema(stream), polars_schema(table))
-        events = stream.selectExpr(
-            "*", payload(logic.needs[STREAM], [c for c in stream.columns if not c.startswith("_")])
-        )
-        changes = table.selectExpr("*", payload(logic.needs[TABLE], known))
-        kinds = table.schema
-        renamed = {n: c for n, c in settings.takes.items() if n != c}
-        return keyed(
-            logic,
-            {
-                STREAM: Port(events, [quoted(name) for name in on]),
-                TABLE: Port(changes, [quoted(name) for name in on.values()]),
-            },
-            ctx,
-            event_time=time_column(shapes[STREAM]) if self._in_time else None,
-            types={
-                "": {n: kinds[c].dataType for n, c in renamed.items()},
-                LATE_CHANGES: {n: kinds[n].dataType for n in names},
-            },
-        )
+        names += [name for name in (IDENTITY,) if name in table.columns]
+        told = [
+            _since(name) if name == time and self._changes(shapes).preimages else quoted(name)
+            for name in names
+        ]
+        changes = table.where(f"{CHANGE_TYPE} <> 'update_preimage'").selectExpr(*told)
+        return {STREAM: inputs[STREAM], TABLE: changes}
+
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem_operators_joins.stream_table_logic import StreamTableLogic
+
+        return StreamTableLogic(self._settings(inputs), rows[STREAM], rows[TABLE])
+
+    def types(
+        self, rows: Mapping[str, DataFrame], inputs: Inputs[Shape]
+    ) -> Mapping[str, Mapping[str, str | DataType]]:
+        kinds = rows[TABLE].schema
+        takes = {name: column.name for name, column in self._takes(inputs).items()}
+        return {
+            "": {n: kinds[c].dataType for n, c in takes.items() if n != c},
+            "late_changes": {name: kinds[name].dataType for name in kinds.names},
+        }
 
     # -- what the options mean for the inputs -----------------------------------------------
 
@@ -327,7 +328,6 @@ class StreamTableJoin(Operator, Stateful, LoadedFirst, Branching):
             deletes_within=None if within is None else within // _MICROSECOND,
             version_sequence=version.sequence,
             version_time=version.since,
-            punctual=stream.event_time is not None and stream.event_time.punctual,
             table_punctual=table.event_time is not None and table.event_time.punctual,
         )
 

@@ -18,18 +18,15 @@ from mainstem_operators_joins.frames import (
     CHANGE_TYPE,
     COMMIT_VERSION,
     DELETE,
-    PAYLOAD,
     TIME,
     passed,
-    refusals,
-    refused,
     time_of,
     with_columns,
 )
 from mainstem_operators_joins.ties import in_order
 
 STREAM, TABLE = "stream", "table"
-LATE, LATE_CHANGES, REJECTED, UNMATCHED = "late", "late_changes", "rejected", "unmatched"
+LATE_CHANGES, UNMATCHED = "late_changes", "unmatched"
 
 _VERSIONS, _WAITING, _JOINED = "versions", "waiting", "joined"
 _TIME, _SEQUENCE, _GONE = "_time", "_sequence", "_gone"
@@ -60,8 +57,7 @@ class StreamTableSettings:
             for ever.
         version_sequence: the output column that tells the sequence of the version used, or None.
         version_time: the one that tells since when it holds, or None.
-        punctual: whether no event is late; see `mainstem.EventTime`.
-        table_punctual: whether no change of the table is.
+        table_punctual: whether no change of the table is late; see `mainstem.EventTime`.
     """
 
     as_of: Literal["event_time", "latest"]
@@ -75,7 +71,6 @@ class StreamTableSettings:
     deletes_within: int | None = None
     version_sequence: str | None = None
     version_time: str | None = None
-    punctual: bool = False
     table_punctual: bool = False
 
 
@@ -95,9 +90,10 @@ class StreamTableLogic(Logic):
 
     Args:
         settings: see there.
-        stream: the stream's columns, reserved ones too, without `PAYLOAD`.
-        table: the table's columns, with `_change_type` and `_commit_version`, without `PAYLOAD`. Rows of
-            pre-images must not be among the rows.
+        stream: the stream's columns, reserved ones too. Its time is never null where one is asked for,
+            and with `event_time` no row is late.
+        table: the table's columns, with `_change_type` and `_commit_version`. Rows of pre-images must not
+            be among the rows, nor such as have no key, time or sequence.
     """
 
     version = 2
@@ -111,10 +107,7 @@ class StreamTableLogic(Logic):
         self._at, self._from = settings.stream_time or "", settings.table_time or ""
         self._remembers = self._by_time and settings.when == "now"
         self._takes = list(dict.fromkeys(settings.takes.values()))
-        self.ports = {
-            STREAM: with_columns(stream, {PAYLOAD: pl.Binary()}),
-            TABLE: with_columns(table, {PAYLOAD: pl.Binary()}),
-        }
+        self.ports = {STREAM: stream, TABLE: table}
         sequence = table[COMMIT_VERSION]
         told = {settings.version_sequence: sequence, settings.version_time: TIME}
         self.outputs = {
@@ -124,10 +117,7 @@ class StreamTableLogic(Logic):
                 {name: kind for name, kind in told.items() if name is not None},
             ),
             LATE_CHANGES: table,
-            REJECTED: refusals(stream),
         }
-        if self._by_time:
-            self.outputs[LATE] = stream
         if settings.join == "inner":
             self.outputs[UNMATCHED] = stream
         version = pl.Schema([(name, table[name]) for name in self._takes])
@@ -142,11 +132,6 @@ class StreamTableLogic(Logic):
             )
         if self._remembers:
             self.tables[_JOINED] = Table(pl.Schema({_UNTIL: TIME, _DUE: TIME}), due=_DUE)
-        #: The columns of each port that can't be null in a row that is used.
-        self.needs = {
-            STREAM: [self._at] if self._by_time or self._waits else [],
-            TABLE: [*settings.table_key, *filter(None, [settings.table_time]), COMMIT_VERSION],
-        }
 
     def migrate(
         self, state: Mapping[str, pl.DataFrame], version: int
@@ -156,15 +141,7 @@ class StreamTableLogic(Logic):
     def step(self, step: Step) -> Done:
         """Take in the table's changes, then join the events that need not wait."""
         outputs, state = {}, {}
-        events, no_events = refused(step.rows[STREAM], self.needs[STREAM])
-        changes, no_changes = refused(step.rows[TABLE], self.needs[TABLE])
-        outputs[REJECTED] = pl.concat([no_events, no_changes], how="diagonal").select(
-            list(self.outputs[REJECTED])
-        )
-        if self._by_time and step.watermark is not None and not self._set.punctual:
-            late = pl.col(self._at) < time_of(step.watermark)
-            outputs[LATE] = events.filter(late).select(self._stream)
-            events = events.filter(~late)
+        events, changes = step.rows[STREAM], step.rows[TABLE]
         outputs[LATE_CHANGES] = self._late_changes(step, changes)
         mine, others = self._take_in(step, changes)
         versions = others if mine is None else pl.concat([others, mine])

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from mainstem import (
     EVENTS,
-    REJECTED,
-    Branching,
     Changelog,
     Checked,
     Events,
     Expressions,
     Inputs,
-    Needs,
-    Operator,
     OperatorCapabilities,
     OperatorContext,
     OptionError,
@@ -24,21 +20,26 @@ from mainstem import (
     PositiveDuration,
     Shape,
     StateFacts,
-    Stateful,
     Statement,
     option,
     watermark_hint,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option
 from mainstem.columns import Column, find_column, quoted
+from mainstem_keyed_state import KeyedOperator, lacking
 from pydantic import model_validator
 
 from mainstem_operators_joins.columns import check_columns, exact, time_column
 
 if TYPE_CHECKING:
+    import polars as pl
+    from mainstem_keyed_state import Logic
     from pyspark.sql import DataFrame
 
     from mainstem_operators_joins.table_logic import TableSettings
+
+#: On the rows that the logic is given: whether the row deletes its key.
+GONE = "_gone"
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -93,7 +94,7 @@ class TableOptions(Options):
     on_error: OnError = on_error_option()
 
 
-class ToTable(Operator, Stateful, Branching, Expressions, Checked):
+class ToTable(KeyedOperator, Expressions, Checked):
     """Keeps the newest row of each key, and tells each change with the row as it was before."""
 
     options: TableOptions
@@ -120,7 +121,7 @@ class ToTable(Operator, Stateful, Branching, Expressions, Checked):
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         late = Events([*inputs.only.columns, Column("_reason", "string")])
-        return {"late": late, "rejected": REJECTED}
+        return {"late": late, **super().outputs(inputs)}
 
     def expressions(self) -> Mapping[str, str]:
         return {"delete": self.options.delete} if self.options.delete else {}
@@ -146,53 +147,60 @@ class ToTable(Operator, Stateful, Branching, Expressions, Checked):
             + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),
         )
 
-    def needs(self) -> Needs:
-        from mainstem_keyed_state import spark_needs
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        return {"input": [quoted(exact(inputs.only, name)) for name in self.options.key]}
 
-        return spark_needs()
+    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
+        given, options = inputs.only, self.options
+        needed = [exact(given, name) for name in (*options.key, options.sequence)]
+        reasons = lacking(needed)
+        if options.delete and options.on_error == "reject":
+            reasons[f"{GONE} IS NULL"] = f"delete fails: {options.delete}"
+        time = self._time(given)
+        if options.deletes_within is not None and time is not None:
+            reasons[f"{GONE} AND {quoted(time)} IS NULL"] = (
+                f"{time} of a deletion is null, so it could not be forgotten"
+            )
+        return {"input": reasons}
 
-    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
-        from mainstem_keyed_state import Port, keyed, polars_schema
-
-        from mainstem_operators_joins.frames import payload
-        from mainstem_operators_joins.table_logic import GONE, INPUT, TableLogic
-
-        given = ctx.shapes.only
-        names = [column.name for column in given.columns]
-        settings = self._settings(given)
+    def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
+        rows, delete = inputs.only, self.options.delete
         # The condition may speak of any column, so it comes before columns are left out.
-        gone = f"coalesce({self.options.delete or 'false'}, false) AS {GONE}"
-        rows = inputs.only
-        if settings.condition:
-            tried = Attempts({"delete": settings.condition})
+        gone = f"coalesce({delete or 'false'}, false) AS {GONE}"
+        if delete and self.options.on_error == "reject":
+            tried = Attempts({"delete": delete})
             rows = tried.onto(rows)
             holds = f"coalesce({tried.value('delete')}, false)"
             gone = f"IF({tried.failure()} IS NULL, {holds}, NULL) AS {GONE}"
-        rows = rows.selectExpr("*", gone)
-        logic = TableLogic(settings, polars_schema(inputs.only.select(*map(quoted, names))))
-        rows = rows.selectExpr(*map(quoted, names), GONE, payload(logic.needs, names, logic.wrong))
-        key = [quoted(name) for name in settings.key]
-        return keyed(logic, {INPUT: Port(rows, key)}, ctx, event_time=time_column(given))
+        names = [quoted(column.name) for column in ctx.shapes.only.columns]
+        return {"input": rows.selectExpr("*", gone).selectExpr(*names, GONE)}
+
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem_operators_joins.table_logic import TableLogic
+
+        return TableLogic(self._settings(inputs.only), rows["input"])
+
+    def _time(self, given: Shape) -> str | None:
+        """Return the column that says when a change was made, or None."""
+        time, sequence = time_column(given), exact(given, self.options.sequence)
+        kind = given.column(sequence)
+        if time is None and kind is not None and kind.type == "timestamp":
+            return sequence
+        return time
 
     def _settings(self, given: Shape) -> TableSettings:
         from mainstem_operators_joins.table_logic import TableSettings
 
         options = self.options
-        sequence = exact(given, options.sequence)
-        kind = given.column(sequence)
-        time = time_column(given)
-        if time is None and kind is not None and kind.type == "timestamp":
-            time = sequence
         history = options.history or History(versions=1)
         return TableSettings(
             key=tuple(exact(given, name) for name in options.key),
-            sequence=sequence,
-            time=time,
+            sequence=exact(given, options.sequence),
+            time=self._time(given),
             deletes_within=_micros(options.deletes_within),
             history=options.history is not None,
             history_versions=history.versions,
             history_within=_micros(history.within),
-            condition=(options.delete or "") if options.on_error == "reject" else "",
         )
 
 

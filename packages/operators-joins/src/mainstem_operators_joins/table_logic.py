@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
-from mainstem.columns import quoted
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
 from mainstem_operators_joins.frames import (
@@ -14,18 +13,14 @@ from mainstem_operators_joins.frames import (
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
     DELETE,
-    PAYLOAD,
     TIME,
     passed,
-    refusals,
-    refused,
     with_columns,
 )
+from mainstem_operators_joins.table import GONE
 from mainstem_operators_joins.ties import in_order
 
-INPUT, LATE, REJECTED = "input", "late", "rejected"
-#: On the rows of the port: whether the row deletes its key.
-GONE = "_gone"
+INPUT, LATE = "input", "late"
 #: On the rows of `late`: why it changes nothing.
 REASON = "_reason"
 OLDER, DUPLICATE, NOTHING_THERE = "older", "duplicate", "nothing to delete"
@@ -48,8 +43,6 @@ class TableSettings:
         history_versions: how many of a key's former rows are kept; None for any number.
         history_within: how long a former row is kept after its time, in microseconds; None for ever.
         history: whether former rows are kept at all.
-        condition: the condition of deletions, if rows that it fails for are refused; of those it is
-            not known whether they delete.
     """
 
     key: tuple[str, ...]
@@ -59,7 +52,6 @@ class TableSettings:
     history: bool = False
     history_versions: int | None = None
     history_within: int | None = None
-    condition: str = ""
 
 
 class TableLogic(Logic):
@@ -75,49 +67,31 @@ class TableLogic(Logic):
 
     Args:
         settings: see there.
-        columns: those of the rows, without `PAYLOAD` and `GONE`.
+        rows: the columns of the rows, of which those of the key, the sequence and `GONE` are never null.
     """
 
-    def __init__(self, settings: TableSettings, columns: pl.Schema) -> None:
+    def __init__(self, settings: TableSettings, rows: pl.Schema) -> None:
         self._set = settings
+        columns = pl.Schema({name: kind for name, kind in rows.items() if name != GONE})
         self._columns = list(columns)
         sequence = columns[settings.sequence]
-        self.ports = {INPUT: with_columns(columns, {GONE: pl.Boolean(), PAYLOAD: pl.Binary()})}
+        self.ports = {INPUT: rows}
         self.outputs = {
             MAIN: with_columns(
                 columns,
                 {CHANGE_TYPE: pl.String(), COMMIT_VERSION: sequence, COMMIT_TIMESTAMP: TIME},
             ),
             LATE: with_columns(columns, {REASON: pl.String()}),
-            REJECTED: refusals(columns),
         }
         kept = with_columns(columns, {GONE: pl.Boolean(), _DUE: TIME})
         self.tables = {_ROWS: Table(kept, due=_DUE)}
         if settings.history:
             self.tables[_HISTORY] = Table(kept, due=_DUE)
-        #: The columns that can't be null in a row that is used.
-        self.needs = [*settings.key, settings.sequence]
-        #: SQL for what else a row can't be used for, and why.
-        self.wrong = ""
-        self._why: pl.Expr = pl.lit("")
-        if settings.deletes_within is not None and settings.time is not None:
-            self.wrong = f"{GONE} AND {quoted(settings.time)} IS NULL"
-            self._why = pl.lit(
-                f"{settings.time} of a deletion is null, so it could not be forgotten"
-            )
-        if settings.condition:
-            self.wrong = " OR ".join(filter(None, [f"{GONE} IS NULL", self.wrong]))
-            failed = pl.when(pl.col(GONE).is_null())
-            self._why = failed.then(pl.lit(f"delete fails: {settings.condition}")).otherwise(
-                self._why
-            )
 
     def step(self, step: Step) -> Done:
         """Take in the rows that are newer than what is known; tell what they change."""
-        rows, outputs = step.rows[INPUT], {}
-        rows, outputs[REJECTED] = refused(rows, self.needs, self._why)
-        state = step.state[_ROWS]
-        came = self._judged(rows, step.state)
+        state, outputs = step.state[_ROWS], {}
+        came = self._judged(step.rows[INPUT], step.state)
         fresh = came.filter(pl.col(REASON).is_null()).drop(REASON)
         line = self._line(state, fresh)
         outputs[MAIN], nothing = self._changes(line)

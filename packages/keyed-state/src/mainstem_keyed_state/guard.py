@@ -1,0 +1,112 @@
+"""Rows that a logic is not given: those that can't be used, and those that come too late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import polars as pl
+from mainstem.columns import literal, quoted
+
+from mainstem_keyed_state.logic import MAIN, Done, Logic, Step
+from mainstem_keyed_state.outputs import IDENTITY
+
+LATE, REJECTED = "late", "rejected"
+#: On rows of a port: why the row can't be used, and the row as JSON; null on all others.
+REASON, PAYLOAD = "_refused", "_payload"
+_GUARD = {REASON: pl.String(), PAYLOAD: pl.Binary()}
+
+
+def refusals(columns: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
+    """Return the SQL of the columns `REASON` and `PAYLOAD`.
+
+    Args:
+        columns: those that are shown of a row that can't be used.
+        reasons: why it can't, by SQL conditions; the first that holds counts.
+    """
+    cases = " ".join(f"WHEN {sql} THEN {literal(reason)}" for sql, reason in reasons.items())
+    row = f"to_json(struct({', '.join(map(quoted, columns))}))"
+    return [
+        f"CASE {cases} END AS {REASON}",
+        f"IF({' OR '.join(f'({sql})' for sql in reasons)}, CAST({row} AS BINARY), NULL) AS {PAYLOAD}",
+    ]
+
+
+class Guard(Logic):
+    """A logic that is given only what it can use; the rest goes to `rejected` and `late`.
+
+    Args:
+        logic: does the work. Of what it puts into these outputs itself nothing is lost.
+        refusing: the ports whose rows have the columns of `refusals`.
+        in_time: the event-time column of each port whose late rows are kept away.
+    """
+
+    def __init__(
+        self, logic: Logic, refusing: Collection[str], in_time: Mapping[str, str], late: str
+    ) -> None:
+        self._logic = logic
+        self._refusing = [port for port in logic.ports if port in refusing]
+        self._in_time = in_time
+        self.version = logic.version
+        self.tables = logic.tables
+        self.ports = {
+            port: pl.Schema({**schema, **(_GUARD if port in refusing else {})})
+            for port, schema in logic.ports.items()
+        }
+        told = {"reason": pl.String(), "payload": pl.Binary()}
+        if IDENTITY in logic.outputs.get(MAIN, {}):
+            told[IDENTITY] = pl.Binary()
+        added = {REJECTED: pl.Schema(told)} if self._refusing else {}
+        if late:
+            added[LATE] = pl.Schema(logic.ports[late])
+        self.outputs = {**added, **logic.outputs}
+
+    def step(self, step: Step) -> Done:
+        """Put aside what can't be used, and let the logic do the rest."""
+        aside: dict[str, list[pl.DataFrame]] = {}
+        rows = dict(step.rows)
+        for port in self._refusing:
+            rows[port], refused = self._usable(rows[port])
+            if refused is not None:
+                aside.setdefault(REJECTED, []).append(refused)
+        for port, column in self._in_time.items():
+            if step.watermark is None:
+                break
+            known = rows[port]
+            late = known.get_column(column).to_physical() < step.watermark
+            if late.any():
+                late = late.fill_null(value=False)
+                aside.setdefault(LATE, []).append(known.filter(late))
+                rows[port] = known.filter(~late)
+        done = self._logic.step(Step(rows, step.state, step.watermark))
+        if not aside:
+            return done
+        outputs = dict(done.outputs)
+        for name, frames in aside.items():
+            own = [outputs[name]] if name in outputs else []
+            schema = self.outputs[name]
+            every = [frame.select(_shaped(frame, schema)) for frame in (*own, *frames)]
+            outputs[name] = pl.concat(every)
+        return Done(outputs, done.state)
+
+    def migrate(
+        self, state: Mapping[str, pl.DataFrame], version: int
+    ) -> Mapping[str, pl.DataFrame]:
+        return self._logic.migrate(state, version)
+
+    def _usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Return the rows that can be used, without the guard's columns, and the others."""
+        usable = rows.drop(REASON, PAYLOAD)
+        known = rows.get_column(REASON)
+        if known.null_count() == rows.height:
+            return usable, None
+        others = rows.filter(known.is_not_null())
+        refused = others.rename({REASON: "reason", PAYLOAD: "payload"})
+        return usable.filter(known.is_null()), refused
+
+
+def _shaped(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """Return a schema's columns of a frame, null where it lacks one."""
+    return [
+        pl.col(name) if name in frame.columns else pl.lit(None, kind).alias(name)
+        for name, kind in schema.items()
+    ]

@@ -1,0 +1,148 @@
+"""The base of operators whose work a `Logic` does."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar
+
+from mainstem import (
+    COMMIT_VERSION,
+    REJECTED,
+    Branching,
+    Events,
+    Inputs,
+    Needs,
+    Operator,
+    OperatorContext,
+    Shape,
+    StateFacts,
+    Stateful,
+)
+from mainstem.columns import quoted
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+    from mainstem_keyed_state.logic import Logic
+
+
+class KeyedOperator(Operator, Stateful, Branching):
+    """An operator with state by key: it says what the keys are, and which logic does the work.
+
+    All else is the base's: what Spark needs, what the state is, the outputs `rejected` and `late`, the
+    event time of what comes out.
+    """
+
+    #: Whether null equals null in a key; else a row with a null in its key equals nothing.
+    nulls_equal: ClassVar[bool] = False
+
+    @abstractmethod
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        """Return the key at each of the logic's ports: SQL over its rows, equal one by one."""
+
+    @abstractmethod
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        """Return what does the work, given the columns of the rows at its ports."""
+
+    def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
+        """Return the rows at the logic's ports; as they come, if not said otherwise."""
+        return inputs
+
+    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
+        """Return why a row can't be used, by port and by a condition in SQL over its rows.
+
+        Such a row goes to `rejected`, which is there if a port has conditions, and the logic does not see
+        it. Of several that hold the first counts. See `lacking`.
+        """
+        return {}
+
+    def in_time(self, inputs: Inputs[Shape]) -> str | None:
+        """Return the port whose late rows go to `late`, in place of to the logic; None for none.
+
+        Late is what is before the watermark by the event time of the port's shape. They go there as they
+        came, so `rows` must leave that port all columns of its shape.
+        """
+        return None
+
+    def holds(self, inputs: Inputs[Shape]) -> timedelta:
+        """Return how far the watermark must pass a row's event time until all of it has come out."""
+        return timedelta(0)
+
+    def types(
+        self, rows: Mapping[str, DataFrame], inputs: Inputs[Shape]
+    ) -> Mapping[str, Mapping[str, str | DataType]]:
+        """Return the Spark types of outputs' columns that have other names at the ports; see `keyed`."""
+        return {}
+
+    # -- what the core asks -------------------------------------------------------------------
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        found: dict[str, Shape] = {}
+        if any(self.refuses(inputs).values()):
+            found["rejected"] = REJECTED
+        if (port := self.in_time(inputs)) is not None:
+            found["late"] = Events(inputs[port].columns)
+        return found
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        keys = {port: list(key) for port, key in self.keys(inputs).items()}
+        return StateFacts(1, keyed=True, shaped_by={"key": keys}, holds=self.holds(inputs))
+
+    def needs(self) -> Needs:
+        from mainstem_keyed_state.frames import spark_needs
+
+        return spark_needs()
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        from mainstem_keyed_state.columns import polars_schema
+        from mainstem_keyed_state.frames import Port, keyed
+        from mainstem_keyed_state.guard import Guard, refusals
+
+        shapes = ctx.shapes
+        rows = self.rows(inputs, ctx)
+        logic = self.logic({port: polars_schema(frame) for port, frame in rows.items()}, shapes)
+        refuses = {port: reasons for port, reasons in self.refuses(shapes).items() if reasons}
+        late, keys = self.in_time(shapes), self.keys(shapes)
+        if refuses or late is not None:
+            logic = Guard(logic, refuses, _times(shapes, late), late or "")
+        ports = {}
+        for port, frame in rows.items():
+            shown = [name for name in frame.columns if not name.startswith("_")]
+            more = refusals(shown, refuses[port]) if port in refuses else ()
+            ports[port] = Port(frame.selectExpr("*", *more) if more else frame, keys[port])
+        return keyed(
+            logic,
+            ports,
+            ctx,
+            nulls_equal=self.nulls_equal,
+            event_time=event_time(self.shape(shapes)),
+            types=self.types(rows, shapes),
+        )
+
+
+def lacking(columns: Iterable[str]) -> dict[str, str]:
+    """Return the reasons to refuse a row that has a null in one of some columns."""
+    return {
+        f"{quoted(name)} IS NULL": f"{'the sequence' if name == COMMIT_VERSION else name} is null"
+        for name in columns
+    }
+
+
+def event_time(shape: Shape) -> str | None:
+    """Return the name of the event-time column, as the shape has it; None without one."""
+    if shape.event_time is None:
+        return None
+    column = shape.column(shape.event_time.column)
+    return shape.event_time.column if column is None else column.name
+
+
+def _times(shapes: Inputs[Shape], port: str | None) -> dict[str, str]:
+    """Return the event-time column of a port whose late rows are kept away, if any row can be late."""
+    if port is None or (time := event_time(shapes[port])) is None:
+        return {}
+    known = shapes[port].event_time
+    return {} if known is not None and known.punctual else {port: time}
