@@ -13,6 +13,9 @@ that a test learns which there are; and the armed one adds the whole `NAME:N:ACT
 it then does only once, however many processes pass it. Both
 reach whatever process inherits the environment: the driver, a
 source's process, an executor's worker, a helper.
+
+`MAINSTEM_FAILPOINT_FILE` names a file that says both, on two lines, for processes that have begun
+before the point is armed: they look at it with each pass. One that is not there arms nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +27,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: The variables that arm a point, and name the file that tells which are passed.
-ARMED, TRACE = "MAINSTEM_FAILPOINT", "MAINSTEM_FAILPOINT_TRACE"
+#: The variables that arm a point, name the file that tells which are passed, and one that says both.
+ARMED, TRACE, FILE = (
+    "MAINSTEM_FAILPOINT",
+    "MAINSTEM_FAILPOINT_TRACE",
+    "MAINSTEM_FAILPOINT_FILE",
+)
 
 
 class Failpoint(Exception):  # noqa: N818
@@ -110,9 +117,31 @@ class _Armed:
                 trace.write(f"{line}\n")
 
 
-def _of_environment() -> _Armed | None:
+class _ByFile:
+    """What a file says now, as it is written and removed by another process."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._known: tuple[int, int] | None = None
+        self._armed: _Armed | None = None
+
+    def passed(self, name: str) -> bool:
+        try:
+            found = Path(self._file).stat()
+            known = (found.st_ino, found.st_mtime_ns)
+            if known != self._known:
+                where, _, trace = Path(self._file).read_text().partition("\n")
+                self._known, self._armed = known, _Armed(where, trace.strip(), here=False)
+        except FileNotFoundError:
+            self._known = self._armed = None
+        return self._armed.passed(name) if self._armed is not None else False
+
+
+def _of_environment() -> _Armed | _ByFile | None:
     where, trace = os.environ.get(ARMED, ""), os.environ.get(TRACE, "")
-    return _Armed(where, trace, here=False) if where or trace else None
+    if where or trace:
+        return _Armed(where, trace, here=False)
+    return _ByFile(file) if (file := os.environ.get(FILE)) else None
 
 
 _armed = _of_environment()

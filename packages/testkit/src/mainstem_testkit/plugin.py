@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import EntryPoint, entry_points
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from mainstem.crashpoints import FILE
 
 from mainstem_testkit.conformance.report import PROPERTY, UNSHOWN, Report, Unshown
 from mainstem_testkit.server import Server, ServerFailed, ServerMissing
@@ -212,6 +214,8 @@ def pytest_configure(config: pytest.Config) -> None:
     folders = [config.rootpath / folder for folder in config.getini("mainstem_jars")]
     if jars := [str(jar) for folder in folders for jar in sorted(folder.glob("*.jar"))]:
         os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--jars {','.join(jars)} pyspark-shell")
+    # Spark's workers outlive a test, and keep the environment that they have begun with.
+    os.environ[FILE] = f"{tempfile.gettempdir()}/mainstem-failpoint-{os.getpid()}"
     config.addinivalue_line(
         "markers", "slow: dear, and shown elsewhere; run with `-m 'slow or not slow'`"
     )
