@@ -36,6 +36,8 @@ class Told(Silent):
 class Stuck(RunningQuery):
     """A query that runs and does not stop."""
 
+    above = frozenset()  # type: ignore[assignment]
+
     def __init__(self, reporter: Told, calls: list[str]) -> None:
         self.name = "stuck"
         self._plan: Any = SimpleNamespace(pipeline="p")
@@ -63,6 +65,8 @@ class Stuck(RunningQuery):
 class Failing(RunningQuery):
     """A query that fails as soon as it is watched."""
 
+    above = frozenset()  # type: ignore[assignment]
+
     def __init__(self, error: BaseException) -> None:
         self.name = "failing"
         self._running = None
@@ -80,7 +84,7 @@ def test_a_query_that_does_not_stop_does_not_hide_what_went_wrong_first():
     run.queries[0].watch = lambda *_: True  # type: ignore[method-assign]
     run.stop, run.helpers, run.publishing, run.reporter = threading.Event(), None, None, told
     with pytest.raises(PipelineError, match="the disk is full"):
-        run._drive(lambda _: None)
+        run._drive(lambda _: None, run.queries)
     assert calls == ["let go", "drained", "lag closed"]
     (facts,) = told.unstopped_
     assert facts["event"] == "unstopped"

@@ -140,10 +140,13 @@ def test_both_sides_are_past_an_event_that_has_waited(delays):
 
 
 def test_only_a_complete_join_may_be_read_by_two_queries():
-    """Pass: `complete` plans, `now` is an error that says that the two would disagree."""
+    """Pass: without a relay `complete` plans, `now` is an error that says that the two would disagree."""
     made = document()
     made["sinks"]["own"] = {"use": "console", "from": "enriched", "query": "own"}
-    make_plan(made)
+    (relay,) = make_plan(made).relays
+    assert "enriched keeps state, and would run in the queries" in relay.why
+    made["operators"]["enriched"]["relay"] = False
+    assert not make_plan(made).relays
     made["operators"]["enriched"]["with"]["when"] = "now"
     with pytest.raises(DocumentError, match="the two would disagree"):
         make_plan(made)

@@ -78,9 +78,11 @@ def test_the_plan_says_that_the_table_stays_and_what_of_deleted_keys():
     assert "deleted keys too" not in told[0]
 
 
-def test_a_table_read_by_two_queries_is_refused():
+def test_a_table_read_by_two_queries_needs_a_relay():
     """Pass: what is told depends on batches, so the two would disagree."""
     made = document()
     made["sinks"]["own"] = {"use": "console", "from": "weather", "query": "own"}
+    assert len(make_plan(made).relays) == 1
+    made["operators"]["weather"]["relay"] = False
     with pytest.raises(DocumentError, match="the two would disagree"):
         make_plan(made)

@@ -85,7 +85,7 @@ def test_a_wrong_option_is_refused_with_its_key(made, key, words):
 
 
 def test_a_changelog_without_a_sequence_is_refused():
-    """Pass: the error says that the batch's number is no sequence, and what to do."""
+    """Pass: the error says that the batch's number is no sequence; below a relay it is one."""
     made = document(**BY_REFERENCE)
     counted = {"by": ["customer_id"], "columns": {"note": "max(note)"}, "emit": "changes"}
     made["operators"]["customers_table"] = {
@@ -93,6 +93,8 @@ def test_a_changelog_without_a_sequence_is_refused():
         "from": "customers",
         "with": counted,
     }
+    assert len(make_plan(made).relays) == 1
+    made["operators"]["customers_table"]["relay"] = False
     with pytest.raises(DocumentError, match="no sequence but the batch's number"):
         make_plan(made)
 
@@ -132,6 +134,8 @@ def test_two_queries_may_not_run_the_join_twice():
     """Pass: what comes hangs on how the input is cut, so a second copy of the state is an error."""
     made = document(**BY_REFERENCE)
     made["sinks"]["own"] = {"use": "console", "from": "joined", "query": "own"}
+    assert len(make_plan(made).relays) == 1
+    made["operators"]["joined"]["relay"] = False
     with pytest.raises(DocumentError, match="the two would disagree"):
         make_plan(made)
 

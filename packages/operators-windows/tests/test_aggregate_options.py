@@ -128,10 +128,12 @@ def test_asking_for_late_rows_is_an_error_until_there_is_such_an_output():
         make_plan(made)
 
 
-def test_changes_read_by_two_queries_are_refused():
-    """Pass: the output depends on batches, so a second copy of the state is an error."""
+def test_changes_read_by_two_queries_need_a_relay():
+    """Pass: the output depends on batches, so without one a second copy of the state is an error."""
     made = document(emit="changes")
     made["sinks"]["own"] = {"use": "console", "from": "total", "query": "own"}
+    assert len(make_plan(made).relays) == 1
+    made["operators"]["total"]["relay"] = False
     with pytest.raises(DocumentError, match="the two would disagree"):
         make_plan(made)
 

@@ -47,28 +47,18 @@ def refused(made):
     return str(caught.value)
 
 
-def test_a_window_above_a_window_is_refused_where_the_second_watermark_stands():
-    """Pass: one problem that says why; both ways of its hint give documents that are right."""
-    told = refused(NESTED)
+def test_a_second_watermark_below_state_needs_a_relay():
+    """Pass: where relays are forbidden, one problem that says why; its hint gives a document that is right."""
+    forbidden = copy.deepcopy(NESTED)
+    forbidden["operators"]["hours"]["relay"] = False
+    told = refused(forbidden)
     assert told.startswith(
         "operators.timed.watermark: a watermark can't be put here: hours keeps state"
     )
-    assert "Compute this from the rows of rows itself" in told
-    make_plan(document(days=window("rows")))
-    first = copy.deepcopy(NESTED)
-    del first["operators"]["timed"], first["operators"]["days"]
-    first["sinks"]["out"] = {
-        "use": "files",
-        "from": "hours",
-        "with": {"path": "./h", "format": "parquet"},
-    }
-    make_plan(first)
-    second = document(days=window("rows", on="at"))
-    second["sources"]["rows"] = {
-        "use": "files", "watermark": MARK,
-        "with": {"path": "./h/*", "format": "parquet", "schema": "k STRING, at TIMESTAMP, n BIGINT"},
-    }  # fmt: skip
-    make_plan(second)
+    assert "Take away `relay: false`" in told
+    (relay,) = make_plan(NESTED).relays
+    assert str(relay.stream) == "hours"
+    assert "timed has a watermark of its own" in relay.why
 
 
 def test_two_watermarks_along_one_stream_are_refused():
@@ -87,10 +77,12 @@ def test_two_watermarks_along_one_stream_are_refused():
 
 
 def test_changes_do_not_follow_on_rows_that_wait_for_the_watermark():
-    """Pass: `emit: changes` above final windows is refused; over their own input it is right."""
+    """Pass: `emit: changes` below final windows is refused without a relay; with one it is right."""
     made = document(
         hours=window("rows"), best=window("hours", emit="changes", columns={"m": "max(n)"})
     )
+    assert [str(relay.stream) for relay in make_plan(made).relays] == ["hours"]
+    made["operators"]["hours"]["relay"] = False
     told = refused(made)
     assert (
         "operators.best: emits changes with each batch, and 'hours' above gives rows only when"

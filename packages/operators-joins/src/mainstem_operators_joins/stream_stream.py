@@ -173,6 +173,7 @@ class StreamStreamJoin(Operator, Stateful, Branching):
             },
             # A row is let go when the watermark is beyond the last time of a partner.
             holds=max(options.within.before, options.within.after) + timedelta(milliseconds=1),
+            by_time=True,
             waits=any(KEEPS[options.join]) or options.unmatched,
         )
 

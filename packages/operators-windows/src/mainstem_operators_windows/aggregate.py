@@ -13,6 +13,7 @@ from mainstem import (
     Checked,
     Duration,
     Events,
+    EventTime,
     Expressions,
     Inputs,
     Operator,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
+#: What marks a column as event time for Spark; the value is the watermark's delay, in milliseconds.
+_EVENT_TIME = "spark.watermarkDelayMs"
+_BEFORE = "_before"
 #: Among the node's counts: rows that are in no window.
 WITHOUT_TIME = "without_time"
 
@@ -144,7 +148,9 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
                     option="window",
                     hint=watermark_hint(given, options.window.on),
                 )
-            return Events(columns, identity=keys)
+            # Each comes once the watermark is at its end.
+            time = EventTime(options.window.end, timedelta(), punctual=True, passed=True, ends=True)
+            return Events(columns, identity=keys, event_time=time)
         if options.window is not None and options.window.session is not None:
             raise OptionError("Spark gives sessions only when they are final", option="emit")
         if not keys:
@@ -182,6 +188,7 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
             },
             grows=grows,
             holds=length or timedelta(0),
+            by_time=watermarked,
             output_mode="append" if options.emit == "final" else "update",
             waits=options.emit == "final",
         )
@@ -208,8 +215,18 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
         if options.window is not None:
             if find_column(given.columns, options.window.on, "window").nullable:
                 rows = self._counted(rows, options.window.on, ctx)
+            on = options.window.on
+            if (
+                (time := given.event_time) is not None
+                and time.ends
+                and _timed(given, options.window)
+            ):
+                # The end of an interval is not in it, and Spark must know the time's column again.
+                before = F.expr(f"{quoted(on)} - INTERVAL 1 MICROSECOND")
+                rows = rows.withColumn(_BEFORE, before.alias(_BEFORE, metadata={_EVENT_TIME: 0}))
+                on = _BEFORE
             # Made before the totals are: one over a column named `window` would be one over the window.
-            rows = rows.withColumn("_window", _window(options.window))
+            rows = rows.withColumn("_window", _window(options.window, on))
             groups.append(F.col("_window"))
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
         frame = rows.groupBy(*groups).agg(*totals)
@@ -239,11 +256,11 @@ def _timed(given: Shape, window: Window) -> bool:
     return time is not None and time.column.lower() == window.on.lower()
 
 
-def _window(window: Window) -> SparkColumn:
+def _window(window: Window, on: str) -> SparkColumn:
     from pyspark.sql import functions as F  # noqa: N812
 
     if window.session is not None:
-        return F.session_window(quoted(window.on), write_duration(window.session))
+        return F.session_window(quoted(on), write_duration(window.session))
     length = window.tumbling or window.hopping or timedelta(0)
     every = window.every or length
-    return F.window(quoted(window.on), write_duration(length), write_duration(every))
+    return F.window(quoted(on), write_duration(length), write_duration(every))

@@ -43,6 +43,8 @@ class StateFacts:
     output_mode: str = "append"
     #: Rows come out when the watermark has passed them, not with the batch that brings them.
     waits: bool = False
+    #: Spark drops and lets go of its rows by their event time, which must be ahead of the watermark.
+    by_time: bool = False
     #: It is kept by transformWithState, which not every state store can do; see `StateStoreCapabilities`.
     keyed: bool = False
     gains: frozenset[str] = frozenset()
@@ -189,6 +191,19 @@ class Rewindable(Ability):
 
         After an offset of None: of all rows there ever were, as far as anybody can tell.
         """
+
+
+class Punctuated(Ability):
+    """A source that tells itself how far its event time is.
+
+    Its frame has, beside the rows, rows that are null but for the reserved column `CARRIED`: a TIMESTAMP
+    before which no later row is. They move the watermark, which the rows' own times do not, and are
+    dropped there. The event time is that of the source's shape.
+    """
+
+    @abstractmethod
+    def punctuates(self) -> bool:
+        """Return whether it does, as its options and its shape are."""
 
 
 class Advising(Ability):

@@ -34,6 +34,10 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
 CHANGELOG_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
+#: The reserved column of a source that tells itself how far its event time is; see `Punctuated`.
+CARRIED = "_watermark"
+
+
 @dataclass(frozen=True)
 class EventTime:
     """The column that carries a watermark, and how far the watermark stays behind its maximum.
@@ -41,11 +45,17 @@ class EventTime:
     Attributes:
         punctual: whether no row is late, wherever the watermark is: a step above has waited with them,
             and lets each out with the batch whose watermark passes it.
+        passed: whether the watermark is past each row when it comes, so that a step which lets go of
+            rows by their time can stand below only in another query.
+        ends: whether the column is the end of an interval, which is not part of it: a row belongs to the
+            time just before.
     """
 
     column: str
     delay: timedelta
     punctual: bool = field(default=False, compare=False)
+    passed: bool = field(default=False, compare=False)
+    ends: bool = field(default=False, compare=False)
 
 
 ShapeT = TypeVar("ShapeT", bound="Shape")
@@ -213,9 +223,8 @@ def watermark_hint(shape: Shape, column: str = "...", where: str = "the input no
         return f"Give {where} `watermark: {{column: {column}, delay: ...}}`."
     return (
         f"The node {shape.watermarked} above has the watermark, and a stream has one: keep its column "
-        "down to here, or take it away there and write it here. What a step with state gives can have "
-        "none: let a sink write that, and a document of its own read it; rows with a key can be joined "
-        "as tables, by `changelog` and `table_table_join`."
+        "down to here, or take it away there and write it here. Below a step with state a stream can "
+        "have one of its own; rows with a key can be joined as tables, by `changelog` and `table_table_join`."
     )
 
 

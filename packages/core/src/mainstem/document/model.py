@@ -84,6 +84,13 @@ class SourceNode(Component):
     """A stream that comes in."""
 
     watermark: Watermark | None = option(None, description="Gives the stream event time.")
+    relay: bool | None = option(
+        None,
+        description="Whether what the node gives goes through a relay, a log in the checkpoint, so that "
+        "what reads it has queries of its own; when left out, where one query can't hold the graph, or "
+        "a step with state would run twice.",
+        advanced=True,
+    )
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
         description="What a refused row does when nobody reads the output `rejected` of a source "
@@ -100,6 +107,13 @@ class OperatorNode(Component):
         "port to one of these.",
     )
     watermark: Watermark | None = option(None, description="Gives the stream event time.")
+    relay: bool | None = option(
+        None,
+        description="Whether what the node gives goes through a relay, a log in the checkpoint, so that "
+        "what reads it has queries of its own; when left out, where one query can't hold the graph, or "
+        "a step with state would run twice.",
+        advanced=True,
+    )
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
         description="What a refused row does when nobody reads the output `rejected`: end the run, "

@@ -14,7 +14,7 @@ from mainstem.registry import Registry
 
 def warnings(plan: Plan, registry: Registry) -> Iterator[str]:
     """Yield the warnings of a plan, each a sentence that names the node and the way out."""
-    for node in plan.nodes.values():
+    for node in plan.written.values():
         for caution in node.component.options.cautions():
             yield f"{node.name}: {plan.scrubber.clean(caution)}"
         if (
@@ -44,7 +44,7 @@ def warnings(plan: Plan, registry: Registry) -> Iterator[str]:
         if node.kind != "sink" and not plan.readers(node.name):
             yield f"{node.name}: nobody reads it, so it does not run."
     for name, queries in repeated(plan.queries, plan.nodes).items():
-        if plan.nodes[name].kind == "source":
+        if plan.nodes[name].kind == "source" and not plan.nodes[name].relayed:
             yield (
                 f"{name}: read once for each of the queries {', '.join(queries)}, each at its own "
                 "pace."

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from mainstem.contracts.abilities import LoadedFirst
 from mainstem.errors import PluginError
@@ -32,6 +33,12 @@ def phases(anchor: str, nodes: Mapping[str, Node]) -> tuple[tuple[str, ...], ...
     for read in sorted(first):
         levels.setdefault(level(read), []).append(read)
     return tuple(tuple(levels[number]) for number in sorted(levels))
+
+
+def loading_all(query: Query) -> Query:
+    """Return a query that loads all that there is before others begin that need it first."""
+    rest = tuple(read for read in reads(query) if read not in sum(query.loads, ()))
+    return replace(query, loads=(*query.loads, rest)) if rest else query
 
 
 def reads(query: Query) -> list[str]:

@@ -35,9 +35,10 @@ from mainstem.document.reading import Path_, Written, from_values, read_file, re
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
-from mainstem.plan import advice, graph, guarantee, identity, queries, statements
+from mainstem.plan import advice, graph, guarantee, identity, queries, relays, statements
 from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
+from mainstem.relays.components import relayed
 
 T = TypeVar("T")
 
@@ -149,16 +150,18 @@ class _Maker:
         if isinstance(store, StateStore):
             self._hold(store, document.state.use)
         self._stop()
-        nodes = {name: self.nodes[name] for name in order}
+        written = {name: self.nodes[name] for name in order}
+        guarantee.choose(written, document, self.registry, self._component, self._asked)
+        identity.place(written, self._problem)
+        guarantee.hold(written, self._asked)
+        guarantee.judge(written, document, self.registry, self._problem)
+        checkpoint = Path(document.checkpoint, document.pipeline)
+        nodes, relayed = relays.place(written, checkpoint, self._problem)
         cuts = queries.cut(nodes, self._problem)
-        guarantee.choose(nodes, document, self.registry, self._component, self._asked)
-        identity.place(nodes, self._problem)
-        guarantee.hold(nodes, self._asked)
-        guarantee.judge(nodes, document, self.registry, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101
         plan = Plan(
-            document.pipeline, self.written.file, document, nodes, cuts,
+            document.pipeline, self.written.file, document, nodes, written, relayed, cuts,
             document.state.use, store, (), self.registry.hook, self.scrubber,
         )  # fmt: skip
         object.__setattr__(plan, "warnings", tuple(advice.warnings(plan, self.registry)))
@@ -261,6 +264,7 @@ class _Maker:
         make = SinkNode if kind == "sink" else Node
         node = make(name, kind, word.name, word.distribution, component)
         node.drops_rejected = getattr(used, "on_rejected", "fail") == "drop"
+        node.relay = getattr(used, "relay", None)
         node.says_rejected = "on_rejected" in used.model_fields_set
         if isinstance(node, SinkNode) and isinstance(used, WrittenSink):
             node.own_query = used.query == "own"
@@ -319,7 +323,7 @@ class _Maker:
             accepts = {"input": node.component.accepts}
         for port, streams in node.inputs.items():
             found = [
-                shape
+                self._below(stream, shape, node)
                 for stream in streams
                 if (shape := self._output(stream, node.path)) is not None
             ]
@@ -357,6 +361,11 @@ class _Maker:
         # Where what it reads is known all the same, what is wrong below shows too.
         assert whole or self.written.problems  # noqa: S101
         return shapes if shapes.keys() == accepts.keys() else None
+
+    def _below(self, stream: Stream, shape: Shape, node: Node) -> Shape:
+        """Return what a node sees of a stream: below a relay, if there is to be one."""
+        cut = isinstance(node.component, Stateful) and self.nodes[stream.node].relay is not False
+        return relayed(shape) if cut else shape
 
     def _assumed(self, accepts: Accepts) -> Shape:
         """Return what a port reads that is connected to nothing: messages, or the columns it needs."""
@@ -413,8 +422,8 @@ class _Maker:
         if column.type not in (None, "timestamp"):
             self._problem(f"{column.ddl} is no TIMESTAMP", *path, "column")
             return
-        if node.state is not None or node.shape.watermarked:
-            message, hint = self._watermarked(node)
+        if problem := self._watermarked(node):
+            message, hint = problem
             self._problem(message, *path, hint=hint)  # what is below finds it in its place
         node.watermark = EventTime(column.name, wanted.delay)
         node.idle_after = wanted.idle_after
@@ -426,28 +435,35 @@ class _Maker:
             node.outputs = {**node.outputs, EARLY: node.shape.with_columns(node.shape.columns)}
         node.shape = replace(node.shape, event_time=node.watermark, watermarked=node.name)
 
-    def _watermarked(self, node: Node) -> tuple[str, str]:
-        """Return why a node can't have a watermark, and a way that works."""
+    def _watermarked(self, node: Node) -> tuple[str, str] | None:
+        """Return why a node can't have a watermark, and a way that works; None if it can."""
         above = node.shape.watermarked if node.shape else ""
-        between = [
+        if node.state is not None:
+            return (
+                (
+                    f"a watermark can't be put on what a step with state gives: {node.name} gives its "
+                    "rows as the watermark above it moves"
+                ),
+                "Put it on the step's input, or, for what the step gives, on one below it (`select`).",
+            )
+        if not above:
+            return None
+        kept = [
             name
             for name in ancestors(node.name, self.nodes)
             if self.nodes[name].state and above in ancestors(name, self.nodes)
         ]
-        kept = node.name if node.state else between[0] if between else ""
         if not kept:
             return (
-                f"a stream has one watermark, and {above} above has it",
+                f"a watermark can't be put here: a stream has one watermark, and {above} above has it",
                 f"Take away that of {above}; this one then serves the steps below.",
             )
-        why = f"{kept} keeps state and gives its rows as the watermark above it moves"
-        if not above:
-            return f"a watermark can't be put on what a step with state gives: {why}", (
-                "Put it on the step's input."
+        if any(self.nodes[stream.node].relay is False for stream in node.streams):
+            return (
+                (
+                    f"a watermark can't be put here: {kept[0]} keeps state and gives its rows as the "
+                    "watermark above it moves, so one that waits for those rows would wait for ever"
+                ),
+                "Take away `relay: false`: below a relay a stream has a watermark of its own.",
             )
-        why = f"{why}, so one that waits for those rows would wait for ever"
-        hint = (
-            f"Compute this from the rows of {above} itself, which has the watermark; or let a sink write "
-            f"what {kept} gives, and a document of its own read that."
-        )
-        return f"a watermark can't be put here: {why}", hint
+        return None

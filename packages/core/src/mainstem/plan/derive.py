@@ -10,8 +10,8 @@ from pathlib import Path
 from mainstem.contracts.components import Source
 from mainstem.document.model import Trigger
 from mainstem.errors import DocumentError, Problem
-from mainstem.plan import identity, queries
-from mainstem.plan.model import Plan, SinkNode, ancestors
+from mainstem.plan import identity, queries, relays
+from mainstem.plan.model import Node, Plan, SinkNode, ancestors
 
 
 def derive(
@@ -44,9 +44,9 @@ def derive(
     chosen = {sink.name: sink for sink in sinks}
     wanted = {stream.node for sink in chosen.values() for stream in sink.streams}
     for name in tuple(wanted):
-        wanted |= ancestors(name, plan.nodes)
-    nodes = {}
-    for name, node in plan.nodes.items():
+        wanted |= ancestors(name, plan.written)
+    written: dict[str, Node] = {}
+    for name, node in plan.written.items():
         if name not in wanted:
             continue
         other = copy(node)
@@ -55,18 +55,20 @@ def derive(
         # Refused rows that the old plan has a reader for are that reader's business.
         read = bool(plan.readers(name, "rejected"))
         other.drops_rejected = node.drops_rejected or drop_rejected or read
-        nodes[name] = other
-    nodes |= chosen
+        written[name] = other
+    written |= chosen
     problems: list[Problem] = []
 
     def problem(message: str, *path: str | int, hint: str = "", **_: object) -> None:
         problems.append(Problem(message, ".".join(map(str, path)), plan.file, hint=hint))
 
     for name in wanted - chosen.keys():
-        if plan.nodes[name].kind == "sink":
+        if plan.written[name].kind == "sink":
             problem(f"what {name!r} refuses is known only where it is written", "sinks", name)
+    identity.place(written, problem)
+    folder = Path(checkpoint, pipeline or plan.pipeline)
+    nodes, relayed = relays.place(written, folder, problem)
     cuts = queries.cut(nodes, problem)
-    identity.place(nodes, problem)
     if problems:
         raise DocumentError(problems)
     document = plan.document.model_copy(
@@ -77,6 +79,8 @@ def derive(
         pipeline=pipeline or plan.pipeline,
         document=document,
         nodes=nodes,
+        written=written,
+        relays=relayed,
         queries=cuts,
         warnings=(),
         scripted=scripted,

@@ -66,6 +66,10 @@ class Node:
     says_rejected: bool = False
     #: Whether `_id` is made here: the identity begins in this node and somebody below uses it.
     makes_id: bool = False
+    #: Whether a relay is to take its rows to those that read them; None where need be.
+    relay: bool | None = None
+    #: Of the ends of a relay, the stream whose rows it takes.
+    relayed: Stream | None = None
 
     @property
     def path(self) -> tuple[str, str]:
@@ -176,9 +180,27 @@ class Query:
     #: How often each source is read.
     reads: Mapping[str, int]
     output_mode: str
+    #: The queries that write the relays which this one reads.
+    above: frozenset[str] = frozenset()
     #: The reads that are loaded before the others begin, phase by phase; empty where all begin at
     #: once. A source's first read has its name, its second one `NAME__2`.
     loads: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A stream that is taken from one query to others.
+
+    Attributes:
+        why: why one query can't hold what is above and below.
+        sink: the name of the end in the query above.
+        source: that of the end in those below.
+    """
+
+    stream: Stream
+    why: str
+    sink: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -188,7 +210,11 @@ class Plan:
     pipeline: str
     file: str
     document: Document
+    #: All nodes, the ends of relays among them.
     nodes: Mapping[str, Node]
+    #: The nodes as the document connects them, before relays were put between.
+    written: Mapping[str, Node]
+    relays: tuple[Relay, ...]
     queries: tuple[Query, ...]
     state_word: str
     state_store: StateStore
@@ -228,7 +254,7 @@ class Plan:
         if self.local:
             return {}
         found = {"checkpoint": self.checkpoint}
-        for node in self.nodes.values():
+        for node in self.written.values():
             if node.kind == "operator":
                 continue  # computes; what it reads of the driver's disk goes out with its plan
             options = node.component.options
@@ -238,8 +264,8 @@ class Plan:
         return found
 
     def sinks(self) -> list[SinkNode]:
-        """The sinks, in the document's order."""
-        return [node for node in self.nodes.values() if isinstance(node, SinkNode)]
+        """The document's sinks, in its order."""
+        return [node for node in self.written.values() if isinstance(node, SinkNode)]
 
     def shape(self, stream: Stream) -> Shape:
         """Return the shape of a stream."""

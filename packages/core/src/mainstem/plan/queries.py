@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 
 from mainstem.contracts.shapes import sequenced_by_batch
 from mainstem.plan import bootstrap
 from mainstem.plan.model import Node, Query, SinkNode, Stream, ancestors
+from mainstem.relays.components import RelaySink
 
 
 def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query, ...]:
@@ -41,8 +43,9 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
             bound[name] = ""
     if misfits:
         return ()
-    queries = tuple(
-        _query(name, anchors[sinks[0].name], sinks, nodes) for name, sinks in groups.items()
+    queries = _in_order(
+        tuple(_query(name, anchors[sinks[0].name], sinks, nodes) for name, sinks in groups.items()),
+        nodes,
     )
     for query in queries:
         _check_modes(query, nodes, problem)
@@ -50,6 +53,45 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
         bootstrap.check(query, nodes, problem)
     _check_repeats(queries, nodes, problem)
     return queries
+
+
+def _in_order(queries: tuple[Query, ...], nodes: Mapping[str, Node]) -> tuple[Query, ...]:
+    """Return queries so that each comes after those whose relays it reads, with the names of these."""
+    writes = {
+        nodes[sink].relayed: query.name
+        for query in queries
+        for sink in query.sinks
+        if nodes[sink].relayed is not None
+    }
+    above = {
+        query.name: frozenset(
+            writes[stream]
+            for name in query.reads
+            if (stream := nodes[name].relayed) is not None and stream in writes
+        )
+        for query in queries
+    }
+
+    def depth(name: str) -> int:
+        return max((depth(other) + 1 for other in above[name]), default=0)
+
+    for node in nodes.values():
+        if isinstance(node.component, RelaySink):
+            ends = [n.name for n in nodes.values() if n.relayed == node.relayed and not n.inputs]
+            node.component.readers = {
+                query.name: [read for end in ends for read in bootstrap.reads_of(query, end)]
+                for query in queries
+                if set(ends) & query.reads.keys()
+            }
+    known = sorted(queries, key=lambda query: depth(query.name))
+    made = {query.name: replace(query, above=above[query.name]) for query in known}
+    for query in reversed(known):
+        first = {name for phase in made[query.name].loads for name in phase}
+        for stream, name in writes.items():
+            ends = [end for end in query.reads if nodes[end].relayed == stream]
+            if first & {read for end in ends for read in bootstrap.reads_of(query, end)}:
+                made[name] = bootstrap.loading_all(made[name])
+    return tuple(made[query.name] for query in known)
 
 
 def _misfit(
@@ -79,8 +121,6 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
     wanted: set[str] = set()
     for sink in sinks:
         wanted |= ancestors(sink.name, nodes)
-    reads: Counter[str] = Counter()
-    _count_reads(anchor, nodes, reads)
     state = nodes[anchor].state
     per_batch = tuple(n for n, node in nodes.items() if n in wanted - above and node.kind != "sink")
     return Query(
@@ -90,7 +130,7 @@ def _query(name: str, anchor: str, sinks: list[SinkNode], nodes: Mapping[str, No
         streaming=tuple(n for n in nodes if n in above),
         per_batch=per_batch,
         tail=_tail(anchor, per_batch, [sink.name for sink in sinks], nodes),
-        reads=dict(sorted(reads.items())),
+        reads=reads(anchor, nodes),
         output_mode=state.output_mode if state else "append",
         loads=bootstrap.phases(anchor, nodes),
     )
@@ -119,11 +159,18 @@ def _tail(
     return here.name
 
 
-def _count_reads(name: str, nodes: Mapping[str, Node], reads: Counter[str]) -> None:
-    if nodes[name].kind == "source":
-        reads[name] += 1
-    for stream in nodes[name].streams:
-        _count_reads(stream.node, nodes, reads)
+def reads(name: str, nodes: Mapping[str, Node]) -> dict[str, int]:
+    """Return how often each source is read for a node and all that is above it."""
+    found: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        if nodes[name].kind == "source":
+            found[name] += 1
+        for stream in nodes[name].streams:
+            count(stream.node)
+
+    count(name)
+    return dict(sorted(found.items()))
 
 
 def _check_modes(query: Query, nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
@@ -135,7 +182,7 @@ def _check_modes(query: Query, nodes: Mapping[str, Node], problem: Callable[...,
                 "steps and unions follow only on final results",
                 "operators",
                 name,
-                hint="Use `emit: final`.",
+                hint="Take away `relay: false`, or use `emit: final`.",
             )
 
 
@@ -149,8 +196,8 @@ def _check_waiting(query: Query, nodes: Mapping[str, Node], problem: Callable[..
                 "has passed them: Spark can't tell then which are late",
                 "operators",
                 query.anchor,
-                hint=f"Let a sink write what {name} gives, and a document of its own read that; or "
-                f"compute this from what {name} reads.",
+                hint="Take away `relay: false`, so that this is a query of its own; or compute it from "
+                f"what {name} reads.",
             )
 
 
@@ -165,7 +212,7 @@ def _check_repeats(
                 "input falls into batches: the two would disagree",
                 "operators",
                 name,
-                hint="Let one query read it, and let the others read what that one wrote.",
+                hint="Take away `relay: false`, so that it runs once.",
             )
 
 

@@ -34,6 +34,15 @@ def as_json(plan: Plan) -> dict[str, Any]:
             }
             for query in plan.queries
         ],
+        "relays": [
+            {
+                "stream": str(relay.stream),
+                "sink": relay.sink,
+                "source": relay.source,
+                "why": relay.why,
+            }
+            for relay in plan.relays
+        ],
         "guarantees": [
             {
                 "sink": sink.name,
@@ -44,7 +53,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "assumptions": list(sink.promise.assumptions),
                 "shown": [
                     {"what": what, "level": found.level.value, "by": found.by}
-                    for what, found in shown(sink, plan.nodes)
+                    for what, found in shown(sink, plan.written)
                 ],
             }
             for sink in _live(plan)
@@ -116,6 +125,11 @@ def _text(plan: Plan) -> Iterator[str]:
             yield "  in each batch:"
         below = [n for n in (*query.per_batch, *query.sinks) if n != query.anchor]
         yield from (f"    {line}" for name in below for line in _node_lines(plan.nodes[name]))
+    if plan.relays:
+        yield ""
+        yield "relays: what reads them has its rows a trigger later"
+        for relay in plan.relays:
+            yield f"  {relay.stream} by {relay.sink} to {relay.source}: {relay.why}"
     yield ""
     yield "guarantees"
     for sink in _live(plan):
@@ -123,7 +137,7 @@ def _text(plan: Plan) -> Iterator[str]:
         yield from (f"    because {reason}" for reason in sink.promise.reasons)
         yield from (f"    since {ground}" for ground in sink.promise.grounds)
         yield from (f"    as long as {text}" for text in sink.promise.assumptions)
-        for what, found in shown(sink, plan.nodes):
+        for what, found in shown(sink, plan.written):
             yield f"    {what} is shown to be {found.level} by {found.by}"
     shadows = [sink.name for sink in plan.sinks() if sink.shadow]
     if shadows:
@@ -173,7 +187,9 @@ def _node_lines(node: Node) -> Iterator[str]:
         yield f"  {node.shape}"
     if isinstance(node.shape, Changelog):
         yield f"  key {', '.join(node.shape.key)}; sequence {node.shape.sequence or 'batch id'}"
-    if node.watermark:
+    if node.watermark and node.relayed:
+        yield f"  watermark of the query above, on {node.watermark.column}"
+    elif node.watermark:
         idle = f", idle after {write_duration(node.idle_after)}" if node.idle_after else ""
         ahead = f", at most {write_duration(node.ahead)} ahead" if node.ahead is not None else ""
         delay = write_duration(node.watermark.delay)
@@ -196,6 +212,8 @@ def as_mermaid(plan: Plan) -> str:
                 shown.add(name)
                 lines.append(f"    {_box(plan.nodes[name])}")
         lines.append("  end")
+    for relay in plan.relays:
+        lines.append(f"  {relay.sink} -.-> {relay.source}")
     for node in plan.nodes.values():
         if node.name not in shown:
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,9 +13,9 @@ from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
-from mainstem.plan import bootstrap
+from mainstem.plan import bootstrap, queries
 from mainstem.plan.derive import derive
-from mainstem.plan.model import Plan, SinkNode
+from mainstem.plan.model import Plan, Query, SinkNode
 
 #: Behind the name of a sink, and of its place, that is rebuilt beside.
 REBUILT = "__rebuilt"
@@ -39,7 +40,7 @@ def replay_plan(
     Raises:
         PipelineError: names do not fit, or a source can't start there; says which.
     """
-    found = plan.query(query)
+    found = _as_written(plan, plan.query(query))
     sinks = [_shadow(plan, found.sinks, name, other) for name, other in into.items()]
     sinks += [_beside(plan, found.sinks, name) for name in rebuild]
     into = {**into, **{name: f"{name}{REBUILT}" for name in rebuild}}
@@ -53,9 +54,9 @@ def replay_plan(
     sources: dict[str, Source] = {}
     first = {read for phase in found.loads for read in phase}
     for name in found.reads:
-        source = plan.nodes[name].source
+        source = plan.written[name].source
         if not isinstance(source, Rewindable):
-            word = plan.nodes[name].word
+            word = plan.written[name].word
             raise PipelineError(f"{name}: the source {word!r} can't start elsewhere (Rewindable)")
         start = when[name] if isinstance(when, dict) else when
         if isinstance(when, datetime) and name in {read.partition("__")[0] for read in first}:
@@ -82,6 +83,18 @@ def replay_plan(
     )
 
 
+def _as_written(plan: Plan, query: Query) -> Query:
+    """Return a query as it would be without relays: the sources that it reads, and which come first."""
+    anchor = plan.nodes[query.anchor]
+    name = query.anchor if anchor.relayed is None else anchor.relayed.node
+    return replace(
+        query,
+        sinks=tuple(sink for sink in query.sinks if sink in plan.written),
+        reads=queries.reads(name, plan.written),
+        loads=bootstrap.phases(name, plan.written),
+    )
+
+
 def _shadow(plan: Plan, sinks: tuple[str, ...], name: str, other: str) -> SinkNode:
     if name not in sinks:
         raise PipelineError(f"the query has no sink {name!r}. {_near(name, sinks)}")
@@ -90,7 +103,7 @@ def _shadow(plan: Plan, sinks: tuple[str, ...], name: str, other: str) -> SinkNo
         raise PipelineError(
             f"there is no sink {other!r} with `query: replay`. {_near(other, shadows)}"
         )
-    if shadows[other].streams != plan.nodes[name].streams:
+    if shadows[other].streams != plan.written[name].streams:
         raise PipelineError(f"{other!r} does not read what {name!r} reads")
     made = copy(shadows[other])
     made.shadow = False
@@ -100,7 +113,7 @@ def _shadow(plan: Plan, sinks: tuple[str, ...], name: str, other: str) -> SinkNo
 def _beside(plan: Plan, sinks: tuple[str, ...], name: str) -> SinkNode:
     if name not in sinks:
         raise PipelineError(f"the query has no sink {name!r}. {_near(name, sinks)}")
-    made = copy(plan.nodes[name])
+    made = copy(plan.written[name])
     assert isinstance(made, SinkNode)  # noqa: S101
     if not isinstance(made.sink, Swappable):
         raise PipelineError(f"{name}: the sink {made.word!r} can't be rebuilt beside (Swappable)")

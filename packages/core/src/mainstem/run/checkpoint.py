@@ -7,6 +7,7 @@
 - `queries/<name>/`: Spark's own checkpoint of a query
 - `nodes/<name>/`: a durable folder for a source that asks for one; `state/<query>/` in it for an
   operator, and `control/<query>/` for the control stream
+- `relays/<name>/`: the log of a relay; see `mainstem.relays.log`
 - `swapping`: while what was rebuilt is put in place
 - `set-aside/`: what was there of queries that started over; never read again
 """
@@ -29,6 +30,7 @@ from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, private_folder, read_whole, sync_folder, write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.plan.model import Node, Plan
+from mainstem.relays.components import RelaySink, RelaySource
 from mainstem.run import rollback, swapping
 from mainstem.run.history import History
 from mainstem.run.syncing import mend
@@ -93,7 +95,7 @@ class Checkpoint:
             swapping.finish(self.plan)
             for mark in sorted(self._aside.glob("*.begun")):
                 self._move_aside(mark)
-            for name in self._fresh:
+            for name in _starting_over(self.plan, self._fresh):
                 self._set_aside(name)
             for query in self.plan.queries:
                 rollback.finish(self.plan, query)
@@ -143,7 +145,8 @@ class Checkpoint:
         of_nodes = (
             sorted(self.path.glob(f"nodes/*/{kind}/{name}")) for kind in ("control", "state")
         )
-        for folder in (*chain.from_iterable(of_nodes), self.query(name)):
+        relays = [self.path / "relays" / sink for sink in _relays(self.plan, name)]
+        for folder in (*chain.from_iterable(of_nodes), *relays, self.query(name)):
             if folder.exists():
                 place = aside / folder.relative_to(self.path)
                 made_folder(place.parent)
@@ -281,6 +284,36 @@ class Checkpoint:
                     )
                     problems.append(Problem(message, "", self.plan.file, hint=hint))
         return problems
+
+
+def _starting_over(plan: Plan, fresh: Sequence[str]) -> list[str]:
+    """Return the queries that start over: those that are asked to, and all that reads their relays.
+
+    Raises:
+        PipelineError: one of them reads a relay that has let go of what it has read.
+    """
+    names = {plan.query(name).name for name in fresh}
+    for query in plan.queries:  # each after those that it reads
+        if query.above & names:
+            names.add(query.name)
+    for query in plan.queries:
+        for name in query.reads if query.name in names else ():
+            source = plan.nodes[name].component
+            if not isinstance(source, RelaySource) or not (query.above - names):
+                continue
+            if (first := source.first()) > 1:
+                above = ", ".join(sorted(query.above - names))
+                raise PipelineError(
+                    f"{query.name} can't start over alone: what {above} gave before segment {first} is "
+                    f"gone. Start over with `--fresh {above}`"
+                )
+    return [query.name for query in plan.queries if query.name in names]
+
+
+def _relays(plan: Plan, query: str) -> list[str]:
+    """Return the names of the relays that a query writes; none where the plan no longer has it."""
+    sinks = (name for each in plan.queries if each.name == query for name in each.sinks)
+    return [name for name in sinks if isinstance(plan.nodes[name].component, RelaySink)]
 
 
 def read_description(file: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.log_source import Reading
 from mainstem.contracts.shapes import (
+    CARRIED,
     CHANGELOG_COLUMNS,
     REJECTED,
     Changelog,
@@ -170,7 +171,7 @@ class Frames:
                 }
             )
             frame = self.apply(node, inputs)
-        if node.watermark:
+        if node.watermark or CARRIED in frame.columns:
             with self.blaming(node):
                 frame = self._watermark(node, frame)
         return self._count(node, frame)

@@ -12,6 +12,7 @@ from mainstem.errors import PipelineError
 from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.guarantee import promised
 from mainstem.plan.model import Plan, Query, SinkNode
+from mainstem.relays.components import RelaySink
 from mainstem.run.history import History
 from mainstem.run.syncing import remove_state
 
@@ -47,6 +48,10 @@ def refusals(plan: Plan, query: Query, batch: int) -> list[str]:
         node = plan.nodes[name]
         assert isinstance(node, SinkNode)  # noqa: S101
         assert node.delivery is not None  # noqa: S101
+        if isinstance(node.sink, RelaySink) and (
+            below := node.sink.read_beyond(_id(history), batch)
+        ):
+            found.append(f"{', '.join(below)} has read what later batches gave: take it back first")
         shape = plan.shape(node.streams[0])
         doubling = promised(node.delivery_word, node.delivery, node.sink, shape).may_double
         # Who knows batches, and not rows, would take what comes again for batches that are in.
@@ -113,7 +118,7 @@ def finish(plan: Plan, query: Query) -> None:
     if not mark.exists():
         return
     batch = int(read_whole(mark))
-    query_id = json.loads((folder / "metadata").read_text())["id"]
+    query_id = _id(History(folder))
     for name in query.sinks:
         node = plan.nodes[name]
         if isinstance(node, SinkNode) and isinstance(node.sink, Forgetful):
@@ -155,6 +160,11 @@ def _forget_control_rows(plan: Plan, query: Query, batch: int) -> None:
             if file.name not in read:
                 file.unlink()
         sync_folder(control)
+
+
+def _id(history: History) -> str:
+    """Return Spark's id of a query."""
+    return str(json.loads((history.folder / "metadata").read_text())["id"])
 
 
 def _number(file: Path) -> int:

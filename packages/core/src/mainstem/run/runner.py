@@ -134,8 +134,8 @@ class Run:
                 if self.plan.document.trigger.every is None:
                     self.helpers.wait_until_ready(self.stop)
                 self.once()
-                if self.plan.flush and not self.stop.is_set():
-                    self._drive(RunningQuery.flush)
+                if self.plan.flush:
+                    self._flush()
         except BaseException as failure:
             error = failure
             raise
@@ -152,7 +152,17 @@ class Run:
 
     def once(self) -> None:
         """Start all queries and wait until they have ended."""
-        self._drive(RunningQuery.start)
+        self._drive(RunningQuery.start, self.queries)
+
+    def _flush(self) -> None:
+        """Close what the queries hold; those below relays once they have read what that has given."""
+        done: set[str] = set()
+        while len(done) < len(self.queries) and not self.stop.is_set():
+            ready = [q for q in self.queries if q.name not in done and q.above <= done]
+            if below := [query for query in ready if query.above]:
+                self._drive(RunningQuery.start, below)
+            self._drive(RunningQuery.flush, ready)
+            done |= {query.name for query in ready}
 
     def _nodes(self) -> set[str]:
         """Return the nodes that take part; those that nobody reads do not."""
@@ -162,15 +172,16 @@ class Run:
         histories = {query.name: query.history for query in self.queries}
         return Publishing(self.plan, self.reporter, histories)
 
-    def _drive(self, begin: Any) -> None:
-        """Start every query by `begin` and watch them until all have ended."""
+    def _drive(self, begin: Any, queries: Sequence[RunningQuery]) -> None:
+        """Start queries by `begin` and watch them until all have ended."""
         try:
-            queued = list(self.queries)
+            queued = list(queries)
+            active: list[RunningQuery] = []
             while True:
-                for query in [each for each in queued if self._can_begin(each)]:
+                for query in [each for each in queued if self._can_begin(each, queued, active)]:
                     queued.remove(query)
                     begin(query)
-                active = [q for q in self.queries if q.watch(self._report, self.stop)]
+                active = [q for q in queries if q.watch(self._report, self.stop)]
                 if not active and (not queued or self.stop.is_set()):
                     break
                 if self.helpers is not None:
@@ -182,11 +193,22 @@ class Run:
                 active[0].wait(pause) if active else self.stop.wait(pause)
         finally:
             with ExitStack() as ending:  # each, whatever goes wrong with another
-                for query in reversed(self.queries):
+                for query in reversed(queries):
                     ending.callback(query.end, self._report)
 
-    def _can_begin(self, query: RunningQuery) -> bool:
-        """Whether what a query loads first is all there: what waits at the external system is stored."""
+    def _can_begin(
+        self,
+        query: RunningQuery,
+        queued: Sequence[RunningQuery],
+        active: Sequence[RunningQuery],
+    ) -> bool:
+        """Whether what a query loads first is all there: what waits at the external system is stored.
+
+        In a run that ends, what comes by a relay is there once the query above has ended.
+        """
+        for above in (each for each in (*queued, *active) if each.name in query.above):
+            if self.plan.document.trigger.every is None or above.is_loading:
+                return False
         return self.helpers is None or self.helpers.ready(query.loading.sources())
 
     def _report(self, facts: dict[str, Any]) -> None:

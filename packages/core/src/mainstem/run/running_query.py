@@ -82,6 +82,16 @@ class RunningQuery:
         self._batches: Batches
 
     @property
+    def above(self) -> frozenset[str]:
+        """The names of the queries that write the relays which this one reads."""
+        return self._query.above
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it has yet to load what there was when it began."""
+        return self._phase is not None or bool(self.loading.sources())
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that take part."""
         return (*self._query.streaming, *self._query.per_batch, *self._query.sinks)

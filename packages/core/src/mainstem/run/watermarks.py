@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import (
-    BooleanType,
-    StructField,
-)
 
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
+from mainstem.contracts.shapes import CARRIED
 from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
@@ -29,12 +27,14 @@ from mainstem.run.event_time import in_millis, moved
 from mainstem.run.nulls import NOTHING, unknown_null
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from mainstem.run.bootstrap import Waiting
     from mainstem.run.checkpoint import Checkpoint
 
 _CONTROL = "_control"
+#: What marks a column as event time for Spark; the value is the watermark's delay, in milliseconds.
+EVENT_TIME = "spark.watermarkDelayMs"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
 #: As much of a control file's name as tells its time in milliseconds; see `_stem`.
@@ -67,6 +67,8 @@ class Watermarks:
     def put(self, node: Node, frame: DataFrame) -> DataFrame:
         """Return a node's streaming frame with its watermark, if a step below keeps state."""
         wanted = node.watermark
+        if CARRIED in frame.columns:
+            return self._carried(node, frame)
         if wanted is None or not self.used:
             return frame
         delay = write_duration(wanted.delay)
@@ -79,6 +81,41 @@ class Watermarks:
         )
         if not self._plan.controlled(node):
             return frame.withWatermark(column, delay)
+        marked = frame.withColumn(_CONTROL, F.lit(False))
+        timed = {wanted.column: F.col("at"), _CONTROL: F.lit(True)}
+        both = marked.unionByName(self._control(node, count, marked, timed))
+        # Naming the column keeps the optimizer from pushing the filter below the watermark.
+        return (
+            both.withWatermark(column, delay)
+            .where(f"NOT ({_CONTROL} AND {column} IS NOT NULL)")
+            .drop(_CONTROL)
+        )
+
+    def _carried(self, node: Node, frame: DataFrame) -> DataFrame:
+        """Return the frame of a source that tells itself how far its event time is."""
+        wanted = node.watermark
+        if wanted is None or not self.used:
+            return frame.where(f"{CARRIED} IS NULL").drop(CARRIED)
+        column = quoted(wanted.column)
+        count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
+        frame = frame.observe(
+            f"{node.name}__{TIMED}{count}",
+            F.count_if(F.col(CARRIED).isNull()).alias("rows"),
+            F.expr(f"unix_micros(max({column}))").alias("latest"),
+        )
+        if self._plan.controlled(node):
+            timed = {CARRIED: F.col("at")}
+            frame = frame.unionByName(self._control(node, count, frame, timed))
+        # The rows' own times move nothing, and are what steps below go by.
+        rows = frame.withWatermark(CARRIED, "0 seconds").where(f"{CARRIED} IS NULL").drop(CARRIED)
+        marked = F.col(column).alias(wanted.column, metadata={EVENT_TIME: 0})
+        names = rows.columns
+        return rows.select(*(marked if n == wanted.column else F.col(quoted(n)) for n in names))
+
+    def _control(
+        self, node: Node, count: int, frame: DataFrame, timed: Mapping[str, Column]
+    ) -> DataFrame:
+        """Return a node's control rows in the columns of a frame, null but for those that are timed."""
         name = f"{node.name}__control" + (f"{count}" if count > 1 else "")
         control = (
             self._spark.readStream.name(name)
@@ -87,19 +124,11 @@ class Watermarks:
         )
         if self._waiting is not None:
             control = self._waiting.control(node.name, name, control)
-        timed = {wanted.column: F.col("at"), _CONTROL: F.lit(True)}
-        control = control.select(
+        return control.select(
             *(
                 timed.get(field.name, unknown_null(field.dataType)).alias(field.name)
-                for field in [*frame.schema.fields, StructField(_CONTROL, BooleanType())]
+                for field in frame.schema.fields
             )
-        )
-        both = frame.withColumn(_CONTROL, F.lit(False)).unionByName(control)
-        # Naming the column keeps the optimizer from pushing the filter below the watermark.
-        return (
-            both.withWatermark(column, delay)
-            .where(f"NOT ({_CONTROL} AND {column} IS NOT NULL)")
-            .drop(_CONTROL)
         )
 
     def streams(self, name: str) -> int:

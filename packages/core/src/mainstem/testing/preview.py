@@ -31,20 +31,20 @@ def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
         PipelineError: there is no such node or output.
     """
     name, _, named = output.partition(".")
-    nodes = {n: x for n, x in plan.nodes.items() if x.kind != "sink"}
+    nodes = {n: x for n, x in plan.written.items() if x.kind != "sink"}
     known = [*nodes, *(f"{n}.{o}" for n, x in nodes.items() for o in x.outputs)]
     if output not in known:
         hint = nearest(output, known) or f"There are: {', '.join(known)}."
         raise PipelineError(f"there is no {output!r} to look at. {hint}")
     enough = threading.Event()
-    above = ancestors(name, plan.nodes) | {name}
-    whole = any(plan.nodes[each].state for each in above)
+    above = ancestors(name, plan.written) | {name}
+    whole = any(plan.written[each].state for each in above)
     kept = Kept(most=rows, whole=whole, full=enough.set)
     stream = Stream(name, named)
     sink = SinkNode("preview__rows", "sink", "kept", "mainstem", kept, {"input": (stream,)})
     sink.shape = plan.shape(stream)
     sources = {}
-    for source, node in plan.nodes.items():
+    for source, node in plan.written.items():
         if node.kind == "source" and isinstance(node.component, Rewindable):
             try:
                 sources[source] = node.component.starting_at("earliest")

@@ -53,12 +53,12 @@ class Trial:
         self._show_rows = show_rows
         self._given = {
             name: Given(name, node.source, folder / "given" / name)
-            for name, node in plan.nodes.items()
+            for name, node in plan.written.items()
             if node.kind == "source"
         }
         self._kept: dict[str, Kept] = {}
         sinks = [standing_in(sink, self._keep(sink)) for sink in plan.sinks() if not sink.shadow]
-        known = [*plan.nodes, *(f"{n}.{o}" for n, x in plan.nodes.items() for o in x.outputs)]
+        known = [*plan.written, *(f"{n}.{o}" for n, x in plan.written.items() for o in x.outputs)]
         for output in outputs:
             _check("sink or output", output, known)
             if output not in self._kept:

@@ -1,0 +1,183 @@
+"""The log of a relay: what each batch of the query above has given, as files in the checkpoint.
+
+- `id`: tells the log from one that was made anew in its place
+- `columns`: of the rows, as DDL
+- `segments/<number>/`: the Parquet files of one batch
+- `<number>.json`: that the segment is whole; the batch it is of, and the watermark that it was made under
+
+A segment without its entry is what a crash has left, and nobody reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mainstem.crashpoints import failpoint
+from mainstem.durable import made_folder, read_whole, sync_folder, sync_tree, write_whole
+from mainstem.errors import PipelineError
+
+_WIDTH = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One segment.
+
+    Attributes:
+        number: from 1, without a gap.
+        query_id: Spark's, of the query that wrote it.
+        batch: the query's batch that it is of.
+        watermark: the one that the batch was under, in milliseconds since 1970: no row of a later
+            segment is before it, by the stream's event time. None before there is one.
+        at: when it was written, in seconds since 1970.
+        files: by name in the segment's folder, how many rows are in each.
+    """
+
+    number: int
+    query_id: str
+    batch: int
+    watermark: int | None
+    at: float
+    files: dict[str, int]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(self.files.values())
+
+
+class RelayLog:
+    """One relay's log.
+
+    Args:
+        folder: made when something is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[int, Entry] = {}
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def identity(self) -> str:
+        """Return what tells the log from others; empty before anything was written."""
+        file = self.folder / "id"
+        return read_whole(file) if file.exists() else ""
+
+    def columns(self) -> str:
+        """Return the columns of the rows, as DDL.
+
+        Raises:
+            PipelineError: the query above was never prepared.
+        """
+        try:
+            return read_whole(self.folder / "columns")
+        except FileNotFoundError:
+            raise PipelineError(f"there is no relay in {self.folder}") from None
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the segments that are there, in order."""
+        names = (file.name for file in self.folder.glob("*.json"))
+        return sorted(int(name.removesuffix(".json")) for name in names)
+
+    def entry(self, number: int) -> Entry:
+        """Return what is known of a segment.
+
+        Raises:
+            PipelineError: it is gone, or its entry was changed.
+        """
+        if number not in self._known:
+            file = self._entry(number)
+            try:
+                self._known[number] = Entry(**json.loads(read_whole(file)))
+            except FileNotFoundError:
+                raise PipelineError(
+                    f"{file} is gone, and has not been read: bring it back from a copy, or start over"
+                ) from None
+        return self._known[number]
+
+    def last(self) -> Entry | None:
+        """Return the newest segment, or None."""
+        numbers = self.numbers()
+        return self.entry(numbers[-1]) if numbers else None
+
+    def after(self, number: int) -> Iterator[Entry]:
+        """Yield the segments after one, in order.
+
+        Raises:
+            PipelineError: some are gone.
+        """
+        numbers = [each for each in self.numbers() if each > number]
+        for wanted in range(number + 1, number + 1 + len(numbers)):
+            yield self.entry(wanted)
+
+    def files(self, number: int) -> list[tuple[Path, int]]:
+        """Return the files of a segment, each with how many rows are in it."""
+        folder = self._segment(number)
+        return [(folder / name, rows) for name, rows in self.entry(number).files.items()]
+
+    def damage(self) -> Iterator[str]:
+        """Yield what is wrong with the log, in words: entries that were changed, rows that are gone."""
+        import pyarrow.parquet as pq
+
+        for number in self.numbers():
+            try:
+                for file, rows in self.files(number):
+                    found = pq.read_metadata(file).num_rows
+                    if found != rows:
+                        yield f"{file} has {found} rows, and was written with {rows}"
+            except Exception as error:
+                yield f"segment {number} of {self.folder}: {error}"
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def prepare(self, columns: str) -> None:
+        """Make the log, or note that its rows have other columns from now on."""
+        made_folder(self.folder / "segments")
+        if not (self.folder / "id").exists():
+            write_whole(self.folder / "id", uuid.uuid4().hex)
+        if not (self.folder / "columns").exists() or self.columns() != columns:
+            write_whole(self.folder / "columns", columns)
+
+    def room(self) -> Path:
+        """Return the folder, not there yet, that the files of the next segment are written into."""
+        hidden = self.folder / "segments" / ".next"
+        shutil.rmtree(hidden, ignore_errors=True)
+        return hidden
+
+    def add(self, query_id: str, batch: int, watermark: int | None, files: dict[str, int]) -> None:
+        """Add the segment whose files were written into `room`; it is on disk afterwards."""
+        number = max(self.numbers(), default=0) + 1
+        hidden, segment = self.folder / "segments" / ".next", self._segment(number)
+        failpoint("relay.before-segment")
+        if files:
+            sync_tree(hidden)
+            shutil.rmtree(segment, ignore_errors=True)  # a crash has left it without its entry
+            hidden.rename(segment)
+            sync_folder(segment.parent)
+        failpoint("relay.before-entry")
+        entry = Entry(number, query_id, batch, watermark, time.time(), files)
+        write_whole(self._entry(number), json.dumps(asdict(entry)))
+        failpoint("relay.after-entry")
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Remove segments; one that is gone is fine."""
+        for number in numbers:
+            self._entry(number).unlink(missing_ok=True)
+            self._known.pop(number, None)
+        if numbers:
+            sync_folder(self.folder)
+        for number in numbers:
+            shutil.rmtree(self._segment(number), ignore_errors=True)
+
+    def _entry(self, number: int) -> Path:
+        return self.folder / f"{number:0{_WIDTH}}.json"
+
+    def _segment(self, number: int) -> Path:
+        return self.folder / "segments" / f"{number:0{_WIDTH}}"
