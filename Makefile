@@ -93,6 +93,7 @@ bench: install services
 	$(BIN)/python benchmarks/failpoint.py
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/relay.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/small_batch.py
 	$(BIN)/python benchmarks/syncing.py

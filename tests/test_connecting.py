@@ -301,6 +301,7 @@ def chain(error):
     ("fixture", "login", "told"),
     [("rabbitmq", amqp_login, "ACCESS_REFUSED|refused"), ("mariadb", sql_login, "Access denied")],
 )
+@pytest.mark.in_turn
 def test_a_wrong_password_is_in_no_output(request, fixture, login, told, capfd, caplog):
     """Pass: the server refuses, the error says so, and neither it nor a log has the password.
 

@@ -178,11 +178,10 @@ def test_the_recorder_has_missed_nothing(run):
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize("left", ["nothing", "names", "some"])
-@pytest.mark.parametrize("number", range(2))
-def test_what_was_acknowledged_is_there_once_after_a_loss_of_power(run, left, number, turn):
-    seed = f"{turn.number} {number} {left}"
+def test_what_was_acknowledged_is_there_once_after_a_loss_of_power(run, left, turn):
+    seed = f"{turn.number} {turn.draw} {left}"
     steps = run.recorder.steps()
     count = random.Random(seed).randint(len(steps) // 10, len(steps))
-    put(run.root, disk_after(run, steps[:count]).left(left, seed=number))
+    put(run.root, disk_after(run, steps[:count]).left(left, seed=turn.draw))
     run.finish()
     run.check(until=steps[count - 1].time)

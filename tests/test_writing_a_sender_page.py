@@ -84,6 +84,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.in_turn
 def test_a_sender_that_is_wrong_is_caught(site, line_queue, tmp_path, fault, monkeypatch):
     """Pass: the standard test that the fault is about fails on it."""
     right, wrong, test = FAULTS[fault]

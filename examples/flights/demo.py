@@ -40,7 +40,7 @@ FLIGHT = ["carrier", "flight", "origin", "dest", "scheduled", "dep_delay"]
 TOTALS = ["flights", "cancelled", "late", "delay_minutes"]
 WEATHER = ["temp", "wind_speed", "visib"]
 #: When the run is killed, as parts of the year.
-KILLS = (0.4, 0.75)
+KILLS = (0.4, 0.75)[: int(os.environ.get("MAINSTEM_DEMO_KILLS", "2"))]
 
 #: Ways to break a line of JSON, with the reason that `decode` should find.
 BROKEN = {

@@ -362,6 +362,7 @@ def tls_publisher(secured, make, **changes):
     return make(secured.tls_url, tls=secured.tls(**changes), give_up="1 second")
 
 
+@pytest.mark.in_turn
 def test_a_client_with_its_certificate_publishes(secured, make):
     """Pass: over TLS, with a name to check that is not the address."""
     publisher = tls_publisher(secured, make)

@@ -76,6 +76,7 @@ def test_the_least_of_all_reads_counts():
     assert found == {("t", 0): 3}
 
 
+@pytest.mark.in_turn
 def test_somebody_who_consumes_in_the_group_is_told(topics, kafka):
     """Pass: publishing into a group with a member fails with what to do, and works when it is gone."""
     topic = topics.make()

@@ -56,6 +56,7 @@ def test_a_zombie_is_fenced_off_in_the_middle_of_its_transaction(place):
     assert place.values() == values_of(*range(20))
 
 
+@pytest.mark.in_turn
 def test_a_run_that_is_replaced_while_its_tasks_write_says_so(place, monkeypatch):
     """Pass: a task ends with an error of its own; the ledger says that a newer run is why."""
     by_tasks = transactional.write_by_tasks

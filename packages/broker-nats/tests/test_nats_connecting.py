@@ -119,6 +119,7 @@ def test_tls_with_certificates_of_both(started, certificates):
         get_in(options(server, tls=certificates.client(certificate=None, key=None)))
 
 
+@pytest.mark.in_turn
 def test_tls_from_the_first_byte(started, certificates):
     """A server that greets only after TLS. Pass: in with `first`; without, told that it does not answer."""
     server = started(certificates.settings(handshake_first=True), Late)

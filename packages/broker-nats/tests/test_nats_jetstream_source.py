@@ -227,6 +227,7 @@ def test_the_lag_counts_what_is_read(nats, tmp_path):
     assert filtered.end(tmp_path) == {stream: "20"}
 
 
+@pytest.mark.in_turn
 def test_no_secret_is_in_what_spark_shows(nats, pipeline, spark):
     """The password is wrong for nobody, and looked for in plans and the checkpoint. Pass: not there."""
     stream = make_stream(nats)

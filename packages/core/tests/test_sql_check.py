@@ -83,6 +83,7 @@ def test_every_mistake_in_sql_is_told_with_its_line_and_column(process, tmp_path
     assert told[6, "columns.b"].hint == "Did you mean 'upper'?"
 
 
+@pytest.mark.in_turn
 def test_what_was_answered_is_kept_by_its_text(process, tmp_path):
     """Pass: the same document asks nothing a second time, and says the same; a damaged answer is asked for."""
     first = problems(DOCUMENT, Remembered(process, tmp_path))

@@ -59,6 +59,7 @@ def test_a_late_older_change_does_not_bring_a_deleted_key_back(place, how):
 
 
 @strategies("idempotent", "staged")
+@pytest.mark.in_turn
 def test_a_delete_is_forgotten_when_its_time_is_over(place, how):
     """Pass: remembered within `deletes_within`, and gone from beside the table after it, when a later
     batch has come; an older change then is a new row."""

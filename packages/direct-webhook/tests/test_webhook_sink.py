@@ -64,6 +64,7 @@ def test_refused_rows_come_back_and_the_others_are_sent(far, spark):
     assert write(sink_of(far), spark, [{"value": b"good"}]) is None
 
 
+@pytest.mark.in_turn
 def test_order_log_brings_each_key_into_the_order_of_its_log(far, spark):
     """Pass: rows of 3 keys, scattered over 4 partitions in wrong order, come in order for each key."""
     rows = [

@@ -188,6 +188,7 @@ def test_a_session_lasts_as_long_as_rows_follow(tmp_path):
     assert {row["window_end"][11:16] for row in case.rows()} == {"01:35", "02:20"}
 
 
+@pytest.mark.in_turn
 def test_changes_without_a_window_carry_the_batch_as_sequence(tmp_path):
     """Pass: each batch's new totals, of the keys that changed, with a sequence that grows."""
     case = Case(tmp_path, flush=False, emit="changes", **TOTAL)

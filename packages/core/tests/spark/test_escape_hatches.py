@@ -127,6 +127,7 @@ def test_sql_joins_a_table_that_does_not_stream(pipeline):
 
 
 @pytest.mark.parametrize("same_anchor", [True, False])
+@pytest.mark.in_turn
 def test_sql_has_several_tables(pipeline, same_anchor):
     """Pass: rows of both ports come out, be they parts of one batch or two streams."""
     (pipeline.folder / "in2").mkdir()
@@ -410,6 +411,7 @@ def test_what_is_wrong_with_a_function_is_told(pipeline, call, told):
 
 
 @pytest.mark.parametrize("where", ["length(k) > 1", "1 = 0"])
+@pytest.mark.in_turn
 def test_a_batch_of_which_nothing_is_left_is_counted_all_the_same(pipeline, where):
     """Pass: no row is left before a step that shuffles; the run goes on, and the rows above are counted."""
     shuffled = "frame.repartition('k').selectExpr('k', 'v + length(k) AS v')"

@@ -116,6 +116,7 @@ def test_a_source_that_can_not_publish_is_told_of_and_tried_again(twice):
     assert sorted(r["k"] for r in twice.rows("out")) == ["a", "b"]
 
 
+@pytest.mark.in_turn
 def test_a_source_that_hangs_holds_up_no_batch(twice, monkeypatch):
     """Pass: the run ends, all rows written, while the source still publishes."""
     monkeypatch.setattr("mainstem.run.offset_commit._ENDING", 0.2)

@@ -224,7 +224,8 @@ def watermark_hint(shape: Shape, column: str = "...", where: str = "the input no
     return (
         f"The node {shape.watermarked} above has the watermark, and a stream has one: keep its column "
         "down to here, or take it away there and write it here. Below a step with state a stream can "
-        "have one of its own; rows with a key can be joined as tables, by `changelog` and `table_table_join`."
+        "have one of its own; rows with a key can be joined as tables, by `changelog` and "
+        "`table_table_join`."
     )
 
 

@@ -211,7 +211,7 @@ class OperatorSuite(TryingSuite):
                         silent.append(f"{port}: {late}")
         assert not silent, "late rows neither came out nor were counted:\n" + "\n".join(silent)
 
-    @proves("state")
+    @proves("state", runs=True)
     def test_state_is_gone_once_time_has_passed(self) -> None:
         """Unless `grows` says why it stays, the watermark's passing by `holds` leaves no state."""
         state = self._state_in_time()

@@ -79,7 +79,7 @@ class SinkSuite(AbilitiesSuite):
         if demanded := self._accepts.columns:
             not_claimed(f"types other than {demanded}")
 
-    @proves("types")
+    @proves("types", runs=True)
     def test_values_of_every_type_come_back_as_they_were_or_are_refused(
         self, spark: SparkSession
     ) -> None:
@@ -133,7 +133,7 @@ class SinkSuite(AbilitiesSuite):
         if back:
             yield f"rows came back that were not written: {back!r}"
 
-    @proves("types")
+    @proves("types", runs=True)
     def test_a_refused_type_ends_a_run_before_its_first_batch(self, spark: SparkSession) -> None:
         """A document with a column that the sink refuses ends with an error that names both.
 

@@ -104,7 +104,7 @@ class AbilitiesSuite(WritingSuite):
             sink.write_keyed(frames[number], batch)
         self._check_table(newest, "after the order of their changes")
 
-    @proves("KeyedWrites")
+    @proves("KeyedWrites", runs=True)
     def test_without_a_sequence_the_last_batch_wins(self, spark: SparkSession) -> None:
         """Batches in order, each twice, and those of one that started over: the last change counts."""
         self.can(KeyedWrites)
@@ -152,7 +152,7 @@ class AbilitiesSuite(WritingSuite):
 
     # -- batches taken back -----------------------------------------------------------------
 
-    @proves("Forgetful")
+    @proves("Forgetful", runs=True)
     def test_forgetting_takes_back_later_batches_alone(self, spark: SparkSession) -> None:
         """Rows of a checkpoint's later batches go, others stay; twice is as once; writing goes on."""
         sink = self._able(Forgetful)
@@ -167,7 +167,7 @@ class AbilitiesSuite(WritingSuite):
 
     # -- built beside -----------------------------------------------------------------------
 
-    @proves("Swappable")
+    @proves("Swappable", runs=True)
     def test_what_is_built_beside_is_seen_once_it_is_swapped(self, spark: SparkSession) -> None:
         """Readers see the old rows until the swap and the new ones from it on; again it does nothing."""
         sink = self._able(Swappable)
@@ -243,7 +243,7 @@ class AbilitiesSuite(WritingSuite):
         for other in (self._batch(spark, 1), self._batch(spark, 0, OTHER)):
             assert not sink.committed(other), f"says that {other.id} of {other.query_id} is in"
 
-    @proves("ledger")
+    @proves("ledger", runs=True)
     def test_what_a_batch_refused_is_told_again(self, spark: SparkSession) -> None:
         """A batch that is in comes again, by its own run and by the next: the same rows are refused."""
         able = [each for each in (Transactional, Staged) if isinstance(self.component, each)]
@@ -268,7 +268,7 @@ class AbilitiesSuite(WritingSuite):
                 )
             self._check(range(2), doubled=False)
 
-    @proves("fencing")
+    @proves("fencing", runs=True)
     def test_a_run_that_was_replaced_writes_nothing_more(self, spark: SparkSession) -> None:
         """Once a run of a higher epoch has written, one of a lower epoch is refused; it alone."""
         writes = self._fenced_writes()
@@ -285,7 +285,7 @@ class AbilitiesSuite(WritingSuite):
             write([4], self._batch(spark, 2, epoch=2))
             self._check([0, 1, 3, 4], doubled=False)
 
-    @proves("ledger")
+    @proves("ledger", runs=True)
     def test_an_old_copy_of_a_checkpoint_is_refused(self, spark: SparkSession) -> None:
         """A batch older than the ledger's last, cut otherwise, is neither written nor taken for that."""
         able = [each for each in (Transactional, Staged) if isinstance(self.component, each)]
@@ -302,7 +302,7 @@ class AbilitiesSuite(WritingSuite):
 
     # -- staging ----------------------------------------------------------------------------
 
-    @proves("Staged")
+    @proves("Staged", runs=True)
     def test_staged_rows_are_seen_when_published_and_not_before(self, spark: SparkSession) -> None:
         """Nothing of a staged or discarded batch is seen; published it is whole, twice as once."""
         sink, batch = self._able(Staged), self._batch(spark)
@@ -322,7 +322,7 @@ class AbilitiesSuite(WritingSuite):
             sink.publish(staged, batch)
             self._check(range(8), doubled=False)
 
-    @proves("Staged")
+    @proves("Staged", runs=True)
     def test_a_run_that_was_replaced_leaves_the_staged_rows_of_the_next(
         self, spark: SparkSession
     ) -> None:

@@ -1,0 +1,122 @@
+"""The log of a relay, without Spark: what a crash leaves of it, and what its readers are given."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mainstem.crashpoints import Died, armed
+from mainstem.errors import PipelineError
+from mainstem.relays.log import RelayLog
+from mainstem.relays.reading import RelayReading
+
+MINUTE = 60_000
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = RelayLog(tmp_path / "relay")
+    made.prepare("n BIGINT")
+    return made
+
+
+def write(log, batch, numbers, watermark=None):
+    """Write a batch, one file for each number."""
+    room = log.room()
+    room.mkdir(parents=True)
+    for number in numbers:
+        pq.write_table(pa.table({"n": [number]}), room / f"{number}.parquet")
+    log.add("query", batch, watermark, {f"{number}.parquet": 1 for number in numbers})
+
+
+def read(log, start, *, timed=True, columns="n BIGINT, _watermark TIMESTAMP"):
+    """Return the end of the next batch after an offset, and its rows."""
+    reading = RelayReading(log.folder, timed, 2)
+    planner = reading.planner()
+    end = planner.latest(start)
+    kinds = {"n": pa.int64(), "more": pa.string(), "_watermark": pa.timestamp("us", "UTC")}
+    names = [column.split()[0] for column in columns.split(", ")]
+    schema = pa.schema([(name, kinds[name]) for name in names])
+    parts = planner.parts(start, end)
+    rows = [
+        row for part in parts for each in reading.read(part, schema) for row in each.to_pylist()
+    ]
+    return end, rows
+
+
+def beginning(log):
+    return RelayReading(log.folder, timed=True, tasks=2).planner().initial()
+
+
+def test_rows_are_read_once_each_with_the_newest_watermark(log):
+    """Pass: two batches as one, then nothing, then the third; one row tells the watermark, if asked for."""
+    write(log, 0, [1, 2], 5 * MINUTE)
+    write(log, 1, [], 6 * MINUTE)
+    end, rows = read(log, beginning(log))
+    assert sorted(row["n"] for row in rows if row["n"]) == [1, 2]
+    (told,) = [row["_watermark"] for row in rows if row["_watermark"]]
+    assert told.timestamp() == 6 * 60
+    assert read(log, end)[0] == end
+    write(log, 2, [3], 7 * MINUTE)
+    assert [row["n"] for row in read(log, end, timed=False, columns="n BIGINT")[1]] == [3]
+
+
+@pytest.mark.parametrize("point", ["before-segment", "before-entry", "after-entry"])
+def test_a_segment_is_there_whole_or_not_at_all(log, point):
+    """Pass: whoever dies at a step of it, nobody reads a part; written again, the rows are there once."""
+    write(log, 0, [1])
+    with armed(f"relay.{point}:1:die"), pytest.raises(Died):
+        write(log, 1, [2, 3])
+    end, rows = read(log, beginning(log))
+    written = point == "after-entry"
+    assert sorted(row["n"] for row in rows) == ([1, 2, 3] if written else [1])
+    if not written:
+        write(log, 1, [2, 3])
+        assert sorted(row["n"] for row in read(log, end)[1]) == [2, 3]
+    assert log.last().batch == 1
+    assert list(log.damage()) == []
+
+
+def test_what_was_removed_is_not_missed_and_what_is_gone_is(log):
+    """Pass: a new reader begins with what is there; one that has not read a segment that is gone is told."""
+    for batch in range(4):
+        write(log, batch, [batch])
+    first = beginning(log)
+    log.remove([1, 2])
+    assert sorted(row["n"] for row in read(log, beginning(log))[1]) == [2, 3]
+    with pytest.raises(PipelineError, match="is gone, and has not been read"):
+        read(log, first)
+
+
+def test_a_log_made_anew_is_not_taken_for_the_other(log, tmp_path):
+    """Pass: an offset of the one is refused by the other."""
+    write(log, 0, [1])
+    offset = beginning(log)
+    other = RelayLog(tmp_path / "other")
+    other.prepare("n BIGINT")
+    write(other, 0, [1])
+    with pytest.raises(PipelineError, match="was made anew"):
+        read(other, offset)
+
+
+def test_segments_of_other_columns_are_read_with_those_of_now(log):
+    """Pass: a column that came later is null in rows of before."""
+    write(log, 0, [1])
+    log.prepare("n BIGINT, more STRING")
+    columns = "n BIGINT, more STRING, _watermark TIMESTAMP"
+    assert read(log, beginning(log), columns=columns)[1] == [
+        {"n": 1, "more": None, "_watermark": None}
+    ]
+
+
+def test_damage_is_told_with_the_file(log):
+    """Pass: an entry that was changed, and a file that is gone."""
+    write(log, 0, [1])
+    write(log, 1, [2])
+    (log.folder / "segments" / f"{2:020}" / "2.parquet").unlink()
+    entry = log.folder / f"{1:020}.json"
+    entry.write_text(entry.read_text().replace('"batch": 0', '"batch": 9'))
+    told = list(RelayLog(log.folder).damage())
+    assert len(told) == 2
+    assert "was changed after it was written" in told[0]
+    assert "2.parquet" in told[1]
