@@ -23,8 +23,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS, FILES = 4_000_000, 8
-ROUNDS = 4  # the first warms up
+ROWS, FILES = 8_000_000, 8
+ROUNDS = 3  # the first warms up
 SCHEMA = "k STRING, at TIMESTAMP, n BIGINT, text STRING"
 GOAL = 0.8
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from mainstem import Events, EventTime, Inputs
 from mainstem_keyed_state.guard import PAYLOAD, REASON, refusals
-from mainstem_operators_joins.table import GONE, ToTable
+from mainstem_operators_joins.columns import GONE
+from mainstem_operators_joins.table import ToTable
 
 _GIVEN = Events("k STRING, s BIGINT, `a t` TIMESTAMP", event_time=EventTime("a t", timedelta(0)))
 _FORGOTTEN = "a t of a deletion is null, so it could not be forgotten"

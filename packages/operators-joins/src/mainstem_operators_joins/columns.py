@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from mainstem import OptionError, Shape
 from mainstem.columns import Column, check_names, find_column
 
+#: On the rows that the logic of `table` is given: whether the row deletes its key.
+GONE = "_gone"
+
 
 def pairs(on: list[str] | dict[str, str]) -> dict[str, str]:
     """Return what is equal, as a map from one side's column to the other's."""

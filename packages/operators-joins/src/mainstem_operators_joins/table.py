@@ -29,7 +29,7 @@ from mainstem.columns import Column, find_column, quoted
 from mainstem_keyed_state import KeyedOperator, lacking
 from pydantic import model_validator
 
-from mainstem_operators_joins.columns import check_columns, exact, time_column
+from mainstem_operators_joins.columns import GONE, check_columns, exact, time_column
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from mainstem_operators_joins.table_logic import TableSettings
 
-#: On the rows that the logic is given: whether the row deletes its key.
-GONE = "_gone"
 
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
+from mainstem_operators_joins.columns import GONE
 from mainstem_operators_joins.frames import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
@@ -17,7 +18,6 @@ from mainstem_operators_joins.frames import (
     passed,
     with_columns,
 )
-from mainstem_operators_joins.table import GONE
 from mainstem_operators_joins.ties import in_order
 
 INPUT, LATE = "input", "late"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: A batch takes segments until it has so many rows.
 _ROWS = 1_000_000
-_CHUNK = 20_000
+_CHUNK = 100_000
 
 
 @dataclass(frozen=True)
