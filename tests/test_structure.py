@@ -87,7 +87,18 @@ PUBLIC = {
     "mainstem",
     *(
         f"mainstem.{topic}"
-        for topic in ("attempts", "columns", "commands", "durable", "patience", "sinks", "testing")
+        for topic in (
+            "attempts",
+            "changes",
+            "columns",
+            "commands",
+            "durable",
+            "losses",
+            "patience",
+            "positions",
+            "sinks",
+            "testing",
+        )
     ),
 }
 

@@ -89,6 +89,43 @@ class Aggregate(Chain):
         return Counter((k, since, len(vs), sum(vs)) for (k, since), vs in found.items())
 
 
+class Relayed(Chain):
+    """A window over what a window gives, so two queries, and a relay between them."""
+
+    name = "relay"
+    columns = ("k", "since", "most", "total")
+    row_by_row = False
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        totals = {
+            "by": ["k"],
+            "window": {"on": "at", "tumbling": f"{WINDOW} seconds"},
+            "columns": {"n": "count(*)", "total": "sum(v)"},
+        }
+        longer = {
+            "by": ["k"],
+            "window": {
+                "on": "window_end", "tumbling": f"{6 * WINDOW} seconds", "start": "began", "end": "ended",
+            },
+            "columns": {"most": "max(n)", "total": "sum(total)"},
+        }  # fmt: skip
+        columns = {"k": "k", "since": "unix_seconds(began)", "most": "most", "total": "total"}
+        return {
+            f"{name}_totals": {"use": "aggregate", "from": event, "with": totals},
+            f"{name}_longer": {"use": "aggregate", "from": f"{name}_totals", "with": longer},
+            name: {"use": "select", "from": f"{name}_longer", "with": {"columns": columns}},
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        found: dict[tuple[str, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for e in events:
+            found[e.k, e.at - e.at % (6 * WINDOW)][e.at // WINDOW].append(e.v)
+        return Counter(
+            (k, since, max(map(len, vs.values())), sum(map(sum, vs.values())))
+            for (k, since), vs in found.items()
+        )
+
+
 class Enrich(Chain):
     """Each event with the version of its key's row that held at its time."""
 
@@ -242,5 +279,6 @@ class View(Chain):
 
 
 CHAINS = {
-    each.name: each for each in (Stateless(), Aggregate(), Enrich(), Match(), Newest(), View())
+    each.name: each
+    for each in (Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed())
 }

@@ -174,3 +174,22 @@ class Speaker:
 def spans(planner, start, end):
     """Return the sequences that the tasks of a batch read: after one, up to another."""
     return [(part.after, part.end) for part in planner.parts(start, end)]
+
+
+def reading(options, tasks=2, **more):
+    """Return a read of the source `jetstream`, as `load` makes it."""
+    from mainstem.positions.reading import PositionReading
+    from mainstem_broker_nats.source.jetstream import JetStreamSource
+
+    source = JetStreamSource(options)
+    return PositionReading(
+        open=source.opener("t"),
+        begin=source.begin(),
+        give_up=options.give_up.total_seconds(),
+        tasks=tasks,
+        rows_per_task=options.rows_per_task,
+        max_rows=options.max_rows,
+        gaps=options.on_loss,
+        columns=source.columns,
+        **more,
+    )

@@ -149,7 +149,7 @@ def test_the_first_offset_is_looked_up_once(nats, pipeline, spark):
     stream = make_stream(nats)
     publish(nats, f"{stream}.a", range(1, 11))
     document(pipeline, nats, stream)
-    with pipeline.start(MAINSTEM_FAILPOINT="jetstream.after-ranges:1:kill") as process:
+    with pipeline.start(MAINSTEM_FAILPOINT="positions.after-ranges:1:kill") as process:
         assert process.wait().returncode != 0
     assert pipeline.rows("out") == []
     at(nats, lambda js, _: js.purge_stream(stream, seq=6))
@@ -181,15 +181,15 @@ def test_a_replay_begins_where_it_is_told(nats):
     publish(nats, f"{stream}.a", range(20))
     at(nats, lambda js, _: js.purge_stream(stream, seq=6))
     whole = source(nats, stream)
-    begun = whole.starting_at({"sequence": 10})
-    assert begun._log.begin["sequence"] == 10
-    assert whole.starting_at(dict(begun._log.begin))._log.begin == begun._log.begin
+    begun = whole.starting_at({"read": 10})
+    assert begun._begin["read"] == {stream: 10}
+    assert whole.starting_at(dict(begun._begin))._begin == begun._begin
     for wrong, said in (
-        ({"sequence": 2}, "has the sequences 6 to 20, and 3 was asked for"),
-        ({"sequence": 21}, "has the sequences 6 to 20"),
-        ({"sequence": 10, "created": "2001-01-01T00:00:00Z"}, "of a stream made at 2001"),
-        ({"sequence": 10, "stream": "other"}, "of the stream 'other'"),
-        ({"sequence": "x"}, "expected an offset such as"),
+        ({"read": 2}, "has the positions 6 to 20, and 3 was asked for"),
+        ({"read": {stream: 21}}, "has the positions 6 to 20"),
+        ({"read": 10, "log": "2001-01-01T00:00:00Z"}, "of a log made at 2001"),
+        ({"read": {"other": 10}}, "there is no partition 'other'"),
+        ({"read": "x"}, "expected an offset such as"),
         ({"offset": 3}, "expected an offset such as"),
     ):
         with pytest.raises(OptionError, match=said):
@@ -205,9 +205,9 @@ def test_what_is_gone_is_said(nats, tmp_path):
     at(nats, lambda js, _: js.purge_stream(stream, seq=6))
     at(nats, lambda js, _: js.delete_msg(stream, 9))
     said = whole.gone(Reached(None, tmp_path, tmp_path))
-    assert f"messages 1 to 5 of the stream {stream}" in said
+    assert f"messages 1 to 5 of the stream {stream!r}" in said
     assert "1 deleted" in said
-    other = {"stream": stream, "created": "2001-01-01T00:00:00Z", "sequence": 12}
+    other = {"log": "2001-01-01T00:00:00Z", "read": {stream: 12}}
     assert "made anew" in whole.gone(Reached(other, tmp_path, tmp_path))
 
 
@@ -218,7 +218,7 @@ def test_the_lag_counts_what_is_read(nats, tmp_path):
     stream = make_stream(nats)
     publish(nats, lambda n: f"{stream}.{'ab'[n % 2]}", range(20))
     filtered = source(nats, stream, subjects=[f"{stream}.a"])
-    begun = filtered.starting_at({"sequence": 8})._log.begin
+    begun = filtered.starting_at({"read": 8})._begin
     (lag,) = filtered.lag(Reached(dict(begun), tmp_path, tmp_path))
     assert (lag.partition, lag.rows) == (stream, 6)
     assert 0 < lag.seconds < 60

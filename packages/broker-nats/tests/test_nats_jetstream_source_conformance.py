@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import StreamReading
-from mainstem_testkit import SourceSuite
-from nats_streams import info, make_stream, publish
+from mainstem_testkit import PositionLogSuite, SourceSuite
+from nats_streams import at, info, make_stream, publish, reading
 
 
 class LogSuite(SourceSuite):
@@ -38,16 +38,7 @@ class LogSuite(SourceSuite):
         """Return what the tasks of a batch of ten messages read."""
         self.put(range(10))
         options = JetStreamSourceOptions.model_validate(self.options())
-        planner = StreamReading(
-            options,
-            self.stream,
-            tuple(options.subjects),
-            options.start,
-            options.partitions or 1,
-            "t",
-            "messages",
-            options.on_loss,
-        ).planner()
+        planner = reading(options, options.partitions or 1).planner()
         try:
             start = planner.initial()
             return planner.parts(start, planner.latest(start))
@@ -56,7 +47,9 @@ class LogSuite(SourceSuite):
 
 
 class TestLog(LogSuite):
-    """All subjects of a stream."""
+    """All subjects of a stream; these stand for all sources on a position log."""
+
+    stands_for = "positions"
 
 
 class TestFiltered(LogSuite):
@@ -97,3 +90,41 @@ class TestInMemory(LogSuite):
 
     def put(self, numbers):
         publish(self.server, f"{self.stream}.numbers", numbers, {"trace": "a b", "empty": ""})
+
+
+class TestPositions(PositionLogSuite):
+    use = "jetstream"
+    server_fixture = "nats"
+    #: Changes to the options.
+    more: ClassVar[Mapping[str, Any]] = {}
+
+    def prepare(self):
+        self.stream = make_stream(self.server)
+
+    def options(self):
+        return {"servers": self.server.url, "stream": self.stream, **self.more}
+
+    def put(self, numbers):
+        publish(self.server, f"{self.stream}.numbers", numbers)
+
+    def remove(self, count):
+        at(self.server, lambda js, _: js.purge_stream(self.stream, seq=count + 1))
+
+    def make_anew(self):
+        at(self.server, lambda js, _: js.delete_stream(self.stream))
+        make_stream(self.server, self.stream)
+
+
+class TestPositionsFiltered(TestPositions):
+    """Some subjects, with messages of others between."""
+
+    def options(self):
+        return {**super().options(), "subjects": [f"{self.stream}.numbers"]}
+
+    def put(self, numbers):
+        for number in numbers:
+            publish(self.server, f"{self.stream}.others", [number])
+            publish(self.server, f"{self.stream}.numbers", [number])
+
+    def remove(self, count):
+        super().remove(2 * count)

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from mainstem import ExternalError, OptionError, PermanentError
+from mainstem.positions.planner import begin
 from mainstem_broker_nats.source.headers import pairs
+from mainstem_broker_nats.source.log import StreamLog
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import StreamReading, begin
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.stream import Stream
 from nats.js.api import StreamSource
@@ -21,6 +22,7 @@ from nats_streams import (
     make_stream,
     publish,
     publish_many,
+    reading,
     spans,
     unique,
 )
@@ -53,18 +55,7 @@ def planner(nats):
 
     def make(stream, **more):
         given = options(nats, stream, **more)
-        made.append(
-            StreamReading(
-                given,
-                stream,
-                tuple(given.subjects),
-                given.start,
-                2,
-                "t",
-                "messages",
-                given.on_loss,
-            ).planner()
-        )
+        made.append(reading(given).planner())
         return made[-1]
 
     yield make
@@ -231,19 +222,19 @@ def test_a_stream_made_anew_is_refused(nats, planner, opened):
     plans = planner(stream)
     start = plans.initial()
     end = plans.latest(start)
-    assert end["sequence"] == 10
+    assert end["read"][stream] == 10
     at(nats, lambda js, _: js.delete_stream(stream))
     make_stream(nats, stream)
     publish(nats, f"{stream}.a", range(20))
     for step in (
         lambda: planner(stream).latest(end),
         lambda: planner(stream).parts(start, end),
-        lambda: list(Range(opened(stream), start["created"], 0, 10, gaps=True).chunks()),
+        lambda: list(Range(opened(stream), start["log"], 0, 10, gaps=True).chunks()),
     ):
         with pytest.raises(ExternalError, match="made anew at") as error:
             step()
         assert isinstance(error.value, PermanentError)
-        assert start["created"] in str(error.value)
+        assert start["log"] in str(error.value)
 
 
 def test_batches_end_where_they_should(nats, planner):
@@ -251,18 +242,18 @@ def test_batches_end_where_they_should(nats, planner):
     stream = make_stream(nats)
     plans = planner(stream, max_rows=6, on_loss="report")
     first = plans.initial()
-    assert first["sequence"] == 0
+    assert first["read"][stream] == 0
     assert plans.latest(first) == first
     publish(nats, f"{stream}.a", range(10))
     time.sleep(0.1)
     second = plans.latest(first)
-    assert (second["created"], second["sequence"]) == (first["created"], 6)
-    assert list(second) == ["stream", "created", "sequence", "at"]
+    assert (second["log"], second["read"][stream]) == (first["log"], 6)
+    assert list(second) == ["log", "read", "at"]
     assert spans(plans, first, second) == [(0, 6)]
     at(nats, lambda js, _: js.purge_stream(stream, seq=10))
     time.sleep(0.1)
     third = plans.latest(second)
-    assert third["sequence"] == 10
+    assert third["read"][stream] == 10
     assert spans(plans, second, third) == [(6, 10)]
 
 
@@ -272,7 +263,7 @@ def test_a_large_batch_is_read_by_several_tasks(nats, planner):
     publish_many(nats, f"{stream}.a", numbered(30_000))
     at(nats, lambda js, _: js.purge_stream(stream, seq=10_001))
     plans = planner(stream, on_loss="report")
-    start = {**plans.initial(), "sequence": 100}
+    start = {**plans.initial(), "read": {stream: 100}}
     assert spans(plans, start, plans.latest(start)) == [(100, 20_000), (20_000, 30_000)]
 
 
@@ -288,12 +279,12 @@ def test_other_subjects_make_no_batches(nats, planner):
     publish(nats, f"{stream}.b", range(5))
     time.sleep(0.1)
     end = plans.latest(start)
-    assert end["sequence"] == 56
+    assert end["read"][stream] == 56
     time.sleep(0.1)
     assert plans.latest(end) == end
 
 
-def test_where_reading_begins(nats, opened):
+def test_where_reading_begins(nats):
     """Earliest, latest, a sequence, a time, of a stream whose beginning is gone. Pass: as said."""
     stream = make_stream(nats)
     publish(nats, f"{stream}.a", range(5))
@@ -302,16 +293,17 @@ def test_where_reading_begins(nats, opened):
     time.sleep(0.1)
     publish(nats, f"{stream}.a", range(5))
     at(nats, lambda js, _: js.purge_stream(stream, seq=3))
-    reader = opened(stream)
+    log = StreamLog(options(nats, stream), stream, (), "t", "messages", "reader")
     hour = timedelta(hours=1)
-    assert begin(reader, "earliest")["sequence"] == 2
-    assert begin(reader, "latest")["sequence"] == 10
-    assert begin(reader, 7)["sequence"] == 6
-    assert begin(reader, since)["sequence"] == 5
-    assert begin(reader, since - hour)["sequence"] == 2
-    assert begin(reader, datetime.now(UTC) + hour)["sequence"] == 10
-    offset = {"stream": stream, "created": reader.state().created, "sequence": 4}
-    assert begin(reader, offset) == offset
+    assert begin(log, "earliest")["read"][stream] == 2
+    assert begin(log, "latest")["read"][stream] == 10
+    assert begin(log, 7)["read"][stream] == 6
+    assert begin(log, since)["read"][stream] == 5
+    assert begin(log, since - hour)["read"][stream] == 2
+    assert begin(log, datetime.now(UTC) + hour)["read"][stream] == 10
+    offset = {"log": log.look().identity, "read": {stream: 4}}
+    assert begin(log, offset) == offset
+    log.close()
 
 
 def test_gaps_can_end_the_run(nats, planner):
@@ -410,6 +402,6 @@ def test_a_bounded_run_is_never_told_unasked_that_nothing_is_new(nats, planner):
     publish(nats, f"{stream}.a", range(10))
     ends = []
     while (end := plans.latest(start)) != start:
-        ends.append(end["sequence"])
+        ends.append(end["read"][stream])
         start = end
     assert ends == [3, 6, 9, 10]

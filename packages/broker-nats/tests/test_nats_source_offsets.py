@@ -9,14 +9,14 @@ from contextlib import closing
 
 import pytest
 from mainstem import ExternalError, PermanentError, TransientError
+from mainstem.positions import Part
+from mainstem.positions import planner as planning
 from mainstem_broker_nats.client import Connection
-from mainstem_broker_nats.source import planning
 from mainstem_broker_nats.source.options import BucketOptions, JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import Part, StreamReading
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.source.stream import Stream
 from mainstem_broker_nats.testing import NATS
-from nats_streams import at, consumers, make_stream, publish, publish_many, spans
+from nats_streams import at, consumers, make_stream, publish, publish_many, reading, spans
 from pydantic import ValidationError
 
 
@@ -31,14 +31,13 @@ class Planned:
     committed = planned
 
 
+def options_of(server, stream, **more):
+    given = {"servers": server.url, "stream": stream, "give_up": "2 s", **more}
+    return JetStreamSourceOptions.model_validate(given)
+
+
 def given(server, stream, *, progress=None, first=None, **more):
-    options = JetStreamSourceOptions.model_validate(
-        {"servers": server.url, "stream": stream, "give_up": "2 s", **more}
-    )
-    return StreamReading(
-        options, stream, tuple(options.subjects), options.start, 2, "t", "messages",
-        options.on_loss, progress, first,
-    )  # fmt: skip
+    return reading(options_of(server, stream, **more), progress=progress, first=first)
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def planner():
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(planning, "_EVERY", 0.0)
+    monkeypatch.setattr(planning, "EVERY", 0.0)
 
 
 @pytest.mark.parametrize("start", ["earliest", "latest"])
@@ -70,14 +69,14 @@ def test_the_first_offset_is_kept(nats, planner, tmp_path, start):
     progress, file = Planned(), tmp_path / "first" / "one.json"
     more = {"progress": progress, "first": file, "start": start}
     first = planner(nats, stream, **more).initial()
-    assert first["sequence"] == (0 if start == "earliest" else 10)
-    progress.offset = {**first, "sequence": 10}
+    assert first["read"][stream] == (0 if start == "earliest" else 10)
+    progress.offset = {**first, "read": {stream: 10}}
     at(nats, lambda js, _: js.purge_stream(stream, seq=6))
     publish(nats, f"{stream}.a", range(5))
     assert planner(nats, stream, **more).initial() == first
     progress.offset = None
     again = planner(nats, stream, **more).initial()
-    assert again["sequence"] == (5 if start == "earliest" else 15)
+    assert again["read"][stream] == (5 if start == "earliest" else 15)
 
 
 def test_latest_is_held_by_an_empty_batch(nats, planner):
@@ -88,7 +87,7 @@ def test_latest_is_held_by_an_empty_batch(nats, planner):
     start = plans.initial()
     end = plans.latest(start)
     assert end != start
-    assert end["sequence"] == start["sequence"] == 10
+    assert end["read"][stream] == start["read"][stream] == 10
     assert spans(plans, start, end) == []
     assert plans.latest(end) == end
 
@@ -107,7 +106,7 @@ def test_a_stream_that_fell_back_is_seen_when_it_has_grown_again(tmp_path, plann
         plans = planner(server, stream)
         start = plans.initial()
         end = plans.latest(start)
-        assert (end["sequence"], spans(plans, start, end)) == (10, [(0, 10)])
+        assert (end["read"][stream], spans(plans, start, end)) == (10, [(0, 10)])
         server.stop()
         shutil.rmtree(server.folder / "data")
         shutil.copytree(tmp_path / "kept", server.folder / "data")
@@ -124,7 +123,7 @@ def test_a_stream_that_fell_back_is_seen_when_it_has_grown_again(tmp_path, plann
             with pytest.raises(ExternalError, match="message 10.*fell back.*_id") as error:
                 step()
             assert isinstance(error.value, PermanentError)
-            assert end["at"] in str(error.value)
+            assert end["at"][stream] in str(error.value)
         plans.close()
 
 
@@ -133,11 +132,11 @@ def test_a_leader_that_is_behind_is_waited_for(nats, planner):
     stream = make_stream(nats)
     publish(nats, f"{stream}.a", range(8))
     plans = planner(nats, stream, give_up="20 s")
-    read = {**plans.initial(), "sequence": 10, "at": None}
+    read = {**plans.initial(), "read": {stream: 10}}
     del read["first"]
     later = threading.Timer(0.5, publish, [nats, f"{stream}.a", range(4)])
     later.start()
-    assert plans.latest(read)["sequence"] in (11, 12)  # they come one by one
+    assert plans.latest(read)["read"][stream] in (11, 12)  # they come one by one
     later.join()
 
 
@@ -150,7 +149,7 @@ def test_a_sequence_to_begin_at_may_lie_ahead(nats, planner):
     assert plans.latest(start) == start
     publish(nats, f"{stream}.a", range(5))
     end = plans.latest(start)
-    assert end["sequence"] == 10
+    assert end["read"][stream] == 10
     assert spans(plans, start, end) == [(7, 10)]
 
 
@@ -168,17 +167,17 @@ def test_other_subjects_that_go_are_no_gap(nats, planner, monkeypatch):
     assert plans.latest(start) == start
     publish(nats, f"{stream}.a", ["it"])
     end = plans.latest(start)
-    assert (end["sequence"], end["after"]) == (21, 20)
+    assert (end["read"][stream], end["after"][stream]) == (21, 20)
     assert spans(plans, start, end) == [(20, 21)]
     publish(nats, f"{stream}.b", range(20))
     assert plans.latest(end) == end
-    monkeypatch.setattr(planning, "_MOVE", 0.0)
+    monkeypatch.setattr(planning, "MOVE", 0.0)
     moved = plans.latest(end)
-    assert (moved["sequence"], moved["after"]) == (41, 41)
+    assert (moved["read"][stream], moved["after"][stream]) == (41, 41)
     assert spans(plans, end, moved) == []
     at(nats, lambda js, _: js.purge_stream(stream))
     publish(nats, f"{stream}.a", ["it"])
-    assert planner(nats, stream, **more).latest(moved)["sequence"] == 42
+    assert planner(nats, stream, **more).latest(moved)["read"][stream] == 42
     with pytest.raises(ExternalError, match="begins at 42"):
         planner(nats, stream, **more).latest(end)
 
@@ -191,7 +190,7 @@ def test_a_bounded_run_moves_past_other_subjects(nats, planner):
     start = plans.initial()
     plans.prepare()
     end = plans.latest(start)
-    assert end["sequence"] == 20
+    assert end["read"][stream] == 20
     assert plans.latest(end) == end
 
 
@@ -203,9 +202,9 @@ def test_subjects_that_were_gone_unseen_are_told(nats, planner):
     publish(nats, f"{stream}.b", range(20))
     at(nats, lambda js, _: js.purge_stream(stream, seq=11))
     plans = planner(nats, stream, subjects=[f"{stream}.a"], on_loss="report")
-    start = {**plans.initial(), "sequence": 4}
+    start = {**plans.initial(), "read": {stream: 4}}
     end = plans.latest(start)
-    assert end["sequence"] == 20
+    assert end["read"][stream] == 20
     assert spans(plans, start, end) == [(4, 20)]
     publish(nats, f"{stream}.a", ["it"])
     end = plans.latest(start)
@@ -217,11 +216,11 @@ def test_a_read_that_is_closed_early_leaves_nothing(nats):
     stream = make_stream(nats)
     publish_many(nats, f"{stream}.a", (b"%d" % number for number in range(12_000)))
     whole = given(nats, stream)
-    reader = Stream(whole.options, stream, (), "t")
+    reader = Stream(options_of(nats, stream), stream, (), "t")
     with closing(reader):
         created = reader.state().created
     before = {thread.name for thread in threading.enumerate() if thread.name.startswith("nats ")}
-    rows = whole.read(Part(created, 0, 12_000), _schema())
+    rows = whole.read(Part(created, stream, 0, 12_000), _schema())
     assert next(rows).num_rows
     rows.close()
     after = {thread.name for thread in threading.enumerate() if thread.name.startswith("nats ")}
@@ -256,8 +255,7 @@ def _schema():
 def test_a_consumer_is_forgotten_over_no_new_connection(nats):
     """The connection is gone when a consumer is to be removed. Pass: none is made for that."""
     stream = make_stream(nats)
-    whole = given(nats, stream)
-    reader = Stream(whole.options, stream, (), "t")
+    reader = Stream(options_of(nats, stream), stream, (), "t")
     consumer = reader.consumer_after(0)
     reader.close()
     reader.forget(consumer)
@@ -266,7 +264,7 @@ def test_a_consumer_is_forgotten_over_no_new_connection(nats):
 
 def test_a_closed_connection_says_so(nats):
     """Asked after `close`. Pass: our error, at once."""
-    connection = Connection.open(given(nats, "s").options, "t")
+    connection = Connection.open(options_of(nats, "s"), "t")
     connection.close()
     with pytest.raises(ExternalError, match="was closed here"):
         connection.flush()
@@ -283,8 +281,7 @@ def test_subjects_that_are_no_text(nats):
         until = time.monotonic() + 10
         while b"PONG" not in raw.recv(4096):
             assert time.monotonic() < until
-    whole = given(nats, stream)
-    with closing(Stream(whole.options, stream, (), "t")) as reader:
+    with closing(Stream(options_of(nats, stream), stream, (), "t")) as reader:
         (chunk,) = Range(reader, reader.state().created, 0, 1, gaps=True).chunks()
     made = message_rows(chunk, stream, _schema())
     assert made["key"].to_pylist() == [subject]
@@ -295,7 +292,7 @@ def test_a_stale_consumer_is_waited_for(nats):
     """A stream that allows one consumer, which another reader has for a while. Pass: reading waits."""
     stream = make_stream(nats, max_consumers=1)
     publish(nats, f"{stream}.a", range(10))
-    options = given(nats, stream, give_up="20 s").options
+    options = options_of(nats, stream, give_up="20 s")
     with closing(Stream(options, stream, (), "t")) as one:
         stale = one.consumer_after(0)
         with pytest.raises(ExternalError, match="max_consumers") as error:

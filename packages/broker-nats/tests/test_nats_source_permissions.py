@@ -6,12 +6,12 @@ import time
 
 import pytest
 from mainstem import ExternalError, PermanentError
+from mainstem_broker_nats.source.log import StreamLog
 from mainstem_broker_nats.source.options import JetStreamQueueOptions, JetStreamSourceOptions
-from mainstem_broker_nats.source.planning import StreamReading
 from mainstem_broker_nats.source.queue_receiver import QueueReceiver
 from mainstem_broker_nats.source.ranges import Range
 from mainstem_broker_nats.testing import NATS
-from nats_streams import make_stream, publish
+from nats_streams import make_stream, publish, reading
 
 LOG = (
     "STREAM.INFO.S", "STREAM.MSG.GET.S", "CONSUMER.CREATE.S.>", "CONSUMER.DELETE.S.>",
@@ -56,18 +56,19 @@ def given(server, user, model=JetStreamSourceOptions, **more):
 
 def test_a_log(server):
     """Planned and read with a filter, with an inbox of the user's own. Pass: all of it comes."""
-    options = given(server, "log", inbox="mine.inbox", subjects=["S.>"], start="earliest")
-    reading = StreamReading(options, "S", ("S.>",), "earliest", 2, "t", "messages", "report")
-    planner, stream = reading.planner(), reading.open("reader")
+    options = given(server, "log", inbox="mine.inbox", subjects=["S.>"], on_loss="report")
+    whole = reading(options)
+    planner, log = whole.planner(), whole.open("reader")
     try:
         start = planner.initial()
         end = planner.latest(start)
         (part,) = planner.parts(start, end)
-        chunks = list(Range(stream, *part, gaps=True).chunks())
-        assert stream.waiting(5) == 15
+        range_ = Range(log.stream, part.identity, part.after, part.end, gaps=True)
+        chunks = list(range_.chunks())
+        assert log.waiting("S", 5, 20) == 15
     finally:
         planner.close()
-        stream.close()
+        log.close()
     assert [int(raw.data) for chunk in chunks for raw in chunk.messages] == list(range(20))
 
 
@@ -91,9 +92,7 @@ def test_a_queue(server):
 def test_a_user_who_may_not_pull(server):
     """The consumer can be made, and nothing asked of it. Pass: an error that names the subject, and soon."""
     options = given(server, "deaf", give_up="60 s")
-    stream = StreamReading(options, "S", (), "earliest", 1, "t", "messages", "report").open(
-        "reader"
-    )
+    stream = StreamLog(options, "S", (), "t", "messages", "reader").stream
     try:
         state = stream.state()
         with pytest.raises(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mainstem import LOST
+from mainstem.losses import lost_shape
 from mainstem_ingress import Message, loss_of, lost
-from mainstem_ingress.losses import lost_shape
 
 
 def test_a_loss_is_no_message_and_no_refused_one():

@@ -12,7 +12,7 @@ from redis import exceptions as errors
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from mainstem_cache_redis.options import RedisOptions
+from mainstem_cache_redis.options import RedisOptions, RedisTableOptions
 
 PORT = 6379
 #: Answers that pass with time. The library makes some of them classes, and cuts off the word.
@@ -28,7 +28,7 @@ _FOR_ALL = ("unknown command",)
 _FOR_ALL_CLASSES = (errors.NoPermissionError, errors.AskError, errors.ClusterCrossSlotError)
 
 
-def connect(options: RedisOptions, name: str) -> Any:
+def connect(options: RedisOptions | RedisTableOptions, name: str) -> Any:
     """Return a connection of the vendor's that Redis has let in.
 
     Raises:

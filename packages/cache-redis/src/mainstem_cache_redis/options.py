@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from string import Formatter
+from typing import Annotated, Self
 from urllib.parse import SplitResult, urlsplit
 
-from mainstem import Hidden, PositiveDuration, Secret, TLSOptions, option
+from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
 from mainstem_egress import EgressOptions
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 _SCHEMES = ("redis", "rediss")
 
@@ -26,8 +27,8 @@ def _check(url: Secret) -> Secret:
     return url
 
 
-class RedisOptions(EgressOptions):
-    """Options of the sink `redis`."""
+class ConnectionOptions(Options):
+    """How Redis is reached."""
 
     url: Annotated[Secret, Hidden(_check)] = option(
         description="The server, `redis://user:password@host:port/database`, or `rediss://` for TLS. "
@@ -37,6 +38,24 @@ class RedisOptions(EgressOptions):
     tls: TLSOptions | None = option(
         None, description="Certificates of TLS. The files must be on every machine."
     )
+    connect_timeout: PositiveDuration = option(
+        timedelta(seconds=10), advanced=True, description="How long making a connection may take."
+    )
+
+    @model_validator(mode="after")
+    def _securely(self) -> Self:
+        if self.tls is not None and self.address().scheme != "rediss":
+            raise ValueError("tls is there, and url is not rediss://")
+        return self
+
+    def address(self) -> SplitResult:
+        """Return the parts of the URL, of which user and password are never shown."""
+        return urlsplit(self.url.get_secret_value())
+
+
+class RedisOptions(EgressOptions, ConnectionOptions):
+    """Options of the sink `redis`."""
+
     stream: str | None = option(
         None, min_length=1, description="The stream that all messages go to.", example="orders"
     )
@@ -53,18 +72,67 @@ class RedisOptions(EgressOptions):
         "(`MAXLEN ~`). Left out, all stay.",
         example=1_000_000,
     )
-    connect_timeout: PositiveDuration = option(
-        timedelta(seconds=10), advanced=True, description="How long making a connection may take."
-    )
 
     @model_validator(mode="after")
     def _fitting(self) -> RedisOptions:
-        if self.tls is not None and self.address().scheme != "rediss":
-            raise ValueError("tls is there, and url is not rediss://")
         if self.stream is not None and "stream_from" in self.model_fields_set:
             raise ValueError("stream_from is there next to stream, which goes first")
         return self
 
-    def address(self) -> SplitResult:
-        """Return the parts of the URL, of which user and password are never shown."""
-        return urlsplit(self.url.get_secret_value())
+
+class RedisTableOptions(ConnectionOptions):
+    """Options of the sink `redis_table`."""
+
+    key: str = option(
+        min_length=1,
+        description="The name of a row's hash, with the columns of the table's key in braces: all of "
+        "them. A brace is written twice.",
+        example="customer:{id}",
+    )
+    ttl: PositiveDuration | None = option(
+        None,
+        description="How long a row is kept after its last change; for ever when left out.",
+        example="30 days",
+    )
+    deletes_within: PositiveDuration = option(
+        timedelta(days=1),
+        description="How long a deletion is remembered, so that an older change that comes late does not "
+        "bring its row back.",
+    )
+    answer_timeout: PositiveDuration = option(
+        timedelta(seconds=30),
+        advanced=True,
+        description="How long Redis may take to set some thousand rows.",
+    )
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
+        advanced=True,
+        description="How long to retry without any progress before the batch fails.",
+    )
+
+    @field_validator("key")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        try:
+            names = names_in(value)
+        except ValueError as error:
+            raise ValueError(f"{error}: write a brace twice that is no column's") from None
+        if not names:
+            raise ValueError("expected the key's columns in braces, such as customer:{id}")
+        return value
+
+
+def names_in(template: str) -> list[str]:
+    """Return the columns that a template names.
+
+    Raises:
+        ValueError: a brace stands alone, or more than a name is in it.
+    """
+    found = []
+    for _, name, more, conversion in Formatter().parse(template):
+        if name is None:
+            continue
+        if not name or more or conversion:
+            raise ValueError(f"expected a column's name in braces, not {name!r}")
+        found.append(name)
+    return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 from mainstem import Sink, hookimpl
 
 from mainstem_cache_redis.sink import RedisSink
+from mainstem_cache_redis.table import RedisTable
 
 
 @hookimpl
 def mainstem_sinks() -> dict[str, type[Sink]]:
-    return {"redis": RedisSink}
+    return {"redis": RedisSink, "redis_table": RedisTable}

@@ -16,6 +16,7 @@ CATALOGUE = {
     ("sink", "kinesis"): "mainstem-broker-kinesis",
     ("sink", "nats"): "mainstem-broker-nats",
     ("sink", "redis"): "mainstem-cache-redis",
+    ("sink", "redis_table"): "mainstem-cache-redis",
     ("sink", "sql"): "mainstem-database-sql",
     ("sink", "webhook"): "mainstem-direct-webhook",
     ("sink", "zeromq"): "mainstem-direct-zeromq",

@@ -6,7 +6,7 @@ An author writes a `Receiver` (connect, take, acknowledge) and an `IngressSource
 from __future__ import annotations
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.losses import loss_of, lost, lost_text, split_lost
+from mainstem_ingress.losses import loss_of, lost
 from mainstem_ingress.messages import Message, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
@@ -33,8 +33,6 @@ __all__ = [
     "Values",
     "loss_of",
     "lost",
-    "lost_text",
     "no_row",
     "row_of",
-    "split_lost",
 ]

@@ -31,8 +31,9 @@ from mainstem import (
     Verifiable,
 )
 from mainstem.columns import Column, has_arrow_type, literal, quoted, read_columns
+from mainstem.losses import lost_shape, split_lost
 
-from mainstem_ingress.losses import MARK, lost_shape, split_lost
+from mainstem_ingress.losses import MARK
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.tables import tables_ddl

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mainstem_testkit.conformance.delivery import DeliverySuite as DeliverySuite
     from mainstem_testkit.conformance.operator import OperatorSuite as OperatorSuite
+    from mainstem_testkit.conformance.position_log import PositionLogSuite as PositionLogSuite
     from mainstem_testkit.conformance.receiver import ReceiverSuite as ReceiverSuite
     from mainstem_testkit.conformance.sender import SenderSuite as SenderSuite
     from mainstem_testkit.conformance.sink import SinkSuite as SinkSuite
@@ -24,6 +25,7 @@ _HOMES = {
     "DeliverySuite": "conformance.delivery",
     "OperatorSuite": "conformance.operator",
     "PipelineFolder": "pipelines",
+    "PositionLogSuite": "conformance.position_log",
     "Process": "pipelines",
     "ReceiverSuite": "conformance.receiver",
     "SenderSuite": "conformance.sender",

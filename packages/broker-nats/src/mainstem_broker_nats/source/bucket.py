@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
-from mainstem import (
-    Changelog,
-    Lag,
-    Level,
-    Measurable,
-    Reached,
-    Rewindable,
-    Shape,
-    Shown,
-    Source,
-    SourceCapabilities,
-    SourceContext,
-)
+from mainstem import Changelog, Level, Shape, Shown, SourceCapabilities
+from mainstem.positions import PositionSource
 
-from mainstem_broker_nats.source.jetstream import StreamLog
 from mainstem_broker_nats.source.options import BucketOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from mainstem.positions import PositionLog
 
 
-class BucketSource(Source, Measurable, Rewindable):
+class BucketSource(PositionSource):
     """Reads a key-value bucket: what it holds, and then each put, delete and purge."""
 
     options: BucketOptions
-
-    def __init__(self, options: BucketOptions) -> None:
-        super().__init__(options)
-        subjects = [f"$KV.*.{key}" for key in options.keys]
-        self._log = StreamLog(options, f"KV_{options.bucket}", subjects, "earliest")
+    columns = (
+        "key STRING, value BINARY, revision BIGINT, created TIMESTAMP, operation STRING, "
+        "_change_type STRING, _commit_version BIGINT, _commit_timestamp TIMESTAMP"
+    )
+    gaps = "ignore"
+    superseded = True
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
@@ -65,23 +52,9 @@ class BucketSource(Source, Measurable, Rewindable):
             sequence="revision",
         )
 
-    def load(self, ctx: SourceContext) -> DataFrame:
-        return ctx.read_planned(self._log.reading(ctx, "changes", "ignore"))
+    def opener(self, node: str) -> Callable[[str], PositionLog]:
+        from mainstem_broker_nats.source.log import StreamLog
 
-    def end(self, home: Path) -> Mapping[str, str]:
-        """Return the bucket's last revision."""
-        return self._log.end()
-
-    def lag(self, reached: Reached) -> Sequence[Lag]:
-        """Return the revisions that are not read, and the age of the oldest."""
-        return self._log.lag(reached)
-
-    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> BucketSource:
-        """Return this source from the oldest revision there is, from a time, or after an offset."""
-        other = copy.copy(self)
-        other._log = self._log.starting_at(point)
-        return other
-
-    def gone(self, since: Reached) -> str:
-        """Return what can't be read again: a bucket keeps the newest revision of each key."""
-        return self._log.gone(since, superseded=True)
+        options = self.options
+        subjects = tuple(f"$KV.*.{key}" for key in options.keys)
+        return partial(StreamLog, options, f"KV_{options.bucket}", subjects, node, "changes")

@@ -8,24 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from mainstem_ingress import lost_text
 
 from mainstem_broker_nats.source.headers import pairs, value
-from mainstem_broker_nats.source.ranges import Chunk, Gap
+from mainstem_broker_nats.source.ranges import Chunk
 
 #: A sequence has 64 bits: so many digits.
 WIDTH = 20
-#: The header of a row that stands for a gap; no message has it, for a name ends before its colon.
-GAP = "lost:"
-
-MESSAGE_SCHEMA = (
-    "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
-    "partition STRING, position STRING"
-)
-CHANGE_SCHEMA = (
-    "key STRING, value BINARY, revision BIGINT, created TIMESTAMP, operation STRING, "
-    "_change_type STRING, _commit_version BIGINT, _commit_timestamp TIMESTAMP"
-)
 
 Build = Callable[[Chunk, str, pa.Schema], pa.RecordBatch]
 
@@ -33,21 +21,14 @@ _OPERATION, _MARKER = b"KV-Operation", b"Nats-Marker-Reason"
 _WHY_GONE = {b"MaxAge": "expire", b"Purge": "purge", b"Remove": "delete"}
 
 
-def position(sequence: int) -> str:
-    """Return a sequence as a position has it: of fixed width, so that text sorts as numbers do."""
-    return f"{sequence:0{WIDTH}d}"
-
-
 def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch:
-    """Return messages as rows of `MESSAGE_SCHEMA`, followed by gaps.
+    """Return messages as rows.
 
     Args:
-        chunk: messages and gaps.
+        chunk: the messages.
         stream: the stream's name.
-        schema: `MESSAGE_SCHEMA`, as Spark has it in Arrow.
+        schema: of the source's columns, as Spark has it in Arrow.
     """
-    count, gaps = len(chunk.messages), chunk.gaps
-    whole = count + len(gaps)
     subjects = [raw.subject for raw in chunk.messages]
     values = [raw.data for raw in chunk.messages]
     numbers = pa.array(chunk.sequences, pa.uint64()).cast(pa.string())
@@ -57,21 +38,14 @@ def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch
         "headers": _headers(chunk, schema.field("headers").type),
         "timestamp": _times(chunk.times),
         "origin": _text(subjects),
-        "partition": pa.repeat(pa.scalar(stream), count),
+        "partition": pa.repeat(pa.scalar(stream), len(chunk.messages)),
         "position": pc.utf8_lpad(numbers, WIDTH, "0"),
     }
-    made = _batch(columns, schema)
-    if not gaps:
-        return made
-    empty = {name: pa.nulls(len(gaps), schema.field(name).type) for name in columns}
-    empty["headers"] = pa.array([[_told(gap)] for gap in gaps], schema.field("headers").type)
-    both = pa.Table.from_batches([made, _batch(empty, schema)]).combine_chunks()
-    (single,) = both.to_batches(max_chunksize=whole)
-    return single
+    return _batch(columns, schema)
 
 
 def change_rows(chunk: Chunk, _: str, schema: pa.Schema) -> pa.RecordBatch:
-    """Return revisions of a bucket's keys as rows of `CHANGE_SCHEMA`; gaps are no loss to a table."""
+    """Return revisions of a bucket's keys as changes."""
     keys, values, operations = [], [], []
     for raw in chunk.messages:
         operation = _operation(raw.headers)
@@ -130,8 +104,3 @@ def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
         array = columns[field.name]
         arrays.append(array if array.type == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _told(gap: Gap) -> tuple[str, bytes]:
-    first, last = position(gap.first), position(gap.last)
-    return GAP, lost_text(gap.reason, count=gap.count, first=first, last=last).encode()

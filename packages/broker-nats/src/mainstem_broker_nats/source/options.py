@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from mainstem import Duration, Size, option
+from mainstem.positions import PositionOptions
 from mainstem_ingress import IngressOptions
 from pydantic import (
     AfterValidator,
@@ -107,41 +108,10 @@ Start = Annotated[
 _DOMAIN = "The JetStream domain that the stream is in, when it is not the server's own."
 
 
-class ReadingOptions(ConnectionOptions):
+class ReadingOptions(PositionOptions, ConnectionOptions):
     """What all sources on streams of JetStream share."""
 
     domain: Name | None = option(None, advanced=True, description=_DOMAIN)
-    give_up: Duration = option(
-        timedelta(minutes=1),
-        description="How long a server that is away is waited for before the batch fails.",
-    )
-    partitions: int | None = option(
-        None,
-        ge=1,
-        le=1024,
-        description="How many tasks read a batch at once, each over a connection and an ephemeral "
-        "consumer of its own; as many as Spark has cores when left out.",
-    )
-    max_rows: int = option(
-        500_000,
-        gt=0,
-        description="The most rows in one batch: it spans so many sequences of the stream at most.",
-    )
-
-    rows_per_task: int = option(
-        5_000,
-        ge=1,
-        advanced=True,
-        description="A task reads so many sequences of a batch at least, where there are as many: each "
-        "costs a connection.",
-    )
-
-    @field_validator("give_up")
-    @classmethod
-    def _some_patience(cls, value: timedelta) -> timedelta:
-        if value < timedelta(0):
-            raise ValueError("expected 0 seconds or more")
-        return value
 
 
 class StreamOptions(ConnectionOptions):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from mainstem import ExternalError, PermanentError, TransientError, failpoint
 from mainstem.patience import Patience
+from mainstem.positions import ANEW, Gap
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connection import api_of
@@ -35,16 +36,6 @@ _PENDING_ENDED = (404, 408)
 _ENDS_PULL = ("maxbytes", "batch completed", "exceeded maxwaiting")
 
 
-@dataclass(frozen=True)
-class Gap:
-    """Sequences that are not there. `count` is None where other subjects may have had them."""
-
-    first: int
-    last: int
-    count: int | None
-    reason: str
-
-
 @dataclass
 class Chunk:
     """Messages in the stream's order, each with its sequence and its time (ns since 1970), and gaps."""
@@ -53,13 +44,6 @@ class Chunk:
     sequences: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
-
-
-#: What to do when sequences mean something else than they did.
-ANEW = (
-    "Begin with another checkpoint (`--fresh`), and with sinks that do not know the rows of this one: "
-    "new messages have the `_id`s that the old ones of their sequences had"
-)
 
 
 class UsedUpError(TransientError):

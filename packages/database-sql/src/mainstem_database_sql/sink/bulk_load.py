@@ -177,36 +177,7 @@ def known(rows: pa.Table, names: Sequence[str]) -> None:
             raise Unheld(f"column {name}, by which rows are compared, is null")
 
 
-def after(rows: pa.Table) -> pa.Table:
-    """Return changes without those that only say what was before."""
-    return rows.filter(pc.invert(_are(rows, "update_preimage")))
-
-
 def deletes(rows: pa.Table) -> bool:
     """Whether some changes delete."""
-    return bool(pc.any(_are(rows, "delete")).as_py())
-
-
-def changes(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the changes that set something, and those that delete; `after` has left no others."""
-    gone = _are(rows, "delete")
-    return rows.filter(pc.invert(gone)), rows.filter(gone)
-
-
-def _are(rows: pa.Table, change: str) -> Any:
-    return pc.is_in(rows.column(CHANGE_TYPE), value_set=pa.array([change]))
-
-
-def newest(rows: pa.Table, key: Sequence[str], sequence: str | None) -> pa.Table:
-    """Return the last row of each key: that with the highest sequence, the later one of equals."""
-    place = "__place"
-    rows = rows.append_column(place, pa.array(range(rows.num_rows), pa.int64()))
-    order = [*key, *([sequence] if sequence else []), place]
-    rows = rows.sort_by([(name, "ascending") for name in order])
-    last = pa.array([False] * (rows.num_rows - 1) + [True] * (rows.num_rows > 0), pa.bool_())
-    for name in key:
-        column: Any = rows.column(name).combine_chunks()
-        differs = pc.fill_null(pc.not_equal(column[:-1], column[1:]), pa.scalar(True))
-        last = pc.or_(last, pa.concat_arrays([differs, last[-1:]]))
-    rows = rows.filter(last)
-    return rows.drop_columns([place])
+    gone = pc.is_in(rows.column(CHANGE_TYPE), value_set=pa.array(["delete"]))
+    return bool(pc.any(gone).as_py())

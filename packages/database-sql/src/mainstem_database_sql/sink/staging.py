@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, failpoint
+from mainstem.changes import split, without_preimages
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import bulk_load
@@ -190,7 +191,7 @@ class Task:
         yield from pa.Table.from_pylist(told, TOLD).to_batches()
 
     def _stage(self, transaction: Transaction, rows: pa.Table, first: int) -> list[dict[str, Any]]:
-        rows = bulk_load.after(rows) if self.gone else rows
+        rows = without_preimages(rows) if self.gone else rows
         count = rows.num_rows
         # A name for each try: an earlier one may be in, though nobody heard of it.
         task = uuid.uuid4().hex
@@ -204,7 +205,7 @@ class Task:
             gone = part.slice(0, 0)
             if self.gone:
                 bulk_load.known(part, (*self.gone_names, CHANGE_TYPE))
-                part, gone = bulk_load.changes(part)
+                part, gone = split(part)
                 bulk_load.load(
                     transaction.connection, self.gone, (*self.gone_names, TASK, ROW), gone
                 )

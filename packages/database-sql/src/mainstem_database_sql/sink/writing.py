@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Shape, failpoint
+from mainstem.changes import newest, split, without_preimages
 from mainstem.columns import Column
 
 from mainstem_database_sql import connecting
@@ -141,7 +142,7 @@ class Writer:
     def _place(self, transaction: Transaction, merge: Merge, rows: pa.Table) -> pa.Table:
         """Put rows into the table; return those that it refuses, with the reasons."""
         if merge.how == KEYED:
-            rows = bulk_load.after(rows)
+            rows = without_preimages(rows)
         placing = Placing(transaction.connection, merge, rows)
         refused: list[dict[str, Any]] = []
 
@@ -197,8 +198,8 @@ class Placing:
             bulk_load.known(rows, target.unique)
         else:
             bulk_load.known(rows, (*target.versioned, CHANGE_TYPE))
-            rows = bulk_load.newest(rows, target.key, COMMIT_VERSION if target.sequenced else None)
-            rows, deleted = bulk_load.changes(rows)
+            rows = newest(rows, target.key, COMMIT_VERSION if target.sequenced else None)
+            rows, deleted = split(rows)
             if deleted.num_rows:
                 gone = self._filled(GONE, target.versioned, deleted)
                 merge.delete(self._connection, gone, self._now)

@@ -93,7 +93,7 @@ class SourceSuite(SourcingSuite):
         twice = [row for row in reading.rows if ids[row["_id"]] > 1]
         assert not twice, f"{len(twice)} rows share an identity, such as {dict(twice[0])}"
 
-    @proves("positions", runs=True, shown_by="ingress")
+    @proves("positions", runs=True, shown_by=("ingress", "positions"))
     def test_positions_only_grow(self) -> None:
         """Within a partition, positions are unique, of one width, and grow from batch to batch."""
         if not self._message:
@@ -120,7 +120,7 @@ class SourceSuite(SourcingSuite):
                 numbers = [number for _, _, number in in_order]
                 assert numbers == sorted(numbers), f"{place} is not in the order of its events"
 
-    @proves("replayable", runs=True, shown_by="ingress")
+    @proves("replayable", runs=True, shown_by=("ingress", "positions"))
     def test_a_range_reads_the_same_three_times(self) -> None:
         """A batch whose commit was lost is read again, twice, the last time with more behind it."""
         if not self.claims.replayable:
@@ -138,7 +138,7 @@ class SourceSuite(SourcingSuite):
             differs = _difference(first, _sorted(reading.batches.get(last, [])))
             assert not differs, f"batch {last}, read again: {differs}"
 
-    @proves("resume", runs=True, shown_by="ingress")
+    @proves("resume", runs=True, shown_by=("ingress", "positions"))
     def test_nothing_is_lost_or_doubled_over_stops(self) -> None:
         """Runs that end and start again give each event once, as far as the source claims."""
         reading = self.reading()
@@ -147,7 +147,7 @@ class SourceSuite(SourcingSuite):
             self.read_to_end(reading, start + 5)
         self.check(reading.rows, range(30) if self.fed else None)
 
-    @proves("resume", runs=True, shown_by="ingress")
+    @proves("resume", runs=True, shown_by=("ingress", "positions"))
     def test_nothing_is_lost_or_doubled_when_stopped_in_the_middle(self) -> None:
         """A run that is told to stop while events come in, and one after it, give each once."""
         self._feed(range(5))
@@ -159,7 +159,7 @@ class SourceSuite(SourcingSuite):
         reading.to_end()
         self.check(reading.rows, range(30))
 
-    @proves("crashes", dear=True, shown_by="ingress")
+    @proves("crashes", dear=True, shown_by=("ingress", "positions"))
     def test_one_event_and_a_kill_while_idle(self) -> None:
         """One event comes and none after it; killed by `kill -9` while idle, it is there once."""
         self._feed(())
@@ -182,7 +182,7 @@ class SourceSuite(SourcingSuite):
         self._break(here=False)
 
     @pytest.mark.timeout(900)
-    @proves("crashes", shown_by="ingress")
+    @proves("crashes", shown_by=("ingress", "positions"))
     def test_nothing_is_lost_or_doubled_by_a_run_that_dies_at_a_crash_point(self) -> None:
         """The same, cheaper: the run dies by an exception that nobody catches, on the shared session."""
         self._break(here=True)
@@ -223,7 +223,7 @@ class SourceSuite(SourcingSuite):
                 ) from None
         self.check(reading.rows, range(10) if self.fed else None)
 
-    @proves("limits", runs=True, shown_by="ingress")
+    @proves("limits", runs=True, shown_by=("ingress", "positions"))
     def test_a_batch_keeps_to_its_limit(self) -> None:
         """With a limit of 3 rows no batch has more, and all come in the end."""
         limit = self.limited(3)
@@ -236,7 +236,7 @@ class SourceSuite(SourcingSuite):
         assert all(size <= 3 for size in sizes.values()), f"rows by batch: {sizes}"
         self.check(reading.rows, range(10))
 
-    @proves("resources", dear=True, shown_by="ingress")
+    @proves("resources", dear=True, shown_by=("ingress", "positions"))
     def test_memory_stays_flat_over_many_batches(self) -> None:
         """No Python process grows with the number of batches."""
         self._feed([0])
@@ -254,7 +254,7 @@ class SourceSuite(SourcingSuite):
         most = max(grown.values())
         assert most < _GROWTH, f"a process grew by {most >> 20} MiB in {_BATCHES} batches"
 
-    @proves("resources", dear=True, shown_by="ingress")
+    @proves("resources", dear=True, shown_by=("ingress", "positions"))
     def test_nothing_is_left_behind(self) -> None:
         """Runs leave no process, thread, file or socket of Python's behind.
 
@@ -305,7 +305,7 @@ class SourceSuite(SourcingSuite):
                 reading.wait(running, number * 10 + 10)
         self.check(reading.rows, range(30))
 
-    @proves("Measurable", runs=True, shown_by="ingress")
+    @proves("Measurable", runs=True, shown_by=("ingress", "positions"))
     def test_the_lag_is_what_was_not_read(self) -> None:
         """The lag is 0 when all is read, and else tells the rows, or at least their age."""
         source: Measurable = self.can(Measurable)
@@ -327,7 +327,7 @@ class SourceSuite(SourcingSuite):
         assert (rows, seconds) != (None, None), "the lag tells neither rows nor seconds"
         assert source.end(reading.home) != end, "7 more rows, and `end` is where it was"
 
-    @proves("Rewindable", runs=True, shown_by="ingress")
+    @proves("Rewindable", runs=True, shown_by=("ingress", "positions"))
     def test_reading_can_begin_elsewhere(self) -> None:
         """From `earliest` all is read again; from a time, what came since; nothing is gone."""
         source: Rewindable = self.can(Rewindable)

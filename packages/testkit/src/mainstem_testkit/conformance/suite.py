@@ -33,22 +33,23 @@ _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
 
 def proves(
-    claim: str, *, dear: bool = False, runs: bool = False, shown_by: str = ""
+    claim: str, *, dear: bool = False, runs: bool = False, shown_by: str | tuple[str, ...] = ()
 ) -> Callable[[TestT], TestT]:
     """Say which claim a standard test proves; the report lists tests by claim.
 
     Args:
         dear: it takes many runs or processes, so it is run in turn, and of a variant only with all.
         runs: it takes a few runs on Spark, so it is run in turn.
-        shown_by: the mechanism of which its own tests show the same: for a component on that
-            mechanism it is run with all tests alone.
+        shown_by: the mechanisms of which their own tests show the same: for a component on one of them
+            it is run with all tests alone.
     """
 
     def mark(test: TestT) -> TestT:
         test.proves = claim  # type: ignore[attr-defined]
         test.dear = dear  # type: ignore[attr-defined]
         test.runs = runs  # type: ignore[attr-defined]
-        test.shown_by = shown_by  # type: ignore[attr-defined]
+        by = (shown_by,) if isinstance(shown_by, str) else shown_by
+        test.shown_by = by  # type: ignore[attr-defined]
         return test
 
     return mark
@@ -144,7 +145,7 @@ class Suite:
         test: Any = getattr(cls, name, None)
         if not getattr(test, "proves", None):
             return Tier.EVERY
-        shown = test.shown_by != cls.stands_for and test.shown_by in cls.mechanisms()
+        shown = bool(({*test.shown_by} - {cls.stands_for}) & cls.mechanisms())
         variant = cls._is_variant()
         if shown or (variant and test.dear):
             return Tier.ALL
@@ -152,13 +153,14 @@ class Suite:
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
-        """Return what the component is built on, and no more than that: `ingress`, `egress`."""
+        """Return what the component is built on, and no more: `ingress`, `egress`, `positions`."""
         try:
             made = cls.component_class()
         except PluginError:  # each test tells
             return frozenset()
-        packages = (base.__module__.partition(".")[0] for base in made.__mro__)
-        return frozenset(package.removeprefix("mainstem_") for package in packages)
+        modules = [base.__module__.split(".") for base in made.__mro__]
+        own = {path[1] for path in modules if path[0] == "mainstem" and len(path) > 1}
+        return frozenset({path[0].removeprefix("mainstem_") for path in modules} | own)
 
     @classmethod
     def _is_variant(cls) -> bool:

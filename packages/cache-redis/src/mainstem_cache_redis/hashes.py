@@ -1,0 +1,144 @@
+"""Sets rows as hashes, many by one call of a script that compares their versions in Redis itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mainstem import FencedError, TransientError
+from mainstem.changes import ChangeTarget
+from mainstem.patience import retry
+from mainstem.sinks import Refused
+from redis import exceptions as errors
+
+from mainstem_cache_redis.connection import can_be_taken_later, connect, failure
+from mainstem_cache_redis.options import RedisTableOptions
+from mainstem_cache_redis.table import FIELDS, KEY, VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: A call sets so many rows at most: Redis does nothing else meanwhile.
+_ROWS = 500
+#: How long Redis remembers the run that wrote last, in seconds.
+_KEPT = 90 * 24 * 3600
+#: Behind the name of a row: that it was deleted, and by which version.
+DELETED = ":deleted"
+#: The field of a row that holds its version.
+VERSION_FIELD = "_version"
+#: The first of KEYS holds the highest run that has written. Of each other a version and a count of fields
+#: follow, -1 for a deletion, then names and values. Returns pairs of a row's number and why it was not
+#: set.
+_SCRIPT = """
+local deleted, field, horizon, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local run, kept = tonumber(ARGV[5]), tonumber(ARGV[6])
+local at, failed = 7, {}
+local seen = tonumber(redis.call('GET', KEYS[1]) or '0')
+if seen > run then return redis.error_reply('FENCED ' .. seen) end
+redis.call('SET', KEYS[1], run, 'EX', kept)
+for number = 1, #KEYS - 1 do
+  local key = KEYS[number + 1]
+  local version, count = ARGV[at], tonumber(ARGV[at + 1])
+  at = at + 2
+  local known = redis.pcall('HGET', key, field)
+  local gone = redis.pcall('GET', key .. deleted)
+  if type(known) == 'table' and known.err then
+    failed[#failed + 1] = number
+    failed[#failed + 1] = known.err
+  elseif version == '' or not ((known and known >= version) or (gone and gone >= version)) then
+    local done
+    redis.pcall('DEL', key)
+    if count < 0 then
+      if version ~= '' then
+        done = redis.pcall('SET', key .. deleted, version, 'EX', horizon)
+      end
+    else
+      local fields = {field, version}
+      for n = at, at + 2 * count - 1 do fields[#fields + 1] = ARGV[n] end
+      done = redis.pcall('HSET', key, unpack(fields))
+      if ttl > 0 then redis.pcall('EXPIRE', key, ttl) end
+      if gone then redis.pcall('DEL', key .. deleted) end
+    end
+    if type(done) == 'table' and done.err then
+      failed[#failed + 1] = number
+      failed[#failed + 1] = done.err
+    end
+  end
+  if count > 0 then at = at + 2 * count end
+end
+return failed
+"""
+
+
+class Hashes(ChangeTarget):
+    """Sets the rows of a task over one connection.
+
+    Args:
+        options: of the sink.
+        name: what Redis shows of the connection.
+        ledger: the name under which Redis keeps the highest run of the checkpoint that has written.
+        run: the number of this run.
+    """
+
+    def __init__(self, options: RedisTableOptions, name: str, ledger: str, run: int) -> None:
+        self._options = options
+        self._name = name
+        self._ledger = ledger
+        self._run = run
+        self._connection: Any = None
+
+    def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
+        changes = [*_changes(deletes, gone=True), *_changes(sets, gone=False)]
+        for start in range(0, len(changes), _ROWS):
+            part = changes[start : start + _ROWS]
+            give_up = self._options.give_up.total_seconds()
+            set_all = partial(self._set, part)
+            for number, reason in retry(set_all, give_up, lambda _: self.close()):
+                key, _, fields = part[number]
+                refused.add(None, b" ".join(filter(None, [key, *(fields or ())])), reason)
+
+    def _set(self, changes: list[_Change], _: object) -> list[tuple[int, str]]:
+        """Set rows by one call; return the numbers of those that Redis never will, and why."""
+        if self._connection is None:
+            self._connection = connect(self._options, self._name)
+        horizon = int(self._options.deletes_within.total_seconds())
+        ttl = int(self._options.ttl.total_seconds()) if self._options.ttl else 0
+        given: list[Any] = [DELETED, VERSION_FIELD, max(horizon, 1), max(ttl, 1) if ttl else 0]
+        given += (self._run, _KEPT)
+        for _, version, fields in changes:
+            given += (version, -1 if fields is None else len(fields) // 2, *(fields or ()))
+        keys = [key for key, _, _ in changes]
+        try:
+            names = (self._ledger, *keys)
+            self._connection.send_command("EVAL", _SCRIPT, len(names), *names, *given)
+            found = self._connection.read_response()
+        except (errors.RedisError, OSError) as error:
+            self.close()
+            if str(error).startswith("FENCED"):
+                raise FencedError(f"run {str(error).split()[1]} has replaced this one") from None
+            raise failure(error) from None
+        failed = []
+        for number, reason in zip(found[::2], found[1::2], strict=True):
+            text = reason.decode(errors="replace")
+            if can_be_taken_later(errors.ResponseError(text)) or text.startswith(_FULL):
+                raise TransientError(text)
+            failed.append((int(number) - 1, text))
+        return failed
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+
+#: A row: its hash's name, its version, and names and values of its fields in turn; None for a deletion.
+_Change = tuple[bytes, bytes, "list[bytes] | None"]
+_FULL = ("OOM", "READONLY")
+
+
+def _changes(rows: pa.Table, *, gone: bool) -> Iterator[_Change]:
+    columns: list[list[Any]] = [rows.column(name).to_pylist() for name in (KEY, VERSION, FIELDS)]
+    for key, version, held in zip(*columns, strict=True):
+        pairs = None if gone else [part for name, value in held for part in (name.encode(), value)]
+        yield key.encode(), version.encode(), pairs

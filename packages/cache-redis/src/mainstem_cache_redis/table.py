@@ -1,0 +1,148 @@
+"""Sink `redis_table`: keeps a hash for each row of a table in step with its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from string import Formatter
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    Accepts,
+    Batch,
+    Changelog,
+    KeyedWrites,
+    Level,
+    OptionError,
+    Shape,
+    Shown,
+    Sink,
+    SinkCapabilities,
+    Typed,
+)
+from mainstem.changes import write_changes
+from mainstem.columns import Column, literal, quoted
+
+from mainstem_cache_redis.options import RedisTableOptions, names_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: What tasks are given of a change, beside its kind: its hash's name, its version, its fields.
+KEY, VERSION, FIELDS = "key", "version", "fields"
+#: Texts that order as the values of these types do.
+_VERSIONS = {
+    **dict.fromkeys(
+        ("tinyint", "smallint", "int", "bigint"),
+        "lpad(CAST(CAST({0} AS DECIMAL(20,0)) + 9223372036854775808 AS STRING), 20, '0')",
+    ),
+    "timestamp": "lpad(CAST(CAST(unix_micros({0}) AS DECIMAL(20,0)) + 9223372036854775808 AS STRING), "
+    "20, '0')",
+    "string": "{0}",
+    "binary": "hex({0})",
+}
+_DURABLE = (
+    "Redis keeps what it has answered: with `appendfsync everysec` a crash of the server loses the last "
+    "second, without `appendonly` more; a failover loses what no replica had"
+)
+#: Types that have no text of their own.
+_NOT_TEXT = ("array", "map", "struct", "variant", "interval", "void")
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+
+
+class RedisTable(Sink, Typed, KeyedWrites):
+    """Sets a hash for each row of a table, a field for each column, and deletes those of rows that go.
+
+    Redis compares and sets by itself: a change takes effect only over an older one, so that a batch that
+    is written again, or a replay, changes nothing.
+    """
+
+    options: RedisTableOptions
+    accepts = Accepts((Changelog,))
+    capabilities = SinkCapabilities(
+        assumptions=(
+            _DURABLE,
+            "nobody else writes the hashes",
+        ),
+        shown={
+            "idempotent": Shown(
+                Level.EXACTLY_ONCE, "packages/cache-redis/tests/test_redis_table.py"
+            )
+        },
+    )
+
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Refuse a template that does not name the key, and a sequence that texts can't order."""
+        assert isinstance(shape, Changelog)  # noqa: S101
+        named = {name.lower() for name in names_in(self.options.key)}
+        if named != {name.lower() for name in shape.key}:
+            raise OptionError(
+                f"the table's key is {', '.join(shape.key)}, and the template names "
+                f"{', '.join(names_in(self.options.key))}",
+                option="key",
+            )
+        for column in columns:
+            if (column.type or "").startswith(_NOT_TEXT):
+                raise OptionError(
+                    f"a field of a hash can't hold the column {column.name}, of type {column.type}",
+                    hint="Make text of it before: to_json(x).",
+                )
+        known = {column.name: column.type for column in columns}
+        kind = known.get(COMMIT_VERSION)
+        if kind is not None and kind not in _VERSIONS:
+            raise OptionError(
+                f"the sequence is of type {kind}: expected a whole number, a TIMESTAMP, text or bytes"
+            )
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        return self.write_keyed(frame, batch)
+
+    def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        from mainstem_cache_redis.hashes import Hashes
+
+        shape = batch.shape
+        assert isinstance(shape, Changelog)  # noqa: S101
+        kinds = dict(frame.dtypes)
+        # Without a sequence what comes last counts: versions of batches begin anew with a checkpoint.
+        version = "''"
+        if shape.sequence is not None:
+            version = _VERSIONS[kinds[COMMIT_VERSION]].format(quoted(COMMIT_VERSION))
+        names = [name for name in frame.columns if not name.startswith("_")]
+        fields = ", ".join(f"{literal(name)}, {_text(name, kinds[name])}" for name in names)
+        rows = frame.selectExpr(
+            f"{_named(self.options.key)} AS {KEY}",
+            f"{version} AS {VERSION}",
+            CHANGE_TYPE,
+            f"map_filter(map({fields}), (k, v) -> v IS NOT NULL) AS {FIELDS}",
+        )
+        target = partial(
+            Hashes,
+            self.options,
+            f"mainstem {batch.pipeline} {batch.sink}",
+            f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}",
+            batch.epoch,
+        )
+        return write_changes(rows, [KEY], VERSION if shape.sequence is not None else None, target)
+
+
+def _named(template: str) -> str:
+    """Return the SQL of a row's name; null where one of its columns is."""
+    parts = []
+    for text, name, _, _ in Formatter().parse(template):
+        parts += [literal(text)] if text else []
+        parts += [f"CAST({quoted(name)} AS STRING)"] if name is not None else []
+    return f"concat({', '.join(parts)})"
+
+
+def _text(name: str, kind: str) -> str:
+    """Return the SQL of a column's value as bytes: text as it is, times by ISO 8601."""
+    column = quoted(name)
+    if kind == "binary":
+        return column
+    if kind == "timestamp":
+        text = f"date_format({column}, {literal(_TIME)})"
+    else:
+        text = f"CAST({column} AS STRING)"
+    return f"CAST({text} AS BINARY)"

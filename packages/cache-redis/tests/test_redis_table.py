@@ -1,0 +1,161 @@
+"""Tables as hashes of a real Redis: the standard tests of sinks, and what a row becomes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+import redis
+from mainstem import OptionError
+from mainstem.columns import read_columns
+from mainstem.errors import DocumentError
+from mainstem.plan.build import make_plan
+from mainstem_cache_redis.hashes import DELETED, VERSION_FIELD
+from mainstem_cache_redis.options import RedisTableOptions, names_in
+from mainstem_testkit import SinkSuite
+from pydantic import ValidationError
+
+
+def hashes(server, prefix):
+    """Return the hashes below a prefix, by name, as Redis has them."""
+    with redis.Redis("127.0.0.1", server.port) as client:
+        names = sorted(n for n in client.keys(f"{prefix}:*") if not n.endswith(DELETED.encode()))
+        return {name.decode(): client.hgetall(name) for name in names}
+
+
+_READ = {
+    "boolean": lambda text: text == "true",
+    "string": str,
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamp_ntz": datetime.fromisoformat,
+    "float": float,
+    "double": float,
+}
+
+
+def value(kind, held):
+    """Return what a field holds as a value of a type of Spark's."""
+    if held is None:
+        return None
+    if kind == "binary":
+        return held
+    if kind.startswith("decimal"):
+        return Decimal(held.decode())
+    return _READ.get(kind, int)(held.decode())
+
+
+class TestTable(SinkSuite):
+    use = "redis_table"
+    server_fixture = "redis"
+    deliver = "idempotent"
+
+    def prepare(self):
+        self.prefix = f"rows-{uuid.uuid4()}"
+
+    def options(self):
+        key = self.key[0] if self.key else read_columns(self.schema)[0].name
+        return {"url": self.server.url, "key": f"{self.prefix}:{{{key}}}"}
+
+    def rows(self, schema):
+        kinds = {column.name: column.type for column in read_columns(schema)}
+        return [
+            {name: value(kind, held.get(name.encode())) for name, kind in kinds.items()}
+            for held in hashes(self.server, self.prefix).values()
+        ]
+
+
+def document(server, **options):
+    rows = {
+        "path": "./in",
+        "format": "jsonlines",
+        "schema": "id INT, at BIGINT, note STRING, gone BOOLEAN",
+    }
+    given = {"url": server.url, "key": f"{uuid.uuid4()}:{{id}}", **options}
+    return {
+        "sources": {"rows": {"use": "files", "with": rows}},
+        "operators": {
+            "changes": {
+                "use": "changelog",
+                "from": "rows",
+                "with": {"key": ["id"], "sequence": "at", "delete": "gone"},
+            }
+        },
+        "sinks": {"table": {"use": "redis_table", "from": "changes", "with": given}},
+    }
+
+
+@pytest.mark.in_turn
+def test_a_row_lives_as_long_as_it_is_said_and_a_deletion_is_remembered(pipeline, redis):
+    """Pass: fields as text, the version among them; a row and the mark of a deletion end with their time."""
+    made = document(redis, ttl="1 hour", deletes_within="2 hours")
+    prefix = made["sinks"]["table"]["with"]["key"].partition(":")[0]
+    pipeline.document(**made)
+    lines = [
+        {"id": 1, "at": 5, "note": "one"}, {"id": 1, "at": 3, "note": "older"},
+        {"id": 2, "at": 7, "gone": True}, {"id": 3, "at": -4, "note": None},
+    ]  # fmt: skip
+    pipeline.feed("0.jsonl", [json.dumps(line) for line in lines])
+    pipeline.run()
+    with redis_client(redis) as client:
+        found = hashes(redis, prefix)
+        assert found.keys() == {f"{prefix}:1", f"{prefix}:3"}
+        one = found[f"{prefix}:1"]
+        assert (one[b"id"], one[b"at"], one[b"note"]) == (b"1", b"5", b"one")
+        assert one[VERSION_FIELD.encode()] > found[f"{prefix}:3"][VERSION_FIELD.encode()]
+        assert b"note" not in found[f"{prefix}:3"]
+        assert 3500 < client.ttl(f"{prefix}:1") <= 3600
+        assert 7100 < client.ttl(f"{prefix}:2{DELETED}") <= 7200
+    pipeline.feed("1.jsonl", [json.dumps({"id": 2, "at": 6, "note": "late"})])
+    pipeline.run()
+    assert f"{prefix}:2" not in hashes(redis, prefix)
+
+
+def redis_client(server):
+    return redis.Redis("127.0.0.1", server.port)
+
+
+@pytest.mark.in_turn
+def test_a_name_that_something_else_has_is_refused(pipeline, redis):
+    """Pass: a row whose name is that of a list comes out of `rejected` with Redis' own words."""
+    made = document(redis)
+    prefix = made["sinks"]["table"]["with"]["key"].partition(":")[0]
+    bad = {"path": "./bad", "format": "jsonlines"}
+    made["sinks"]["bad"] = {"use": "files", "from": "table.rejected", "with": bad}
+    with redis_client(redis) as client:
+        client.rpush(f"{prefix}:1", "x")
+    pipeline.document(**made)
+    pipeline.feed("0.jsonl", [json.dumps({"id": n, "at": 1, "note": "x"}) for n in (1, 2)])
+    pipeline.run()
+    (refused,) = pipeline.rows("bad")
+    assert "WRONGTYPE" in refused["reason"]
+    with redis_client(redis) as client:
+        assert client.hget(f"{prefix}:2", "note") == b"x"
+
+
+def test_the_template_names_the_key_and_nothing_else():
+    """Pass: another column, and a column too few, are errors at the option; so are braces without a name."""
+    made = document(type("Server", (), {"url": "redis://host"})(), key="row:{at}")
+    with pytest.raises(DocumentError, match="the table's key is id, and the template names at"):
+        make_plan({"pipeline": "test", **made})
+    for wrong in ("row", "row:{}", "row:{id", "row:{id!r}", "row:{id:5}"):
+        with pytest.raises(ValidationError, match="key"):
+            RedisTableOptions(url="redis://host", key=wrong)
+    assert names_in("{{x}}:{id}:{shop}") == ["id", "shop"]
+
+
+def test_what_has_no_text_is_refused_before_a_run():
+    """Pass: a nested column, and a sequence that texts can't order."""
+    from mainstem import Changelog
+    from mainstem_cache_redis.table import RedisTable
+
+    sink = RedisTable(RedisTableOptions(url="redis://host", key="row:{id}"))
+    shape = Changelog("id INT, at BIGINT, tags ARRAY<STRING>", ["id"], "at")
+    with pytest.raises(OptionError, match="can't hold the column tags, of type array"):
+        sink.check_types(shape.columns, shape)
+    odd = Changelog("id INT, at DOUBLE", ["id"], "at")
+    with pytest.raises(OptionError, match="the sequence is of type double"):
+        sink.check_types([*odd.columns, *odd.change_columns], odd)

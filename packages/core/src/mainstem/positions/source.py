@@ -1,0 +1,150 @@
+"""The base of sources on a log that is read by position."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from mainstem.contracts.abilities import Branching, Lag, Measurable, Reached, Rewindable
+from mainstem.contracts.components import Source
+from mainstem.contracts.options import Options
+from mainstem.contracts.shapes import LOST, Inputs, Shape
+from mainstem.errors import OptionError
+from mainstem.losses import split_lost
+from mainstem.positions.log import Begin, PositionLog
+from mainstem.positions.options import PositionOptions
+from mainstem.positions.planner import Asked, begin, check_identity, offset_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mainstem.contracts.contexts import SourceContext
+
+
+class PositionSource(Source, Branching, Measurable, Rewindable):
+    """A source on a position log.
+
+    The author says how the log is opened, what its rows are, and where a new checkpoint begins; all else
+    is the base's: offsets, limits, the first offset, retries, losses, lag, and going back.
+    """
+
+    options: PositionOptions
+    #: Columns of the rows that tasks make, as DDL; reserved ones too.
+    columns: ClassVar[str]
+    #: What becomes of positions that are gone; the option `on_loss` decides where there is one.
+    gaps: Literal["ignore", "report", "fail"] = "fail"
+    #: Whether only the newest message of each key counts, so that older ones gone are no loss.
+    superseded: ClassVar[bool] = False
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._begin: Begin = self.begin()
+        self._rewound = False
+
+    @abstractmethod
+    def opener(self, node: str) -> Callable[[str], PositionLog]:
+        """Return what opens the log, given who reads; it is pickled. `node` names the connections."""
+
+    def begin(self) -> Begin:
+        """Return where a new checkpoint begins."""
+        return "earliest"
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        """What was gone before it was read comes out of `lost`, if it does not end the run."""
+        return {"lost": LOST} if self._gaps == "report" else {}
+
+    @property
+    def _gaps(self) -> Literal["ignore", "report", "fail"]:
+        found: Literal["ignore", "report", "fail"] = getattr(self.options, "on_loss", self.gaps)
+        return found
+
+    def load(self, ctx: SourceContext) -> DataFrame:
+        from mainstem.positions.reading import GAP
+
+        frame = ctx.read_planned(self._reading(ctx))
+        # Also where nobody reads `lost`: its rows are counted, and shown with the run.
+        return split_lost(frame, ctx, GAP, {}).drop(GAP) if self._gaps == "report" else frame
+
+    def _reading(self, ctx: SourceContext) -> Any:
+        from mainstem.positions.reading import PositionReading
+
+        # Replays and previews have the same folder.
+        name = f"{ctx.read_name} elsewhere" if self._rewound else ctx.read_name
+        word = hashlib.sha256(name.encode()).hexdigest()[:16]
+        options = self.options
+        return PositionReading(
+            open=self.opener(ctx.node),
+            begin=self._begin,
+            give_up=options.give_up.total_seconds(),
+            tasks=options.partitions or ctx.spark.sparkContext.defaultParallelism,
+            rows_per_task=options.rows_per_task,
+            max_rows=options.max_rows,
+            gaps=self._gaps,
+            progress=ctx.progress,
+            first=ctx.folder().absolute() / "first" / f"{word}.json",
+            columns=self.columns,
+        )
+
+    def _asked(self) -> Asked:
+        return Asked(self.opener(""))
+
+    def end(self, home: Path) -> Mapping[str, str]:
+        """Return the last position of each partition."""
+        with self._asked() as log:
+            return {partition: str(span.last) for partition, span in log.look().spans.items()}
+
+    def lag(self, reached: Reached) -> Sequence[Lag]:
+        """Return the messages that are not read, and the age of the oldest."""
+        with self._asked() as log:
+            seen = log.look()
+            offset = reached.offset
+            if offset is None:
+                offset = begin(log, self._begin)
+            else:
+                check_identity(log, seen, offset["log"])
+            found = []
+            for partition, span in seen.spans.items():
+                read = int(offset["read"].get(partition, span.first - 1))
+                rows = log.waiting(partition, max(read, span.first - 1), span.last)
+                age = log.age(partition, read) if rows else 0.0
+                found.append(Lag(partition, rows, age))
+            return found
+
+    def starting_at(self, point: datetime | str | Mapping[str, Any]) -> Self:
+        other = copy.copy(self)
+        other._rewound = True
+        if isinstance(point, datetime) or point == "earliest":
+            other._begin = point  # type: ignore[assignment]  # no other text gets here
+            return other
+        if isinstance(point, str):
+            raise OptionError(
+                f"it starts at `earliest`, at a time, or at an offset, not at {point!r}"
+            )
+        with self._asked() as log:
+            other._begin = offset_of(log, point)
+        return other
+
+    def gone(self, since: Reached) -> str:
+        with self._asked() as log:
+            seen = log.look()
+            offset = since.offset
+            if offset and offset["log"] != seen.identity:
+                return (
+                    f"{log.called(next(iter(seen.spans), ''))}: it was made anew at {seen.identity}"
+                )
+            parts = []
+            for partition, span in () if self.superseded else seen.spans.items():
+                read = int(offset["read"].get(partition, 0)) if offset else 0
+                if span.first > read + 1:
+                    what = f"messages {read + 1} to {span.first - 1}"
+                    parts.append(f"{what} of {log.called(partition)}")
+                if span.deleted:
+                    parts.append(
+                        f"{span.deleted} deleted messages among those that {log.called(partition)} has"
+                    )
+            return ", ".join(parts)

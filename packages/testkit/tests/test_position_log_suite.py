@@ -1,0 +1,185 @@
+"""The suite of position logs passes a sound one, and catches faulty ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from mainstem import hookimpl, messages, option
+from mainstem.positions import (
+    Chunk,
+    Gap,
+    PositionLog,
+    PositionOptions,
+    PositionSource,
+    Seen,
+    Span,
+)
+from mainstem_testkit import PositionLogSuite
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+class JournalOptions(PositionOptions):
+    """Options of `journal`."""
+
+    folder: str = option(
+        description="Where the journal is: a folder with a file for each partition."
+    )
+    fault: str = option("", description="What is wrong with it.")
+    on_loss: str = option("fail", description="What happens when messages are gone.")
+
+
+class JournalLog(PositionLog):
+    """Files of lines, one for each partition; `gone` tells how many of the first were removed."""
+
+    def __init__(self, options: JournalOptions, node: str, reader: str) -> None:
+        self._folder, self._fault = Path(options.folder), options.fault
+
+    def called(self, partition: str) -> str:
+        return f"partition {partition} of the journal"
+
+    def _lines(self, partition: str) -> list[list]:
+        text = (self._folder / f"{partition}.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def look(self) -> Seen:
+        told = json.loads((self._folder / "told").read_text())
+        if self._fault == "leaks":
+            _LEAKED.append(os.open(os.devnull, os.O_RDONLY))
+        spans = {}
+        for file in sorted(self._folder.glob("*.jsonl")):
+            count, gone = len(self._lines(file.stem)), told["gone"].get(file.stem, 0)
+            spans[file.stem] = Span(gone + 1, count)
+        return Seen("" if self._fault == "no identity" else told["made"], spans)
+
+    def at(self, time: datetime):
+        before = {}
+        for partition in self.look().spans:
+            stamps = [stamp for _, stamp in self._lines(partition)]
+            late = self._fault == "begins late"
+            before[partition] = sum(stamp < time.timestamp() for stamp in stamps) + late
+        return before
+
+    def read(self, part, schema, *, gaps):
+        span = self.look().spans[part.partition]
+        end = part.end - (self._fault == "loses the last")
+        after = part.after - (self._fault == "doubles the first" and part.after > 0)
+        lines = self._lines(part.partition)[max(after, span.first - 1) : end]
+        if self._fault == "shuffles":
+            lines = lines[::-1]
+        made = []
+        for place, (value, stamp) in enumerate(lines, max(after, span.first - 1) + 1):
+            row = {
+                "key": None, "value": value.encode(), "headers": None, "origin": "journal",
+                "timestamp": datetime.fromtimestamp(stamp, UTC), "partition": part.partition,
+                "position": f"{place:020}",
+            }  # fmt: skip
+            made.append(row)
+        told = []
+        if gaps and span.first - 1 > part.after and self._fault != "silent":
+            last = min(span.first - 1, part.end)
+            told.append(Gap(part.after + 1, last, last - part.after, "removed"))
+        yield Chunk(pa.RecordBatch.from_pylist(made, schema=schema), told)
+
+    def waiting(self, partition: str, after: int, last: int) -> int:
+        return last - after + (self._fault == "counts too many")
+
+
+_LEAKED = []
+
+
+class Journal(PositionSource):
+    """Reads a journal."""
+
+    options: JournalOptions
+    columns = (
+        "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
+        "partition STRING, position STRING"
+    )
+
+    def shape(self):
+        return messages()
+
+    def opener(self, node):
+        return partial(JournalLog, self.options, node)
+
+
+@hookimpl
+def mainstem_sources():
+    return {"journal": Journal}
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path_factory, monkeypatch):
+    """Let plans find the word `journal`, which this module brings."""
+    site = tmp_path_factory.mktemp("site")
+    info = site / "mainstem_journal-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-journal\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[mainstem.sources]\njournal = {__name__}\n")
+    monkeypatch.syspath_prepend(site)
+
+
+class TestJournal(PositionLogSuite):
+    use = "journal"
+    fault = ""
+
+    def prepare(self):
+        self.folder = self.place / "journal"
+        self.folder.mkdir()
+        self.make_anew()
+
+    def options(self):
+        return {"folder": str(self.folder), "fault": self.fault}
+
+    def make_anew(self):
+        made = {"made": str(time.monotonic_ns()), "gone": {}}
+        (self.folder / "told").write_text(json.dumps(made))
+        for partition in "ab":
+            (self.folder / f"{partition}.jsonl").write_text("")
+
+    def put(self, numbers):
+        for number in numbers:
+            file = self.folder / f"{'ab'[number % 2]}.jsonl"
+            with file.open("a") as lines:
+                lines.write(json.dumps([str(number), time.time()]) + "\n")
+
+    def remove(self, count):
+        told = json.loads((self.folder / "told").read_text())
+        told["gone"] = dict.fromkeys("ab", count // 2)
+        (self.folder / "told").write_text(json.dumps(told))
+
+
+FAULTS = {
+    "loses the last": "test_each_message_is_a_row_once_and_in_order",
+    "doubles the first": "test_each_message_is_a_row_once_and_in_order",
+    "begins late": "test_it_begins_where_it_is_told",
+    "counts too many": "test_the_lag_is_what_was_not_read",
+    "silent": "test_what_was_removed_before_it_was_read_is_told",
+    "no identity": "test_a_log_that_was_made_anew_is_not_taken_for_the_other",
+    "leaks": "test_nothing_is_left_behind",
+    "shuffles": "test_each_message_is_a_row_once_and_in_order",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_of_a_log_is_caught(tmp_path, fault):
+    """Pass: the test that is for it fails, and passes without the fault."""
+    for name, fails in (("", False), (fault, True)):
+        suite = type("TestFaulty", (TestJournal,), {"fault": name})()
+        suite._move(tmp_path / f"place-{fails}")
+        test = getattr(suite, FAULTS[fault])
+        more = (tmp_path / f"kept-{fails}",) if "first_offset" in FAULTS[fault] else ()
+        if not fails:
+            test(*more)
+            continue
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
+            test(*more)
