@@ -52,6 +52,7 @@ class TestTable(SinkSuite):
     use = "redis_table"
     server_fixture = "redis"
     deliver = "idempotent"
+    columns = "id BIGINT, name STRING"
 
     def prepare(self):
         self.prefix = f"rows-{uuid.uuid4()}"

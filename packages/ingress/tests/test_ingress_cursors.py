@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -298,6 +299,52 @@ def test_columns_of_a_source_may_have_any_type(log: Log, spark: SparkSession) ->
     full, empty = read(reading.planner(), {}, {"0": 1}, schema)
     assert [full[column.name] for column in columns] == list(TYPED.values())
     assert [empty[column.name] for column in columns] == list(nothing)
+
+
+def _stored(log: Log, columns: str, *values: tuple[Any, ...]) -> None:
+    """Store a segment of messages with columns beside, as an earlier version of a source did."""
+    made = type("Before", (Placed,), {"extra": columns})(IngressOptions())
+    fields = fields_of([(column.name, column.type or "") for column in made._extra()])
+    log.receiver(0).mkdir(parents=True, exist_ok=True)
+    Store(log, 0, IngressOptions(), fields).store([Message(b"x", extra=each) for each in values])
+
+
+def _read_now(log: Log, columns: str, end: int, **more: Any) -> list[dict[str, Any]]:
+    reading = LogReading(log.folder, 10, 10**9, columns, **more)
+    return read(reading.planner(), {}, {"0": end}, StructType.fromDDL(reading.schema()))
+
+
+def test_segments_of_other_columns_are_read_with_those_of_now(
+    log: Log, spark: SparkSession
+) -> None:
+    """Pass: a new column is null, also one within a table; one that is gone is left out; INT becomes BIGINT."""
+    _stored(log, "n INT, old STRING, t STRUCT<a: INT>", (1, "gone", {"a": 7}), (2, None, None))
+    columns = "n BIGINT, fresh DATE, t STRUCT<b: STRING, a: BIGINT>"
+    _stored(log, columns, (3, None, {"b": "there", "a": 8}))
+    found = _read_now(log, columns, 2)
+    assert [(row["n"], row["fresh"], row["t"]) for row in found] == [
+        (1, None, {"b": None, "a": 7}), (2, None, None), (3, None, {"b": "there", "a": 8}),
+    ]  # fmt: skip
+
+
+def test_a_value_that_does_not_fit_into_a_new_type_ends_the_run(
+    log: Log, spark: SparkSession
+) -> None:
+    """Pass: the error names segment, column and both types; values that fit are read."""
+    _stored(log, "n BIGINT", (5,), (2**40,))
+    with pytest.raises(LogError, match=r"stored when the column n was int64, and it is int32 now"):
+        _read_now(log, "n INT", 1)
+    with pytest.raises(LogError, match="column n was int64, and it is"):
+        _read_now(log, "n ARRAY<INT>", 1)
+
+
+@pytest.mark.parametrize("columns", ["n BIGINT, more INT", "", "n STRING"])
+def test_other_columns_can_be_refused(log: Log, spark: SparkSession, columns: str) -> None:
+    """Pass: `on_new_columns: fail` tells both, and reads what is alike."""
+    _stored(log, "n BIGINT", (5,))
+    assert [row["n"] for row in _read_now(log, "n BIGINT", 1, evolves=False)] == [5]
+    with pytest.raises(LogError, match="was stored with the columns .* and the source has"):
+        _read_now(log, columns, 1, evolves=False)
 
 
 @pytest.mark.parametrize("kind", ["VARIANT", "ARRAY<VARIANT>", "STRUCT<a: INTERVAL DAY TO SECOND>"])

@@ -121,7 +121,7 @@ class RedisTable(Sink, Typed, KeyedWrites):
             Hashes,
             self.options,
             f"mainstem {batch.pipeline} {batch.sink}",
-            f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}",
+            f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}:{self.options.key}",
             batch.epoch,
         )
         return write_changes(rows, [KEY], VERSION if shape.sequence is not None else None, target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from mainstem import Duration, LocalPath, Options, Size, option, read_duration, read_size
 from pydantic import PlainValidator, WithJsonSchema
@@ -78,6 +78,13 @@ class IngressOptions(Options):
     )
     max_bytes: Size = option(
         512 * 2**20, gt=0, description="About the most bytes in one batch: whole segments are read."
+    )
+    on_new_columns: Literal["evolve", "fail"] = option(
+        "evolve",
+        description="What becomes of messages that were stored when the source had other columns: "
+        "`evolve`: a column that is new is null in them, and one that is gone is left out; `fail`: the "
+        "run ends. A value that does not fit into its column's new type ends it in any case.",
+        advanced=True,
     )
     segment_bytes: Size = option(
         16 * 2**20,

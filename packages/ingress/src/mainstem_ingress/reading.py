@@ -20,7 +20,7 @@ from mainstem.columns import read_columns
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log
-from mainstem_ingress.segments import NO_ROOM, REASON, Header, file_of, open_segment
+from mainstem_ingress.segments import ID, NO_ROOM, REASON, Header, file_of, open_segment
 from mainstem_ingress.source import PLACES
 
 #: Segments are put together into batches of about so many rows, or bytes, for the way to Spark.
@@ -53,6 +53,7 @@ class LogReading(Reading):
         tasks: about how many read at once.
         consumer: the name under which progress is kept; none holds nothing back.
         start: seconds since 1970: the first segment stored since then.
+        evolves: whether segments of other columns are read, as far as they have those of now.
     """
 
     folder: Path
@@ -63,6 +64,7 @@ class LogReading(Reading):
     tasks: int = 1
     consumer: str = ""
     start: float | None = None
+    evolves: bool = True
 
     def schema(self) -> str:
         refused = f"{REASON} STRING" if self.refused else ""
@@ -80,8 +82,11 @@ class LogReading(Reading):
         waiting: list[pa.RecordBatch] = []
         rows = size = 0
         for number in range(part.first, part.end):
-            _, batch = open_segment(file_of(folder, number))
-            waiting.append(_as_given(batch, part.receiver, number, schema))
+            file = file_of(folder, number)
+            _, batch = open_segment(file)
+            if not self.evolves:
+                _check_same(batch.schema, schema, file)
+            waiting.append(_as_given(batch, part.receiver, number, schema, file))
             rows += batch.num_rows
             size += batch.nbytes
             if rows >= _ROWS or size >= _BYTES:
@@ -223,10 +228,53 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # type: ignore[attr-defined]
 
 
+def _check_same(stored: pa.Schema, wanted: pa.Schema, file: Path) -> None:
+    """Refuse a segment of other columns than the source has now.
+
+    Raises:
+        LogError: it lacks one, has one more, or has one of another type.
+    """
+    own = {field.name: field.type for field in stored if field.name not in (*PLACES, REASON, ID)}
+    now = {field.name: field.type for field in wanted if field.name not in (*PLACES, REASON)}
+    if own.keys() != now.keys() or any(not _alike(own[name], now[name]) for name in own):
+        before, after = (
+            ", ".join(f"{n} {kind}" for n, kind in each.items()) for each in (own, now)
+        )
+        raise LogError(
+            f"{file} was stored with the columns {before}, and the source has {after} now: read what is "
+            "left with the document as it was, or write `on_new_columns: evolve`"
+        )
+
+
+def _alike(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types are one but for names within that Arrow and Spark give otherwise."""
+    return stored == wanted or (pa.types.is_map(stored) and pa.types.is_map(wanted))
+
+
+def _evolved(array: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
+    """Return values in another type: fields of a struct by name, those that are new as nulls."""
+    if array.type == kind:
+        return array
+    if isinstance(array, pa.StructArray) and pa.types.is_struct(kind):
+        known = {array.type.field(n).name: n for n in range(array.type.num_fields)}
+        fields: list[Any] = [
+            _evolved(array.field(known[f.name]), f.type)
+            if f.name in known
+            else pa.nulls(len(array), f.type)
+            for f in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    return array.cast(kind)
+
+
 def _as_given(
-    batch: pa.RecordBatch, receiver: str, number: int, schema: pa.Schema
+    batch: pa.RecordBatch, receiver: str, number: int, schema: pa.Schema, file: Path
 ) -> pa.RecordBatch:
-    """Return a segment's rows, with the columns that the log gives where the source does not."""
+    """Return a segment's rows, with the columns that the log gives where the source does not.
+
+    Raises:
+        LogError: a value does not fit into its column's type.
+    """
     count = batch.num_rows
     join: Any = pc.binary_join_element_wise
     made: dict[str, Callable[[], pa.Array[Any]]] = {
@@ -235,9 +283,19 @@ def _as_given(
     }
     columns = []
     for field in schema:
-        stored = field.name not in made or field.name in batch.schema.names
-        array = batch.column(field.name) if stored else made[field.name]()
-        columns.append(array if array.type == field.type else array.cast(field.type))
+        if field.name in batch.schema.names:
+            array = batch.column(field.name)
+        elif field.name in made:
+            array = made[field.name]()
+        else:  # the source has got it since
+            array = pa.nulls(count, field.type)
+        try:
+            columns.append(_evolved(array, field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise LogError(
+                f"{file} was stored when the column {field.name} was {array.type}, and it is "
+                f"{field.type} now: {error}. Read what is left with the document as it was"
+            ) from None
     given = pa.RecordBatch.from_arrays(columns, schema=schema)
     reasons = batch.column(REASON)
     if REASON in schema.names or reasons.null_count == count:

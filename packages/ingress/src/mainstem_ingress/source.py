@@ -106,6 +106,7 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
             tasks=ctx.spark.sparkContext.defaultParallelism,
             consumer=ctx.read_name if self._follows else "",
             start=self._start,
+            evolves=options.on_new_columns == "evolve",
         )
         return self._split(ctx.read_planned(reading), ctx)
 
