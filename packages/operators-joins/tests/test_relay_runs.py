@@ -14,6 +14,7 @@ from mainstem.pipeline import Pipeline
 from mainstem.plan.build import make_plan
 from mainstem.plan.rendering import as_json, as_mermaid, as_text
 from mainstem.plan.replay import replay_plan
+from mainstem.run.checkpoints import copy
 from mainstem.run.rollback import refusals, take_back
 from mainstem.run.runner import run
 from mainstem_testkit import crash_at_every_point, wait_for
@@ -150,6 +151,26 @@ def test_a_query_above_is_taken_back_once_what_is_below_is(pipeline):
     pipeline.document(**parts())
     pipeline.run()
     assert found(pipeline) == expected(0, 1, 2, 3)
+
+
+@pytest.mark.in_turn
+def test_a_copy_knows_which_batches_are_in(pipeline):
+    """Pass: a batch that was in hand when the checkpoint was copied is not in the copy's relay twice."""
+    pipeline.document(**parts(trigger={"available_now": True}))
+    for day in range(3):
+        feed(pipeline, day)
+    pipeline.run()
+    last = _batches(pipeline, "hours")[-1]
+    commits = pipeline.plan().query_folder("hours") / "commits"
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    copied = copy(pipeline.plan(), pipeline.folder / "other")
+    pipeline.document(**parts(checkpoint="./other"))
+    pipeline.run()
+    entries = [json.loads(f.read_text().splitlines()[0]) for f in copied.glob("relays/*/*.json")]
+    batches = [entry["batch"] for entry in entries]
+    assert len(batches) == len(set(batches))
+    assert found(pipeline) == expected(0, 1, 2)
 
 
 def _batches(pipeline, query: str) -> list[int]:
@@ -339,8 +360,8 @@ def test_a_name_that_a_relay_has_is_refused(pipeline):
         make_plan(pipeline.document(**made).file)
 
 
-def test_what_is_loaded_first_is_loaded_through_relays(pipeline):
-    """Pass: the query above a table that a join needs first loads all that there is before."""
+def joined() -> dict[str, Any]:
+    """Return a document that joins events with totals that change, as a table."""
     events = {
         "use": "files",
         "with": {"path": "./events", "format": "jsonlines", "schema": "k STRING, n INT"},
@@ -351,7 +372,7 @@ def test_what_is_loaded_first_is_loaded_through_relays(pipeline):
         "best": {
             "use": "aggregate",
             "from": "rows",
-            "with": {"by": ["k"], "columns": {"last": "max(at)"}, "emit": "changes"},
+            "with": {"by": ["k"], "columns": {"times": "count(*)"}, "emit": "changes"},
         },
         "joined": {
             "use": "stream_table_join",
@@ -360,6 +381,30 @@ def test_what_is_loaded_first_is_loaded_through_relays(pipeline):
         },
     }
     made["sinks"]["days_out"]["from"] = "joined"
-    plan = pipeline.document(**made).plan()
+    return made
+
+
+def test_what_is_loaded_first_is_loaded_through_relays(pipeline):
+    """Pass: the query above a table that a join needs first loads all that there is before."""
+    plan = pipeline.document(**joined()).plan()
     assert plan.query("best").loads == (("rows",),)
     assert plan.query("joined").loads == (("best_relayed",),)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("trigger", [{"available_now": True}, {"every": "100 milliseconds"}])
+def test_events_meet_all_of_a_table_that_comes_by_a_relay(pipeline, trigger):
+    """Pass: each event is joined with the totals of all rows that were there, also in a run without an end."""
+    pipeline.document(**{**joined(), "trigger": trigger})
+    for day in range(3):
+        feed(pipeline, day)
+    (pipeline.folder / "events").mkdir()
+    lines = [json.dumps({"k": k, "n": n}) for n, k in enumerate("abc")]
+    (pipeline.folder / "events" / "0.json").write_text("\n".join(lines))
+    running = Pipeline(pipeline.file).start()
+    try:
+        wait_for(lambda: len(pipeline.rows("days")) == 2, 120)
+    finally:
+        running.stop()
+    rows = {row["k"]: row["times"] for row in pipeline.rows("days")}
+    assert rows == {"a": 2 + 3 + 4, "b": 3}

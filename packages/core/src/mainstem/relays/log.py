@@ -14,8 +14,8 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mainstem.crashpoints import failpoint
@@ -165,6 +165,13 @@ class RelayLog:
         entry = Entry(number, query_id, batch, watermark, time.time(), files)
         write_whole(self._entry(number), json.dumps(asdict(entry)))
         failpoint("relay.after-entry")
+
+    def rename(self, ids: Mapping[str, str]) -> None:
+        """Give the queries that have written segments other ids: in a copy they have."""
+        for number in self.numbers():
+            entry = self.entry(number)
+            self._known[number] = found = replace(entry, query_id=ids.get(entry.query_id, ""))
+            write_whole(self._entry(number), json.dumps(asdict(found)))
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove segments; one that is gone is fine."""

@@ -12,6 +12,7 @@ from mainstem.contracts.abilities import Verifiable
 from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan
+from mainstem.relays.log import RelayLog
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
 from mainstem.run.history import History
 from mainstem.run.lag import query_lags, summed
@@ -111,11 +112,15 @@ def copy(plan: Plan, into: Path) -> Path:
             return _LEFT_OUT & set(names) if Path(folder) == plan.checkpoint else set()
 
         shutil.copytree(plan.checkpoint, unfinished, ignore=left_out)
+        ids = {}
         for file in unfinished.glob("queries/*/metadata"):
-            file.write_text(json.dumps({"id": str(uuid.uuid4())}))
+            ids[json.loads(file.read_text())["id"]] = made = str(uuid.uuid4())
+            file.write_text(json.dumps({"id": made}))
             file.with_name(".metadata.crc").unlink(missing_ok=True)
             last = History(file.parent).last()
             file.with_name(COPIED).write_text(str(-1 if last is None else last))
+        for relay in unfinished.glob("relays/*"):
+            RelayLog(relay).rename(ids)
         sync_tree(unfinished)
         unfinished.rename(target)
         sync_folder(into)
