@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+    from mainstem_keyed_state.frames import Port
     from mainstem_keyed_state.logic import Logic
 
 
@@ -40,6 +41,11 @@ class KeyedOperator(Operator, Stateful, Branching):
     #: Whether null equals null in a key; else a row with a null in its key equals nothing.
     nulls_equal: ClassVar[bool] = False
 
+    @property
+    def state_name(self) -> str:
+        """What tells the state from others of the node, where `ports` makes some of its own."""
+        return ""
+
     @abstractmethod
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
         """Return the key at each of the logic's ports: SQL over its rows, equal one by one."""
@@ -51,6 +57,13 @@ class KeyedOperator(Operator, Stateful, Branching):
     def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         """Return the rows at the logic's ports; as they come, if not said otherwise."""
         return inputs
+
+    def ports_of(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, Port]:
+        """Return what stands at the logic's ports: `rows` by `keys`, if not said otherwise."""
+        from mainstem_keyed_state.frames import Port
+
+        keys = self.keys(ctx.shapes)
+        return {name: Port(frame, keys[name]) for name, frame in self.rows(inputs, ctx).items()}
 
     def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
         """Return why a row can't be used, by port and by a condition in SQL over its rows.
@@ -102,22 +115,22 @@ class KeyedOperator(Operator, Stateful, Branching):
         from mainstem_keyed_state.frames import Port, keyed
         from mainstem_keyed_state.guard import Guard, refusals
 
-        shapes = ctx.shapes
-        rows = self.rows(inputs, ctx)
-        logic = self.logic({port: polars_schema(frame) for port, frame in rows.items()}, shapes)
-        refuses = {port: reasons for port, reasons in self.refuses(shapes).items() if reasons}
-        late, keys = self.in_time(shapes), self.keys(shapes)
+        shapes, ports = ctx.shapes, dict(self.ports_of(inputs, ctx))
+        rows = {name: port.frame for name, port in ports.items()}
+        logic = self.logic({name: polars_schema(frame) for name, frame in rows.items()}, shapes)
+        refuses = {name: reasons for name, reasons in self.refuses(shapes).items() if reasons}
+        late = self.in_time(shapes)
         if refuses or late is not None:
             logic = Guard(logic, refuses, _times(shapes, late), late or "")
-        ports = {}
-        for port, frame in rows.items():
-            shown = [name for name in frame.columns if not name.startswith("_")]
-            more = refusals(shown, refuses[port]) if port in refuses else ()
-            ports[port] = Port(frame.selectExpr("*", *more) if more else frame, keys[port])
+        for name, reasons in refuses.items():
+            shown = [column for column in rows[name].columns if not column.startswith("_")]
+            marked = rows[name].selectExpr("*", *refusals(shown, reasons))
+            ports[name] = Port(marked, ports[name].key)
         return keyed(
             logic,
             ports,
             ctx,
+            name=self.state_name,
             nulls_equal=self.nulls_equal,
             event_time=event_time(self.shape(shapes)),
             types=self.types(rows, shapes),

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
     COMMIT_VERSION,
     REJECTED,
     Accepts,
-    Branching,
     Changelog,
     Events,
     Expressions,
     Inputs,
-    Needs,
-    Operator,
     OperatorCapabilities,
     OperatorContext,
     OptionError,
     Options,
     Shape,
     StateFacts,
-    Stateful,
     option,
 )
 from mainstem.attempts import OnError, on_error_option
-from mainstem.columns import Column
+from mainstem.columns import Column, quoted
+from mainstem_keyed_state import KeyedOperator
 from pydantic import model_validator
 
 from mainstem_operators_joins.columns import pairs, taken_columns
 from mainstem_operators_joins.table_table_versions import check_sequence
 
 if TYPE_CHECKING:
+    import polars as pl
+    from mainstem_keyed_state import Logic, Port
     from pyspark.sql import DataFrame
+
+    from mainstem_operators_joins.table_table_frames import Joining
 
 LEFT, RIGHT = "left", "right"
 #: What of late changes is told.
@@ -81,7 +82,7 @@ class TableTableJoinOptions(Options):
         return self
 
 
-class TableTableJoin(Operator, Stateful, Branching, Expressions):
+class TableTableJoin(KeyedOperator, Expressions):
     """Joins two tables, each a changelog, into a third that follows their changes.
 
     At each batch's end the result is the join of what both sides have brought so far: what changes
@@ -206,15 +207,37 @@ class TableTableJoin(Operator, Stateful, Branching, Expressions):
             grows="each key of both tables is kept; of a deleted one the sequence.",
         )
 
-    def needs(self) -> Needs:
-        from mainstem_keyed_state import spark_needs
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        left, right = self.sides(inputs)
+        keys = {LEFT: left.key, RIGHT: self.right_key(left, right)}
+        return {side: [quoted(name) for name in names] for side, names in keys.items()}
 
-        return spark_needs()
+    @property
+    def state_name(self) -> str:
+        """By a foreign key there is a step before, with state of its own."""
+        return "dependants" if self.options.on is None else ""
+
+    def ports_of(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, Port]:
+        return self._joining(inputs, ctx).ports()
+
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem_operators_joins.table_table_foreign import Dependants
+        from mainstem_operators_joins.table_table_frames import parted
+        from mainstem_operators_joins.table_table_pairs import Pairs
+
+        (left, sequence), (right, other) = (parted(rows[side]) for side in (LEFT, RIGHT))
+        if self.options.on is not None:
+            return Pairs(left, right, sequence, other, self.options.join)
+        join: Literal["inner", "left"] = "left" if self.options.join == "left" else "inner"
+        return Dependants(left, right, sequence, other, join)
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        return self._joining(inputs, ctx).told(super().apply(inputs, ctx))
+
+    def _joining(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Joining:
         from mainstem_operators_joins.table_table_frames import Joining
 
-        return Joining(self, self.sides(ctx.shapes), inputs, ctx).changes()
+        return Joining(self, self.sides(ctx.shapes), inputs, ctx)
 
     def check_comparable(self, left: Column | None, right: Column | None) -> None:
         """Refuse keys of types that can't be joined, as far as they are known.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Inputs, OperatorContext
 from mainstem.attempts import Attempts
@@ -20,6 +21,7 @@ from mainstem_operators_joins.table_table_versions import check_sequence, known,
 
 if TYPE_CHECKING:
     import polars as pl
+    from mainstem_keyed_state import Port
     from pyspark.sql import DataFrame
 
     from mainstem_operators_joins.table_table import TableTableJoin
@@ -62,14 +64,13 @@ class Joining:
         for side, kinds in self._kinds.items():
             check_sequence(kinds[COMMIT_VERSION], side)
 
-    def changes(self) -> DataFrame:
-        """Return the changelog of the joined table, with late and refused changes beside it.
+    def ports(self) -> Mapping[str, Port]:
+        """Return what stands at the logic's ports.
 
         Raises:
             OptionError: keys of these types are never equal; known only now.
         """
-        by_key = self._operator.options.on is not None
-        return self._told(self._by_key() if by_key else self._by_reference())
+        return self._by_key() if self._operator.options.on is not None else self._by_reference()
 
     # -- into the logic ---------------------------------------------------------------------
 
@@ -90,34 +91,25 @@ class Joining:
             *(f"{text} AS {quoted(name)}" for name, text in more.items()),
         )
 
-    def _by_key(self) -> DataFrame:
-        from mainstem_keyed_state import Port, keyed
+    def _by_key(self) -> Mapping[str, Port]:
+        from mainstem_keyed_state import Port
 
-        from mainstem_operators_joins.table_table_pairs import Pairs
-
-        join = self._operator.options.join
         keys = {LEFT: self._left.key, RIGHT: self._operator.right_key(self._left, self._right)}
-        if join == "full":
+        if self._operator.options.join == "full":
             for one, other in zip(keys[LEFT], keys[RIGHT], strict=True):
                 kinds = [Column(n, self._kind(s, n)) for s, n in ((LEFT, one), (RIGHT, other))]
                 self._operator.check_comparable(*kinds)
-        frames = {side: self._side(side) for side in (LEFT, RIGHT)}
-        left, right = (_schemas(frame) for frame in frames.values())
-        logic = Pairs(left[0], right[0], left[1], right[1], join)
-        ports = {
-            side: Port(frame, key=[_named(side, name) for name in keys[side]])
-            for side, frame in frames.items()
+        return {
+            side: Port(self._side(side), [_named(side, name) for name in keys[side]])
+            for side in (LEFT, RIGHT)
         }
-        return keyed(logic, ports, self._ctx)
 
-    def _by_reference(self) -> DataFrame:
-        from mainstem_keyed_state import Port, keyed
+    def _by_reference(self) -> Mapping[str, Port]:
+        from mainstem_keyed_state import Port, keyed, polars_schema
         from mainstem_keyed_state.keys import key_expressions
 
-        from mainstem_operators_joins.table_table_foreign import REFERENCE, Dependants, References
+        from mainstem_operators_joins.table_table_foreign import REFERENCE, References
 
-        join: Literal["inner", "left"]
-        join = "left" if self._operator.options.join == "left" else "inner"
         right, fails = self._side(RIGHT), "false"
         references = self._operator.references
         if self._operator.options.on_error == "reject":
@@ -129,7 +121,7 @@ class Joining:
         key = [_named(RIGHT, name) for name in self._right.key]
         meant = key_expressions({LEFT: (changed, references), RIGHT: (right, key)})
         reference = f"concat(X'01', {meant[LEFT]})"
-        if join == "left":
+        if self._operator.options.join == "left":
             # A row that refers to nothing is a row of the result too, at a place of its own.
             own = [quoted(name) for name in self._left.key]
             itself = key_expressions({LEFT: (changed, own)})[LEFT]
@@ -139,24 +131,22 @@ class Joining:
             fails,
             **{REFERENCE: f"IF({CHANGE_TYPE} <=> 'delete', CAST(NULL AS BINARY), {reference})"},
         )
-        (columns, sequence), (others, other_sequence) = _schemas(left), _schemas(right)
+        columns, sequence = parted(polars_schema(left))
         by_own_key = Port(left, key=[_named(LEFT, name) for name in self._left.key])
         messages = keyed(
             References(columns, sequence), {LEFT: by_own_key}, self._ctx, name="references"
         )
-        logic = Dependants(columns, others, sequence, other_sequence, join)
-        ports = {
-            LEFT: Port(messages, key=[REFERENCE]),
-            RIGHT: Port(right, key=[f"concat(X'01', {meant[RIGHT]})"]),
+        return {
+            LEFT: Port(messages, [REFERENCE]),
+            RIGHT: Port(right, [f"concat(X'01', {meant[RIGHT]})"]),
         }
-        return keyed(logic, ports, self._ctx, name="dependants")
 
     def _kind(self, side: str, name: str) -> str | None:
         return next((k for n, k in self._kinds[side].items() if n.lower() == name.lower()), None)
 
     # -- out of the logic -------------------------------------------------------------------
 
-    def _told(self, found: DataFrame) -> DataFrame:
+    def told(self, found: DataFrame) -> DataFrame:
         """Return the logic's rows in the columns of the shape, and of the named outputs."""
         kinds = [self._kinds[side][COMMIT_VERSION] for side in (LEFT, RIGHT)]
         sequences = [LEFT_SEQUENCE, RIGHT_SEQUENCE]
@@ -223,13 +213,10 @@ def _named(side: str, name: str) -> str:
     return quoted(f"{side}_{name}")
 
 
-def _schemas(frame: DataFrame) -> tuple[pl.Schema, pl.DataType]:
+def parted(columns: pl.Schema) -> tuple[pl.Schema, pl.DataType]:
     """Return the columns of a side as the logic has them, and the type of its sequence."""
-    from mainstem_keyed_state import polars_schema
+    from mainstem_operators_joins.table_table_foreign import REFERENCE, ROW, WHAT
 
-    from mainstem_operators_joins.table_table_foreign import REFERENCE
-
-    found = polars_schema(frame)
-    beside = (SEQUENCE, DELETED, REFERENCE)
-    kept = {name: kind for name, kind in found.items() if name not in beside}
-    return type(found)(kept), found[SEQUENCE]
+    beside = (SEQUENCE, DELETED, REFERENCE, ROW, WHAT)
+    kept = {name: kind for name, kind in columns.items() if name not in beside}
+    return type(columns)(kept), columns[SEQUENCE]
