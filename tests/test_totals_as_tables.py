@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ def joined(**options: Any) -> dict[str, Any]:
 
 
 def test_totals_are_no_table_by_themselves():
-    """Pass: final ones are events, which is one problem and no bug; changing ones have no sequence."""
+    """Pass: final ones are events, which is one problem and no bug; changing ones are one below a relay, and
+    have no sequence without it."""
     told = refused(
         document(table=None, joined={**JOIN, "from": {**JOIN["from"], "table": "totals"}})
     )
@@ -76,6 +78,9 @@ def test_totals_are_no_table_by_themselves():
     made = document(
         totals=changing, table=None, joined={**JOIN, "from": {**JOIN["from"], "table": "totals"}}
     )
+    (relay,) = make_plan(made).relays
+    assert "go by their batch's number" in relay.why
+    made["operators"]["totals"]["relay"] = False
     told = refused(made)
     assert "have no sequence" in told
     assert (
@@ -83,13 +88,23 @@ def test_totals_are_no_table_by_themselves():
     )
 
 
-def test_totals_as_of_event_time_are_told_what_works():
-    """Pass: the hint asks for no second watermark; what it names last is a right document."""
-    timed = {**joined(as_of="event_time"), "from": {"stream": "rows", "table": "table"}}
-    told = refused(document(joined=timed))
-    assert "The node rows above has the watermark, and a stream has one" in told
-    assert told.endswith("Or write `as_of: latest`.")
-    make_plan(document())
+@pytest.mark.in_turn
+def test_totals_hold_from_the_end_of_their_window_on(trial):
+    """Pass: as of event time each row gets the total of the last window that had ended by then."""
+    timed = {
+        **joined(as_of="event_time", join="left"),
+        "from": {"stream": "rows", "table": "table"},
+    }
+    table = {**TABLE, "with": {"key": ["k"], "sequence": "window_end"}}
+    pipeline = trial(document(table=table, joined=timed))
+    times = ["00:00:10", "00:00:50", "00:01:00", "00:01:30", "00:03:10", "00:03:30"]
+    for n, at in enumerate(times, 1):
+        pipeline.feed("rows", [{"k": "a", "at": f"2026-01-01T{at}Z", "n": n}])
+        pipeline.batch()
+    pipeline.advance("rows", datetime(2026, 1, 2, tzinfo=UTC))
+    pipeline.batch()
+    found = sorted((row["n"], row["total"]) for row in pipeline.rows("out"))
+    assert found == [(1, None), (2, None), (3, 3), (4, 3), (5, 7), (6, 7)]
 
 
 @pytest.mark.in_turn

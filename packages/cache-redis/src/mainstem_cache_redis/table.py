@@ -105,7 +105,7 @@ class RedisTable(Sink, Typed, KeyedWrites):
         shape = batch.shape
         assert isinstance(shape, Changelog)  # noqa: S101
         kinds = dict(frame.dtypes)
-        # Without a sequence what comes last counts: versions of batches begin anew with a checkpoint.
+        # Without a sequence what comes last counts: another checkpoint numbers its batches from 0.
         version = "''"
         if shape.sequence is not None:
             version = _VERSIONS[kinds[COMMIT_VERSION]].format(quoted(COMMIT_VERSION))

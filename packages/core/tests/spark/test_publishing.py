@@ -51,6 +51,7 @@ def publishing(pipeline, plan=None):
     plan = plan or replace(make_plan(pipeline.file), remade=None)  # not the document's any more
     node = plan.nodes["lines"]
     node.component = Publishes(node.source.options, plan.checkpoint / "queries")
+    plan.written["lines"].component = node.component
     return plan, node.component
 
 

@@ -1,1 +1,1 @@
-"""Relays: the rows of a stream on their way from one query of a pipeline to others."""
+"""Relays: logs that take the rows of a stream from one query of a pipeline to others."""
