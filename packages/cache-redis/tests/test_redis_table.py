@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import uuid
 from datetime import date, datetime
 from decimal import Decimal
@@ -32,7 +33,7 @@ _READ = {
     "date": date.fromisoformat,
     "timestamp": datetime.fromisoformat,
     "timestamp_ntz": datetime.fromisoformat,
-    "float": float,
+    "float": lambda text: struct.unpack("f", struct.pack("f", float(text)))[0],
     "double": float,
 }
 
@@ -59,7 +60,8 @@ class TestTable(SinkSuite):
 
     def options(self):
         key = self.key[0] if self.key else read_columns(self.schema)[0].name
-        return {"url": self.server.url, "key": f"{self.prefix}:{{{key}}}"}
+        named = f"{self.prefix}:{{{key}}}"
+        return {"url": self.server.url, "key": named, "give_up": "8 s"}
 
     def rows(self, schema):
         kinds = {column.name: column.type for column in read_columns(schema)}

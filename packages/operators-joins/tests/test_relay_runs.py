@@ -97,9 +97,8 @@ def test_a_bounded_run_closes_what_is_above_and_then_what_is_below(pipeline):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "here", [True, pytest.param(False, marks=pytest.mark.in_turn)], ids=["dies", "killed"]
-)
+@pytest.mark.in_turn
+@pytest.mark.parametrize("here", [True, False], ids=["dies", "killed"])
 def test_killed_at_each_step_nothing_is_lost_or_doubled(pipeline, turn, here):
     """Pass: each day once, whoever dies at a step of writing a segment, on either side of it."""
     pipeline.document(**parts())

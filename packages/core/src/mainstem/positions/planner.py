@@ -317,7 +317,7 @@ def begin(log: PositionLog, where: Begin) -> Offset:
 
 
 def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
-    """Return an offset that somebody has written, compared with the log; one without `log` is of this one.
+    """Return an offset that somebody has written; one without `log` is of the log there is.
 
     Raises:
         OptionError: it is none, or the log no longer has what comes after it.
