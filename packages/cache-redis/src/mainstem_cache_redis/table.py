@@ -22,7 +22,6 @@ from mainstem import (
     SinkCapabilities,
     Typed,
 )
-from mainstem.changes import write_changes
 from mainstem.columns import Column, literal, quoted
 
 from mainstem_cache_redis.options import RedisTableOptions, names_in
@@ -100,6 +99,8 @@ class RedisTable(Sink, Typed, KeyedWrites):
         return self.write_keyed(frame, batch)
 
     def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        from mainstem.changes import write_changes
+
         from mainstem_cache_redis.hashes import Hashes
 
         shape = batch.shape

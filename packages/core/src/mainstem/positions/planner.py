@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -350,19 +349,3 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
 
 def _is_position(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A log that is asked once, and closed after that; use it in a `with`."""
-
-    open: Callable[[str], PositionLog]
-
-    def __enter__(self) -> PositionLog:
-        log = self.open("measuring")
-        object.__setattr__(self, "_log", log)
-        return log
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(Exception):
-            self._log.close()  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import copy
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -18,7 +19,7 @@ from mainstem.errors import OptionError
 from mainstem.losses import split_lost
 from mainstem.positions.log import Begin, PositionLog
 from mainstem.positions.options import PositionOptions
-from mainstem.positions.planner import Asked, begin, check_identity, offset_of
+from mainstem.positions.planner import begin, check_identity, offset_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,8 +91,9 @@ class PositionSource(Source, Branching, Measurable, Rewindable):
             columns=self.columns,
         )
 
-    def _asked(self) -> Asked:
-        return Asked(self.opener(""))
+    def _asked(self) -> closing[PositionLog]:
+        """Return the log, to be asked once and closed after that."""
+        return closing(self.opener("")("measuring"))
 
     def end(self, home: Path) -> Mapping[str, str]:
         """Return the last position of each partition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: A batch takes segments until it has so many rows.
 _ROWS = 1_000_000
 _CHUNK = 100_000
+#: A folder's time of change may be so old though something has just come, in nanoseconds.
+_TICK = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -99,9 +102,10 @@ class _Segments(Planner):
 
     def latest(self, start: Offset) -> Offset:
         self._check(start)
-        # Spark asks again and again, and nearly always nothing has come.
+        # Spark asks again and again, and nearly always nothing has come. What comes within the tick of a
+        # clock that others have come in does not show.
         changed = self._reading.folder.stat().st_mtime_ns
-        if changed != self._seen[0]:
+        if changed != self._seen[0] or time.time_ns() - changed < _TICK:
             self._seen = changed, self._log.numbers()
         if not self._seen[1] or self._seen[1][-1] <= start["segment"]:
             return start
