@@ -21,7 +21,8 @@ import click
 from mainstem import Changelog, Inputs
 from mainstem.plan.build import make_plan
 from mainstem.run.session import start
-from mainstem_operators_joins.table_table import TableTableJoin, TableTableJoinOptions
+from mainstem_operators_joins.table_table import TableTableJoin
+from mainstem_operators_joins.table_table_options import TableTableJoinOptions
 from rich.console import Console
 from rich.table import Table
 

@@ -9,6 +9,7 @@ from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Inputs, OperatorCon
 from mainstem.attempts import Attempts
 from mainstem.columns import Column, literal, quoted
 
+from mainstem_operators_joins.table_table_options import LEFT, RIGHT, TableTableJoinOptions
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
     DELETED,
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from mainstem_keyed_state import Port
     from pyspark.sql import DataFrame
 
-    from mainstem_operators_joins.table_table import TableTableJoin
-
-LEFT, RIGHT = "left", "right"
 _INTO = {"late": "late_changes", "rejected": "rejected"}
 
 
@@ -34,7 +32,7 @@ class Joining:
     """The frames of one join.
 
     Args:
-        operator: says what is joined, and how.
+        options: say what is joined, and how.
         shapes: those at the ports.
         inputs: the frames there.
         ctx: the core's.
@@ -45,16 +43,16 @@ class Joining:
 
     def __init__(
         self,
-        operator: TableTableJoin,
+        options: TableTableJoinOptions,
         shapes: tuple[Changelog, Changelog],
         inputs: Inputs[DataFrame],
         ctx: OperatorContext,
     ) -> None:
-        self._operator = operator
+        self._options = options
         self._left, self._right = shapes
         self._inputs = inputs
         self._ctx = ctx
-        found = operator.taken(*shapes)
+        found = options.taken(*shapes)
         self._taken = {name: column.name for name, column in found.items()}
         self._columns = {
             LEFT: list(self._left.names),
@@ -70,7 +68,7 @@ class Joining:
         Raises:
             OptionError: keys of these types are never equal; known only now.
         """
-        return self._by_key() if self._operator.options.on is not None else self._by_reference()
+        return self._by_key() if self._options.on is not None else self._by_reference()
 
     # -- into the logic ---------------------------------------------------------------------
 
@@ -94,11 +92,11 @@ class Joining:
     def _by_key(self) -> Mapping[str, Port]:
         from mainstem_keyed_state import Port
 
-        keys = {LEFT: self._left.key, RIGHT: self._operator.right_key(self._left, self._right)}
-        if self._operator.options.join == "full":
+        keys = {LEFT: self._left.key, RIGHT: self._options.right_key(self._left, self._right)}
+        if self._options.join == "full":
             for one, other in zip(keys[LEFT], keys[RIGHT], strict=True):
                 kinds = [Column(n, self._kind(s, n)) for s, n in ((LEFT, one), (RIGHT, other))]
-                self._operator.check_comparable(*kinds)
+                self._options.check_comparable(*kinds)
         return {
             side: Port(self._side(side), [_named(side, name) for name in keys[side]])
             for side in (LEFT, RIGHT)
@@ -111,17 +109,17 @@ class Joining:
         from mainstem_operators_joins.table_table_foreign import REFERENCE, References
 
         right, fails = self._side(RIGHT), "false"
-        references = self._operator.references
-        if self._operator.options.on_error == "reject":
-            tried = Attempts(self._operator.expressions())
+        references = self._options.references
+        if self._options.on_error == "reject":
+            tried = Attempts(self._options.expressions())
             self._inputs = Inputs({**self._inputs, LEFT: tried.onto(self._inputs[LEFT])})
-            references = [tried.value(key) for key in self._operator.expressions()]
+            references = [tried.value(key) for key in self._options.expressions()]
             fails = f"NOT {CHANGE_TYPE} <=> 'delete' AND {tried.failure()} IS NOT NULL"
         changed = self._inputs[LEFT]
         key = [_named(RIGHT, name) for name in self._right.key]
         meant = key_expressions({LEFT: (changed, references), RIGHT: (right, key)})
         reference = f"concat(X'01', {meant[LEFT]})"
-        if self._operator.options.join == "left":
+        if self._options.join == "left":
             # A row that refers to nothing is a row of the result too, at a place of its own.
             own = [quoted(name) for name in self._left.key]
             itself = key_expressions({LEFT: (changed, own)})[LEFT]
@@ -171,9 +169,9 @@ class Joining:
 
     def _left_value(self, name: str) -> str:
         keys = [key.lower() for key in self._left.key]
-        if self._operator.options.join != "full" or name.lower() not in keys:
+        if self._options.join != "full" or name.lower() not in keys:
             return _named(LEFT, name)
-        other = self._operator.right_key(self._left, self._right)[keys.index(name.lower())]
+        other = self._options.right_key(self._left, self._right)[keys.index(name.lower())]
         return f"coalesce({_named(LEFT, name)}, {_named(RIGHT, other)})"
 
     def _late(self) -> str:
@@ -191,7 +189,7 @@ class Joining:
         sides = []
         for side in (LEFT, RIGHT):
             row = f"_{side}_rejected"
-            failed = literal(f"foreign_key fails: {', '.join(self._operator.references)}")
+            failed = literal(f"foreign_key fails: {', '.join(self._options.references)}")
             reason = (
                 f"CASE WHEN {row}.{DELETED} IS NULL THEN {failed} WHEN {row}.{SEQUENCE} IS NULL "
                 f"THEN 'the sequence of the {side} change is null or empty' "

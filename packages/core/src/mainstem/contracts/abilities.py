@@ -194,11 +194,11 @@ class Rewindable(Ability):
 
 
 class Punctuated(Ability):
-    """A source that tells itself how far its event time is.
+    """A source that tells itself how far its event time is, which its shape names.
 
-    Its frame has, beside the rows, rows that are null but for the reserved column `CARRIED`: a TIMESTAMP
-    before which no later row is. They move the watermark, which the rows' own times do not, and are
-    dropped there. The event time is that of the source's shape.
+    Its frame has, beside the rows, rows that are null but for the reserved column `_watermark`: a
+    TIMESTAMP before which no later row is, null in the others. They move the watermark, which the rows'
+    own times do not, and are dropped there. The document gives such a source no watermark.
     """
 
     @abstractmethod

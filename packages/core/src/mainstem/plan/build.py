@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mainstem.analysis.requests import Analyse
-from mainstem.contracts.abilities import Branching, Stateful
+from mainstem.contracts.abilities import Branching, Punctuated, Stateful
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.components import Component, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
@@ -396,6 +396,9 @@ class _Maker:
         component = node.component
         if isinstance(component, Source):
             node.shape = component.shape()
+            if isinstance(component, Punctuated) and component.punctuates():
+                node.watermark = node.shape.event_time
+                node.shape = replace(node.shape, watermarked=node.name)
             if isinstance(component, Branching):
                 node.outputs = dict(component.outputs(inputs))
         elif isinstance(component, Operator):
