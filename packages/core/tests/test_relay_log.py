@@ -88,6 +88,35 @@ def test_what_was_removed_is_not_missed_and_what_is_gone_is(log):
         read(log, first)
 
 
+def test_what_was_taken_back_is_read_again_though_nothing_is_left(log):
+    """Pass: a reader goes on with the numbers that it knows, at once and from then on."""
+    for batch in range(3):
+        write(log, batch, [batch])
+    end, _ = read(log, beginning(log))
+    log.remove([1, 2])
+    write(log, 3, [3])
+    log.remove([3])
+    log.forget("query", 2)
+    assert read(log, end)[1] == []
+    write(log, 3, [33])
+    write(log, 4, [4])
+    assert sorted(row["n"] for row in read(log, end)[1]) == [4, 33]
+    log.forget("query", 3)
+    assert (log.last().number, log.last().batch) == (4, 3)
+
+
+def test_what_is_gone_is_not_kept_in_mind(log):
+    """Pass: a reader knows no more entries than there are, however many there were."""
+    planner = RelayReading(log.folder, timed=True, tasks=2).planner()
+    offset = planner.initial()
+    for batch in range(20):
+        write(log, batch, [batch])
+        offset = planner.latest(offset)
+        log.remove(log.numbers()[:-1])
+    planner.latest(offset)
+    assert len(planner._log._known) <= 2
+
+
 def test_a_log_made_anew_is_not_taken_for_the_other(log, tmp_path):
     """Pass: an offset of the one is refused by the other."""
     write(log, 0, [1])

@@ -17,7 +17,7 @@ from mainstem.plan.replay import replay_plan
 from mainstem.run.checkpoints import copy
 from mainstem.run.rollback import refusals, take_back
 from mainstem.run.runner import run
-from mainstem_testkit import crash_at_every_point, wait_for
+from mainstem_testkit import PipelineFolder, crash_at_every_point, wait_for
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 POINTS = ("relay.before-segment", "relay.before-entry", "relay.after-entry")
@@ -228,6 +228,26 @@ def test_a_run_without_an_end_goes_on_through_relays(pipeline):
         wait_for(lambda: found(pipeline) == expected(0, 1), 60)
     finally:
         running.stop()
+
+
+@pytest.mark.in_turn
+def test_windows_below_a_source_that_asks_for_a_relay_are_final(tmp_path, quick_java):
+    """Pass: without a flush, as later rows come; the query above keeps no state, and has a watermark.
+
+    What the folder is called is none of a relay's business.
+    """
+    pipeline = PipelineFolder(tmp_path / "a b\u00fc %20")
+    made = parts(trigger={"available_now": True})
+    made["sources"]["rows"]["relay"] = True
+    del made["operators"]["days"]
+    made["sinks"]["days_out"]["from"] = "hours"
+    pipeline.document(**made)
+    for day in range(3):
+        feed(pipeline, day)
+        pipeline.run()
+    # Each batch of the relay has the watermark of those before it.
+    assert found(pipeline) - expected(0, 1) == Counter()
+    assert found(pipeline) >= expected(0)
 
 
 TYPES = """

@@ -39,7 +39,8 @@ _VERSIONS = {
     ),
     "timestamp": "lpad(CAST(CAST(unix_micros({0}) AS DECIMAL(20,0)) + 9223372036854775808 AS STRING), "
     "20, '0')",
-    "string": "{0}",
+    # A server compares text by its own locale.
+    "string": "hex(CAST({0} AS BINARY))",
     "binary": "hex({0})",
 }
 _DURABLE = (

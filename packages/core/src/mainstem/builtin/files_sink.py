@@ -36,6 +36,7 @@ from mainstem.contracts.abilities import Forgetful, Typed
 from mainstem.contracts.columns import find_column
 from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.formats.words import odd_key
+from mainstem.paths import for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -204,7 +205,7 @@ class FilesSink(Sink, Typed, Forgetful):
         if options.compression is not None:
             writer = writer.option("compression", options.compression)
         writer = writer.options(**_WRITER_OPTIONS[options.format])
-        writer.format(_SPARK_FORMATS[options.format]).save(path.absolute().as_uri())
+        writer.format(_SPARK_FORMATS[options.format]).save(for_spark(path))
         if options.format != "parquet":
             return int(written.get["rows"])
         return sum(pq.read_metadata(file).num_rows for file in path.rglob("*.parquet"))

@@ -49,9 +49,17 @@ def place(
         key = (edge.stream, timed)
         if key not in made:
             base = f"{edge.stream.node}_{edge.stream.output}".rstrip("_")
-            other = "_untimed" if (edge.stream, not timed) in made else ""
+            other = "_untimed" if time is not None and not timed else ""
             relay = Relay(edge.stream, why, f"{base}_relay", f"{base}{other}_relayed")
             made[key] = relay
+            taken = nodes.get(relay.sink)
+            if taken is not None and taken.relayed not in (None, edge.stream):
+                problem(
+                    f"the relays of {taken.relayed} and {edge.stream} would both be {relay.sink!r}: give "
+                    "one of these nodes another name",
+                    *written[edge.stream.node].path,
+                    at_key=True,
+                )
             for name in {relay.sink, relay.source} & written.keys():
                 problem(
                     f"the relay of {edge.stream} has the name {name!r} too: give this node another",

@@ -136,7 +136,8 @@ class PositionPlanner(Planner):
         read, last = _read(start, partition, span), self._end_of(partition, span)
         begins = max(read, span.first - 1)
         if not self._log.sparse:
-            return min(last, begins + room), None
+            # Where it began, when it came: what is gone by the time that the batch is read is a loss.
+            return min(last, begins + room), None if partition in start["read"] else begins
         known = max(read, self._nothing.get(partition, 0))
         whole = begins <= known
         begins = max(begins, known)
@@ -171,8 +172,11 @@ class PositionPlanner(Planner):
         firsts = {}
         for partition, last in end["read"].items():
             read = start["read"].get(partition)
-            after = end.get("after", {}).get(partition, 0)
-            firsts[partition] = read if read is None or last <= read else max(read, after)
+            after = end.get("after", {}).get(partition)
+            if read is None or (after is not None and last > read):
+                firsts[partition] = after if read is None else max(read, after)
+            else:
+                firsts[partition] = read
 
         def look() -> Seen:
             known = {partition: first for partition, first in firsts.items() if first is not None}

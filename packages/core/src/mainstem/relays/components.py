@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from mainstem.contracts.guarantee import Promise
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import COMMIT_VERSION, Changelog, Shape, sequenced_by_batch
 from mainstem.errors import OptionError
+from mainstem.paths import for_spark
 from mainstem.relays.log import RelayLog
 from mainstem.relays.reading import RelayReading
 
@@ -35,8 +37,9 @@ if TYPE_CHECKING:
     from mainstem.contracts.contexts import Batch, SourceContext
 
 _BEGINNING = datetime.fromtimestamp(0, UTC)
-#: What Parquet has no type for.
-_NOT_HELD = ("interval", "variant", "void", "calendar")
+#: Types that Parquet has none for; a name that a colon follows is a field's.
+_NOT_HELD = re.compile(r"\b(interval|variant|void)\b(?!:)")
+_QUOTED = re.compile(r"`[^`]*`")
 
 
 class NoOptions(Options):
@@ -58,18 +61,24 @@ class RelaySink(Sink, Prepared, Forgetful):
         self._checkpoint = checkpoint
         self.log = RelayLog(checkpoint / "relays" / name)
         self.readers: Mapping[str, Sequence[str]] = {}
+        self._sequence = ""
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         for column in columns:
             kind = column.type or ""
-            if any(word in kind for word in _NOT_HELD):
+            if _NOT_HELD.search(_QUOTED.sub("", kind)):
                 raise OptionError(
                     f"a relay can't hold the column {column.name}, of type {kind}",
                     hint="Make text of it before, or write `relay: false`.",
                 )
         self.log.prepare(", ".join(replace(column, nullable=True).ddl for column in columns))
+        if sequenced_by_batch(shape):
+            # A query that starts over numbers its batches from 0, and its changes are the newer ones.
+            self._sequence = f"{COMMIT_VERSION} + {self.log.begun()}L"
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
+        from pyspark.sql import functions as F  # noqa: N812
+
         from mainstem.run.history import History
 
         last = self.log.last()
@@ -77,8 +86,10 @@ class RelaySink(Sink, Prepared, Forgetful):
             # Spark commits state only for what was computed.
             frame.write.format("noop").mode("overwrite").save()
             return
+        if self._sequence:
+            frame = frame.withColumn(COMMIT_VERSION, F.expr(self._sequence))
         room = self.log.room()
-        frame.write.parquet(room.absolute().as_uri())
+        frame.write.parquet(for_spark(room))
         history = History(self._checkpoint / "queries" / batch.query)
         mark = _millis(history.offsets(batch.id).watermark)
         files = _rows(room)
@@ -87,9 +98,7 @@ class RelaySink(Sink, Prepared, Forgetful):
         self._remove_read()
 
     def forget(self, query_id: str, after: int) -> None:
-        entries = [self.log.entry(number) for number in self.log.numbers()]
-        later = [e.number for e in entries if e.query_id == query_id and e.batch > after]
-        self.log.remove(later[::-1])
+        self.log.forget(query_id, after)
 
     def read_beyond(self, query_id: str, batch: int) -> list[str]:
         """Return the queries that have read what later batches than one have given."""
@@ -167,7 +176,7 @@ class RelaySource(Source, Measurable, Rewindable, Punctuated, Verifiable):
 
     def gone(self, since: Reached) -> str:
         read, first = _segment(since.offset), self.first()
-        if since.offset is None or first <= read + 1:
+        if first <= read + 1:
             return ""
         return f"segments {read + 1} to {first - 1} of the relay"
 
@@ -188,7 +197,7 @@ class Relaying(Delivery):
 
 
 def relayed(shape: Shape) -> Shape:
-    """Return what a stream is below a relay: the batch that a change is of has become its sequence."""
+    """Return what a stream is below a relay: what tells the batch of a change is its sequence."""
     if sequenced_by_batch(shape):
         assert isinstance(shape, Changelog)  # noqa: S101
         return replace(shape, sequence=COMMIT_VERSION, sequence_type="bigint")

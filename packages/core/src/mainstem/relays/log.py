@@ -1,6 +1,7 @@
 """The log of a relay: what each batch of the query above has given, as files in the checkpoint.
 
 - `id`: tells the log from one that was made anew in its place
+- `begun`: when it was made, in milliseconds since 1970
 - `columns`: of the rows, as DDL
 - `segments/<number>/`: the Parquet files of one batch
 - `<number>.json`: that the segment is whole; the batch it is of, and the watermark that it was made under
@@ -70,6 +71,10 @@ class RelayLog:
         file = self.folder / "id"
         return read_whole(file) if file.exists() else ""
 
+    def begun(self) -> int:
+        """Return when the log was made, in milliseconds since 1970."""
+        return int(read_whole(self.folder / "begun"))
+
     def columns(self) -> str:
         """Return the columns of the rows, as DDL.
 
@@ -84,7 +89,10 @@ class RelayLog:
     def numbers(self) -> list[int]:
         """Return the numbers of the segments that are there, in order."""
         names = (file.name for file in self.folder.glob("*.json"))
-        return sorted(int(name.removesuffix(".json")) for name in names)
+        found = sorted(int(name.removesuffix(".json")) for name in names)
+        for gone in self._known.keys() - set(found):
+            del self._known[gone]
+        return found
 
     def entry(self, number: int) -> Entry:
         """Return what is known of a segment.
@@ -141,6 +149,7 @@ class RelayLog:
         """Make the log, or note that its rows have other columns from now on."""
         made_folder(self.folder / "segments")
         if not (self.folder / "id").exists():
+            write_whole(self.folder / "begun", str(time.time_ns() // 1_000_000))
             write_whole(self.folder / "id", uuid.uuid4().hex)
         if not (self.folder / "columns").exists() or self.columns() != columns:
             write_whole(self.folder / "columns", columns)
@@ -172,6 +181,18 @@ class RelayLog:
             entry = self.entry(number)
             self._known[number] = found = replace(entry, query_id=ids.get(entry.query_id, ""))
             write_whole(self._entry(number), json.dumps(asdict(found)))
+
+    def forget(self, query_id: str, after: int) -> None:
+        """Remove what a query's batches after one have given; later ones go on with the same numbers."""
+        entries = [self.entry(number) for number in self.numbers()]
+        later = [e for e in entries if e.query_id == query_id and e.batch > after]
+        if later and len(later) == len(entries) and later[0].number > 1:
+            # Readers are at the numbers of before, and nothing else says where these go on.
+            stand = replace(
+                later[0], number=later[0].number - 1, batch=after, watermark=None, files={}
+            )
+            write_whole(self._entry(stand.number), json.dumps(asdict(stand)))
+        self.remove([entry.number for entry in reversed(later)])
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove segments; one that is gone is fine."""

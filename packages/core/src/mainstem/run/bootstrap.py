@@ -21,6 +21,7 @@ from mainstem.contracts.abilities import Measurable
 from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, read_whole, write_whole
 from mainstem.errors import PipelineError
+from mainstem.paths import for_spark
 from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.model import Plan, Query, ancestors
 from mainstem.run.frozen_source import SCHEMA
@@ -159,7 +160,7 @@ class Waiting:
         if not begun:
             made_folder(self._nothing)
             empty = self._spark.readStream.name(streams[0]).schema(SCHEMA)
-            return _in_columns(empty.json(self._nothing.absolute().as_uri()), frame.schema)
+            return _in_columns(empty.json(for_spark(self._nothing)), frame.schema)
         standing = [_in_columns(self._standing(name), frame.schema) for name in begun]
         whole = standing[0]
         for other in standing[1:]:

@@ -21,6 +21,7 @@ from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import CARRIED
 from mainstem.durable import made_folder, sync_file, sync_folder
+from mainstem.paths import for_spark
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
 from mainstem.run.event_time import in_millis, moved
@@ -62,10 +63,14 @@ class Watermarks:
         self._spark = spark
         self._checkpoint = checkpoint
         self._reads: dict[str, int] = {}
-        self.used = any(plan.nodes[name].state for name in query.streaming)
+        #: Whether anything goes by them: a step with state, or one below a relay, which carries them.
+        self.used = any(plan.nodes[name].state for name in query.streaming) or any(
+            relay.sink in query.sinks and plan.nodes[relay.source].watermark is not None
+            for relay in plan.relays
+        )
 
     def put(self, node: Node, frame: DataFrame) -> DataFrame:
-        """Return a node's streaming frame with its watermark, if a step below keeps state."""
+        """Return a node's streaming frame with its watermark, if anything below goes by it."""
         wanted = node.watermark
         if CARRIED in frame.columns:
             return self._carried(node, frame)
@@ -120,7 +125,7 @@ class Watermarks:
         control = (
             self._spark.readStream.name(name)
             .schema(f"at TIMESTAMP, {NOTHING} STRING")
-            .json(self._folder(node).absolute().as_uri())
+            .json(for_spark(self._folder(node)))
         )
         if self._waiting is not None:
             control = self._waiting.control(node.name, name, control)

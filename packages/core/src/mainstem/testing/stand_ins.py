@@ -17,6 +17,7 @@ from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import MESSAGE_COLUMNS, Changelog, Shape
 from mainstem.errors import PipelineError
+from mainstem.paths import for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +54,7 @@ class Given(Source):
     def load(self, ctx: SourceContext) -> DataFrame:
         self._folder.mkdir(parents=True, exist_ok=True)
         reader = ctx.reader().schema(", ".join(column.ddl for column in self._columns()))
-        return reader.option("mode", "FAILFAST").json(self._folder.absolute().as_uri())
+        return reader.option("mode", "FAILFAST").json(for_spark(self._folder))
 
     def feed(self, rows: Sequence[Any]) -> None:
         """Put rows where the next batch finds them.
