@@ -88,7 +88,8 @@ SLOW = (
 def test_a_broken_source_is_caught(tmp_path, quick_java, monkeypatch, fault):
     """Pass: the standard test that the fault is about fails on it, as it does not on the sound one."""
     test, words = CAUGHT[fault]
-    monkeypatch.setattr(reading, "PATIENCE", 10.0)
+    # A run that gives up is waited for until it has begun, however long Java takes.
+    monkeypatch.setattr(reading, "PATIENCE", 60.0 if fault == "gives up" else 10.0)
     monkeypatch.setattr(source, "SETTLING", 1.0)
     suite = LogSuite()
     suite.fault = fault
