@@ -5,8 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from mainstem import Events
+from mainstem.contracts.abilities import Reached
+from mainstem.contracts.ddl import Column
 from mainstem.crashpoints import Died, armed
-from mainstem.errors import PipelineError
+from mainstem.errors import OptionError, PipelineError
+from mainstem.relays.components import RelaySink, RelaySource
 from mainstem.relays.log import RelayLog
 from mainstem.relays.reading import RelayReading
 
@@ -149,3 +153,28 @@ def test_damage_is_told_with_the_file(log):
     assert len(told) == 2
     assert "was changed after it was written" in told[0]
     assert "2.parquet" in told[1]
+
+
+@pytest.mark.parametrize(
+    "kind", ["struct<variant_id:int,void:int>", "map<string,struct<`a void`:int>>"]
+)
+def test_a_field_is_not_taken_for_a_type_that_it_is_named_after(tmp_path, kind):
+    """Pass: it is held; the types are refused, within others too."""
+    sink = RelaySink(tmp_path, "relay")
+    sink.prepare([Column("a", kind)], Events("a STRING"))
+    for refused in ("variant", "array<void>", "struct<v:variant>", "interval day to second"):
+        with pytest.raises(OptionError, match="can't hold the column b"):
+            sink.prepare([Column("b", refused)], Events("b STRING"))
+
+
+def test_who_has_read_nothing_misses_what_is_gone(tmp_path):
+    """Pass: nothing is gone of a log that begins at 1; then what was before the oldest segment is."""
+    source = RelaySource(tmp_path, "relay", Events("n BIGINT"), timed=False)
+    log = RelayLog(tmp_path / "relays" / "relay")
+    log.prepare("n BIGINT")
+    write(log, 0, [1])
+    write(log, 1, [2])
+    nothing = Reached(None, tmp_path, tmp_path)
+    assert source.gone(nothing) == ""
+    log.remove([1])
+    assert source.gone(nothing) == "segments 1 to 1 of the relay"
