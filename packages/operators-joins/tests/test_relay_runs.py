@@ -379,6 +379,25 @@ def test_a_name_that_a_relay_has_is_refused(pipeline):
         make_plan(pipeline.document(**made).file)
 
 
+@pytest.mark.parametrize("first", ["days", "own"])
+def test_the_names_of_a_relay_do_not_go_by_the_order_of_the_document(pipeline, first):
+    """Pass: who goes by the carried watermark, and who by one of its own, read the same ends either way."""
+    made = parts()
+    steps = made["operators"]
+    steps["own"] = {
+        "use": "select",
+        "from": "hours",
+        "with": {"columns": {"k": "k", "ends": "ends"}},
+        "watermark": {"column": "ends", "delay": "1 hour"},
+    }
+    steps = {first: steps[first], **steps}
+    made["operators"] = steps
+    made["sinks"] = {f"{name}_out": {"use": "console", "from": name} for name in ("days", "own")}
+    plan = pipeline.document(**made).plan()
+    assert [str(stream) for stream in plan.nodes["days"].streams] == ["hours_relayed"]
+    assert [str(stream) for stream in plan.nodes["own"].streams] == ["hours_untimed_relayed"]
+
+
 def joined() -> dict[str, Any]:
     """Return a document that joins events with totals that change, as a table."""
     events = {
