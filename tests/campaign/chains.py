@@ -65,20 +65,24 @@ class Stateless(Chain):
         return Counter((e.n, e.k, e.v * 2) for e in events if e.v >= 10)
 
 
+def totals() -> dict[str, Any]:
+    """Return the options of an aggregate of each key by window."""
+    return {
+        "by": ["k"],
+        "window": {"on": "at", "tumbling": f"{WINDOW} seconds"},
+        "columns": {"n": "count(*)", "total": "sum(v)"},
+    }
+
+
 class Aggregate(Chain):
     name = "aggregate"
     columns = ("k", "since", "n", "total")
     row_by_row = False
 
     def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
-        totals = {
-            "by": ["k"],
-            "window": {"on": "at", "tumbling": f"{WINDOW} seconds"},
-            "columns": {"n": "count(*)", "total": "sum(v)"},
-        }
         columns = {"k": "k", "since": "unix_seconds(window_start)", "n": "n", "total": "total"}
         return {
-            f"{name}_totals": {"use": "aggregate", "from": event, "with": totals},
+            f"{name}_totals": {"use": "aggregate", "from": event, "with": totals()},
             name: {"use": "select", "from": f"{name}_totals", "with": {"columns": columns}},
         }
 
@@ -97,11 +101,6 @@ class Relayed(Chain):
     row_by_row = False
 
     def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
-        totals = {
-            "by": ["k"],
-            "window": {"on": "at", "tumbling": f"{WINDOW} seconds"},
-            "columns": {"n": "count(*)", "total": "sum(v)"},
-        }
         longer = {
             "by": ["k"],
             "window": {
@@ -111,7 +110,7 @@ class Relayed(Chain):
         }  # fmt: skip
         columns = {"k": "k", "since": "unix_seconds(began)", "most": "most", "total": "total"}
         return {
-            f"{name}_totals": {"use": "aggregate", "from": event, "with": totals},
+            f"{name}_totals": {"use": "aggregate", "from": event, "with": totals()},
             f"{name}_longer": {"use": "aggregate", "from": f"{name}_totals", "with": longer},
             name: {"use": "select", "from": f"{name}_longer", "with": {"columns": columns}},
         }

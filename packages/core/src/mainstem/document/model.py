@@ -80,17 +80,21 @@ class Component(Options):
     with_: dict[str, Any] = option(dict, alias="with", description="The plugin's options.")
 
 
-class SourceNode(Component):
-    """A stream that comes in."""
-
-    watermark: Watermark | None = option(None, description="Gives the stream event time.")
-    relay: bool | None = option(
+def _relay_option() -> Any:
+    return option(
         None,
         description="Whether what the node gives goes through a relay, a log in the checkpoint, so that "
         "what reads it has queries of its own; when left out, where one query can't hold the graph, or "
         "a step with state would run twice.",
         advanced=True,
     )
+
+
+class SourceNode(Component):
+    """A stream that comes in."""
+
+    watermark: Watermark | None = option(None, description="Gives the stream event time.")
+    relay: bool | None = _relay_option()
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
         description="What a refused row does when nobody reads the output `rejected` of a source "
@@ -107,13 +111,7 @@ class OperatorNode(Component):
         "port to one of these.",
     )
     watermark: Watermark | None = option(None, description="Gives the stream event time.")
-    relay: bool | None = option(
-        None,
-        description="Whether what the node gives goes through a relay, a log in the checkpoint, so that "
-        "what reads it has queries of its own; when left out, where one query can't hold the graph, or "
-        "a step with state would run twice.",
-        advanced=True,
-    )
+    relay: bool | None = _relay_option()
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
         description="What a refused row does when nobody reads the output `rejected`: end the run, "
