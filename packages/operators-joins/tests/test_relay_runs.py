@@ -398,6 +398,46 @@ def test_the_names_of_a_relay_do_not_go_by_the_order_of_the_document(pipeline, f
     assert [str(stream) for stream in plan.nodes["own"].streams] == ["hours_untimed_relayed"]
 
 
+def test_two_relays_of_one_name_are_refused(pipeline):
+    """Pass: of a named output, and of a node that is called as that would be; the problem names both."""
+    made = joined()
+    made["operators"]["joined_unmatched"] = window("rows", "at", "1 hour", n="count(*)")
+    made["operators"]["days"] = window("joined_unmatched", "ends", "24 hours", n="max(n)")
+    totals = {"by": ["k"], "columns": {"n": "count(*)"}, "emit": "changes"}
+    lost = {"use": "aggregate", "from": "joined.unmatched", "with": totals}
+    made["operators"]["lost"] = lost
+    made["sinks"] = {f"{name}_out": {"use": "console", "from": name} for name in ("days", "lost")}
+    made["sinks"]["joined_out"] = {"use": "console", "from": "joined"}
+    with pytest.raises(
+        DocumentError, match="joined_unmatched.*would both be 'joined_unmatched_relay'"
+    ):
+        make_plan(pipeline.document(**made).file)
+
+
+@pytest.mark.in_turn
+def test_changes_below_a_relay_are_newer_when_the_query_above_starts_over(pipeline):
+    """Pass: their sequence is above all that were given before, though batches are numbered from 0."""
+    made = joined()
+    del made["operators"]["joined"]
+    del made["sources"]["events"]
+    made["operators"]["best"]["relay"] = True
+    made["sinks"]["days_out"]["from"] = "best"
+    pipeline.document(**made)
+
+    def sequences() -> set[int]:
+        return {row["_commit_version"] for row in pipeline.rows("days")}
+
+    for day in range(2):
+        feed(pipeline, day)
+    pipeline.run()
+    before = sequences()
+    assert len(before) == 2
+    run(pipeline.plan(), fresh=["best"])
+    after = sequences() - before
+    assert len(after) == 2
+    assert min(after) > max(before)
+
+
 def joined() -> dict[str, Any]:
     """Return a document that joins events with totals that change, as a table."""
     events = {

@@ -22,6 +22,7 @@ from mainstem.positions import (
     Seen,
     Span,
 )
+from mainstem.positions.reading import GAP
 from mainstem_testkit import PositionLogSuite
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -156,6 +157,23 @@ class TestJournal(PositionLogSuite):
         told = json.loads((self.folder / "told").read_text())
         told["gone"] = dict.fromkeys("ab", count // 2)
         (self.folder / "told").write_text(json.dumps(told))
+
+
+def test_where_a_new_partition_begins_is_of_the_batch(tmp_path):
+    """Pass: what is removed of it between planning and reading is told, as of one that was there before."""
+    suite = TestJournal()
+    suite._move(tmp_path / "place")
+    suite.put(range(4))
+    reading = suite.reading(gaps="report")
+    _, start = suite.batch(reading)
+    lines = [json.dumps([str(number), time.time()]) for number in range(10, 16)]
+    (suite.folder / "c.jsonl").write_text("\n".join(lines) + "\n")
+    _, end = suite.batch(reading, start)
+    told = json.loads((suite.folder / "told").read_text())
+    (suite.folder / "told").write_text(json.dumps({**told, "gone": {"c": 2}}))
+    rows = suite.read(reading, start, end)
+    assert [suite.number(row) for row in rows if row[GAP] is None] == [12, 13, 14, 15]
+    assert [json.loads(row[GAP])["count"] for row in rows if row[GAP] is not None] == [2]
 
 
 FAULTS = {

@@ -42,6 +42,7 @@ def place(
     cuts = _Cuts(written).found
     nodes = {name: copy(node) for name, node in written.items()}
     made: dict[tuple[Stream, bool], Relay] = {}
+    refused = False
     for edge, why in cuts.items():
         shape = relayed(shape_of(edge.stream, written))
         time, reader = shape.event_time, nodes[edge.reader]
@@ -54,6 +55,7 @@ def place(
             made[key] = relay
             taken = nodes.get(relay.sink)
             if taken is not None and taken.relayed not in (None, edge.stream):
+                refused = True
                 problem(
                     f"the relays of {taken.relayed} and {edge.stream} would both be {relay.sink!r}: give "
                     "one of these nodes another name",
@@ -61,6 +63,7 @@ def place(
                     at_key=True,
                 )
             for name in {relay.sink, relay.source} & written.keys():
+                refused = True
                 problem(
                     f"the relay of {edge.stream} has the name {name!r} too: give this node another",
                     *written[name].path,
@@ -84,8 +87,8 @@ def place(
             )
             for port, streams in reader.inputs.items()
         }
-    if any(not isinstance(nodes[r.sink].component, RelaySink) for r in made.values()):
-        return dict(written), ()  # a problem already
+    if refused:
+        return dict(written), ()
     return _in_order(nodes), tuple(made.values())
 
 

@@ -2,9 +2,9 @@
 
 An offset is `{"log": the log's identity, "read": by partition the last position that was read, "at": what
 `PositionLog.stamp` says of that, if it says anything}`. What lies between two offsets is a fixed set of
-messages, until they are deleted. The first offset of a checkpoint has `"first": true` and no `at`; of
-a log of which not all is read, an end has `after`: up to there nothing is read, and nothing was gone
-unseen.
+messages, until they are deleted. The first offset of a checkpoint has `"first": true` and no `at`. Of a
+partition that is new, and of a log of which not all is read, an end has `after`: up to there nothing is
+read, and nothing was gone unseen.
 """
 
 from __future__ import annotations
