@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mainstem_testkit import install
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,18 +30,11 @@ class Page:
         module = self.blocks("python")[0]
         (entry,) = self.blocks("toml")
         site = folder / "site"
-        info = site / "mainstem_jobs-1.0.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-jobs\nVersion: 1.0\n")
         group, line = entry.splitlines()
         word, value = line.split(" = ")
         assert group == f'[project.entry-points."mainstem.{kind}"]'
-        text = f"[mainstem.{kind}]\n{word} = {value.strip(chr(34))}\n"
-        (info / "entry_points.txt").write_text(text)
+        install(monkeypatch, site, "mainstem-jobs", **{kind: {word: value.strip(chr(34))}})
         (site / "mainstem_jobs.py").write_text(module)
-        monkeypatch.syspath_prepend(site)
-        path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
-        monkeypatch.setenv("PYTHONPATH", path)
         yield site
         sys.modules.pop("mainstem_jobs", None)
 

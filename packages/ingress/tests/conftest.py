@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from ingress_far import HERE, Far
 from mainstem_ingress.log import Log
+from mainstem_testkit import install
 
 
 @pytest.fixture
@@ -31,13 +32,6 @@ def far() -> Iterator[Far]:
 @pytest.fixture
 def far_plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process, and those that it starts, find the far side's words."""
-    site = tmp_path_factory.mktemp("site")
-    info = site / "ingress_far-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ingress-far\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[mainstem.sources]\nfar_queue = ingress_far_plugin\nfar_stream = ingress_far_plugin\nfar_tables = ingress_far_plugin\n"
-    )
-    monkeypatch.syspath_prepend(site)
-    path = filter(None, [str(site), str(HERE), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    words = dict.fromkeys(("far_queue", "far_stream", "far_tables"), "ingress_far_plugin")
+    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
+    install(monkeypatch, tmp_path_factory.mktemp("site"), "ingress-far", sources=words)

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from mainstem_testkit import install
 
 HERE = str(Path(__file__).parent)
 sys.path.insert(0, HERE)
@@ -23,13 +24,6 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 @pytest.fixture
 def plugin(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process, and those that a test starts, find the words of `keyed_plugin`."""
+    words = dict.fromkeys(("remember", "count_keys", "pair"), "keyed_plugin")
     site = tmp_path_factory.mktemp("site")
-    info = site / "mainstem_keyed_test-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: mainstem-keyed-test\nVersion: 1.0\n"
-    )
-    words = "".join(f"{word} = keyed_plugin\n" for word in ("remember", "count_keys", "pair"))
-    (info / "entry_points.txt").write_text(f"[mainstem.operators]\n{words}")
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ["PYTHONPATH"]]))
+    install(monkeypatch, site, "mainstem-keyed-test", operators=words)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mainstem_testkit import OperatorSuite  # noqa: F401  the page's suite is one
+from mainstem_testkit import OperatorSuite, install  # noqa: F401  the page's suite is one
 
 PAGE = (Path(__file__).parents[3] / "docs" / "writing-a-stateful-operator.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -27,20 +27,15 @@ TestSilent = pytest.mark.slow(pytest.mark.usefixtures("silent")(locals()["TestSi
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory: Any) -> Iterator[None]:
     """Install the plugin of the page where workers of any session of these tests look for it."""
-    site = tmp_path_factory.mktemp("site")
-    info = site / "mainstem_silent-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-silent\nVersion: 1.0\n")
     group, line = ENTRY.splitlines()
     word, value = line.split(" = ")
     assert group == '[project.entry-points."mainstem.operators"]'
     value = value.strip('"')
-    (info / "entry_points.txt").write_text(f"[mainstem.operators]\n{word} = {value}\n")
     shared = Path(os.environ["MAINSTEM_KEYED_TESTS"])
     (shared / f"{value}.py").write_text(MODULE)
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(site)
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ["PYTHONPATH"]]))
+        site = tmp_path_factory.mktemp("site")
+        install(patch, site, "mainstem-silent", operators={word: value})
         yield
     sys.modules.pop(value, None)
 

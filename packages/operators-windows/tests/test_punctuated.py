@@ -10,6 +10,7 @@ from mainstem import Events, EventTime, Options, Source, hookimpl, option
 from mainstem.contracts.abilities import Punctuated
 from mainstem.errors import DocumentError
 from mainstem.plan.build import make_plan
+from mainstem_testkit import install
 
 
 class MarkedOptions(Options):
@@ -43,11 +44,7 @@ def mainstem_sources():
 def installed(tmp_path_factory, monkeypatch):
     """Let plans find the word `marked`, which this module brings."""
     site = tmp_path_factory.mktemp("site")
-    info = site / "mainstem_marked-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-marked\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[mainstem.sources]\nmarked = {__name__}\n")
-    monkeypatch.syspath_prepend(site)
+    install(monkeypatch, site, "mainstem-marked", sources={"marked": __name__})
 
 
 def parts(pipeline, **source):

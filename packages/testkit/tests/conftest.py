@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mainstem_testkit import install
 
 pytest_plugins = ["pytester"]
 
@@ -18,24 +19,10 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 
 
-@pytest.fixture(scope="session")
-def _site(tmp_path_factory):
-    """Write what an installer would."""
+@pytest.fixture(autouse=True)
+def _zoo(tmp_path_factory, monkeypatch):
+    """Let this process, and those that a test starts, find the zoo's words."""
     from zoo import plugin
 
-    site = tmp_path_factory.mktemp("site")
-    info = site / "mainstem_zoo-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-zoo\nVersion: 1.0\n")
-    lines = []
-    for group, words in plugin.WORDS.items():
-        lines += [f"[mainstem.{group}]", *(f"{word} = zoo.plugin" for word in words)]
-    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    return site
-
-
-@pytest.fixture(autouse=True)
-def _zoo(_site, monkeypatch):
-    """Let this process, and those that a test starts, find the zoo's words."""
-    monkeypatch.syspath_prepend(_site)
-    monkeypatch.setenv("PYTHONPATH", f"{_site}{os.pathsep}{os.environ['PYTHONPATH']}")
+    words = {kind: dict.fromkeys(names, "zoo.plugin") for kind, names in plugin.WORDS.items()}
+    install(monkeypatch, tmp_path_factory.mktemp("site"), "mainstem-zoo", **words)

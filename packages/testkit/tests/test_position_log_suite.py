@@ -23,7 +23,7 @@ from mainstem.positions import (
     Span,
 )
 from mainstem.positions.reading import GAP
-from mainstem_testkit import PositionLogSuite
+from mainstem_testkit import PositionLogSuite, install
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -122,11 +122,7 @@ def mainstem_sources():
 def installed(tmp_path_factory, monkeypatch):
     """Let plans find the word `journal`, which this module brings."""
     site = tmp_path_factory.mktemp("site")
-    info = site / "mainstem_journal-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-journal\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[mainstem.sources]\njournal = {__name__}\n")
-    monkeypatch.syspath_prepend(site)
+    install(monkeypatch, site, "mainstem-journal", sources={"journal": __name__})
 
 
 class TestJournal(PositionLogSuite):

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from mainstem_testkit import install
 
 PLUGIN = Path(__file__).parent / "looking"
 
@@ -13,15 +14,8 @@ PLUGIN = Path(__file__).parent / "looking"
 @pytest.fixture
 def looking(tmp_path_factory, monkeypatch):
     """Let this process, and those that a test starts, find the words of `looking`."""
-    site = tmp_path_factory.mktemp("site")
-    info = site / "mainstem_looking-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mainstem-looking\nVersion: 1.0\n")
-    words = "look = looking\nminutes = looking\npairs = looking\n"
-    (info / "entry_points.txt").write_text(
-        f"[mainstem.operators]\n{words}[mainstem.sources]\nsteps = looking\n"
-    )
-    for folder in (site, PLUGIN):
-        monkeypatch.syspath_prepend(folder)
-    path = os.pathsep.join(filter(None, [str(site), str(PLUGIN), os.environ.get("PYTHONPATH")]))
-    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.syspath_prepend(PLUGIN)
+    monkeypatch.setenv("PYTHONPATH", str(PLUGIN), prepend=os.pathsep)
+    operators = dict.fromkeys(("look", "minutes", "pairs"), "looking")
+    words = {"operators": operators, "sources": {"steps": "looking"}}
+    install(monkeypatch, tmp_path_factory.mktemp("site"), "mainstem-looking", **words)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mainstem_testkit.conformance.source import SourceSuite as SourceSuite
     from mainstem_testkit.crashing import crash_at_every_point as crash_at_every_point
     from mainstem_testkit.crashing import crash_points as crash_points
+    from mainstem_testkit.distributions import install as install
     from mainstem_testkit.pipelines import PipelineFolder as PipelineFolder
     from mainstem_testkit.pipelines import Process as Process
     from mainstem_testkit.pipelines import wait_for as wait_for
@@ -34,6 +35,7 @@ _HOMES = {
     "SourceSuite": "conformance.source",
     "crash_at_every_point": "crashing",
     "crash_points": "crashing",
+    "install": "distributions",
     "serve": "plugin",
     "wait_for": "pipelines",
 }
