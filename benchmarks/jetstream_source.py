@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mainstem.run.history import ReadProgress
+from mainstem.history import ReadProgress
 from mainstem.run.spark_source import register
 
 BODY = b"x" * 200

@@ -12,13 +12,13 @@ from mainstem.contracts.ability import abilities
 from mainstem.discovery import Word
 from mainstem.durable import read_whole, write_whole
 from mainstem.errors import DocumentError, PipelineError, PluginError
+from mainstem.history import History
 from mainstem.plan.build import make_plan
 from mainstem.plan.model import Plan
 from mainstem.plan.rendering import as_json, as_text
 from mainstem.plan.replay import replay_plan
 from mainstem.registry import Registry
 from mainstem.run.bootstrap import Loading, Waiting
-from mainstem.run.history import History
 
 
 class NoOptions(Options):

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 import pytest
 from mainstem.contracts.shapes import EventTime
-from mainstem.run.event_time import (
+from mainstem.event_time import (
     FIRST,
     LAST,
     from_micros,
@@ -18,8 +18,8 @@ from mainstem.run.event_time import (
     in_millis,
     moved,
 )
+from mainstem.history import History
 from mainstem.run.facts import timed
-from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
 from mainstem.run.latest import LatestEvent
 from mainstem.run.metrics import Metrics

@@ -102,8 +102,8 @@ def driver(
 def guarded(logic: StreamTableLogic, chosen: StreamTableSettings) -> Guard:
     """Return a join as the operator hands it over: late events and rows that lack something go by."""
     if chosen.as_of == "event_time":
-        return Guard(logic, KEYS, {"stream": "at"}, "stream")
-    return Guard(logic, KEYS, {}, "")
+        return Guard(logic, KEYS, "stream", "at")
+    return Guard(logic, KEYS, None, None)
 
 
 def brief(rows: Sequence[Row]) -> list[tuple[Any, ...]]:

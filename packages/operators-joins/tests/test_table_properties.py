@@ -24,7 +24,7 @@ def driver(pages: int = 1, **changed: Any) -> Driver:
     """Return a run of a table keyed by `k`, with watermarks an hour behind."""
     chosen = TableSettings(**{"key": ("k",), "sequence": "seq", "time": "at", **changed})
     logic = TableLogic(chosen, with_columns(COLUMNS, {"_gone": pl.Boolean()}))
-    guarded = Guard(logic, ["input"], {}, "")
+    guarded = Guard(logic, ["input"], None, None)
     return Driver(guarded, {"input": ["k"]}, {"input": ("at", HOUR)}, pages=pages)
 
 

@@ -1,4 +1,4 @@
-"""A source that tells itself how far its event time is: its rows' own times move nothing."""
+"""A source that reports its own event-time progress: its rows' times move nothing."""
 
 from __future__ import annotations
 

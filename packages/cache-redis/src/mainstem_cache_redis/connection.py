@@ -46,7 +46,7 @@ def connect(options: RedisOptions | RedisTableOptions, name: str) -> Any:
         "socket_timeout": options.answer_timeout.total_seconds(),
         "socket_keepalive": True,
         "protocol": 2,
-        "retry": Retry(NoBackoff(), 0),  # the dispatcher retries
+        "retry": Retry(NoBackoff(), 0),  # the caller does
     }
     kind: Any = Connection
     if address.scheme == "rediss":

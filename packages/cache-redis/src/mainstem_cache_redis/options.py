@@ -102,7 +102,7 @@ class RedisTableOptions(ConnectionOptions):
     answer_timeout: PositiveDuration = option(
         timedelta(seconds=30),
         advanced=True,
-        description="How long Redis may take to set some thousand rows.",
+        description="How long Redis may take to answer a call, which sets up to 500 rows.",
     )
     give_up: PositiveDuration = option(
         timedelta(minutes=5),

@@ -65,6 +65,10 @@ class RedisTable(Sink, Typed, KeyedWrites):
         assumptions=(
             _DURABLE,
             "nobody else writes the hashes",
+            (
+                "no older change comes more than `deletes_within` after a deletion, or `ttl` after the "
+                "row's last change"
+            ),
         ),
         shown={
             "idempotent": Shown(

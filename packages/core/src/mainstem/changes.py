@@ -1,4 +1,4 @@
-"""For sinks that keep a table in step with its changes: the newest change of each key, written by tasks.
+"""For sinks that keep a table in step with its changes, which tasks write.
 
 Rows are Arrow data with the reserved column `_change_type`, as those of a changelog have it.
 """
@@ -30,10 +30,11 @@ class ChangeTarget(ABC):
 
     @abstractmethod
     def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
-        """Set rows and delete keys, one change of each key, by the external system's own batch call.
+        """Set rows and delete keys, by the external system's own batch call.
 
-        A change that is not newer than what the external system has of its key, or remembers to have
-        deleted, must have no effect: rows come again after a crash, and older ones with a replay.
+        A call has one change of each key, some thousand at most. A change that is not newer than what the
+        external system has of its key, or remembers to have deleted, must have no effect: rows come again
+        after a crash, older ones with a replay, and also in a later call of the same batch.
 
         Args:
             sets: the rows of inserts and updates.
@@ -58,7 +59,8 @@ def write_changes(
     Args:
         frame: the batch, with `_change_type`; pre-images are left out.
         key: the columns of the table's key.
-        sequence: the column by which changes of a key are ordered; as they come when left out.
+        sequence: the column by which changes of a key are ordered. Without one a key must have one change
+            in a batch, for a shuffle brings them in no fixed order.
         target: makes what is written to, in each task; it is pickled.
 
     Raises:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.columns import check_names as check_names
 from mainstem.contracts.columns import check_order as check_order
@@ -13,6 +14,7 @@ from mainstem.contracts.ddl import literal as literal
 from mainstem.contracts.ddl import parts_of
 from mainstem.contracts.ddl import quoted as quoted
 from mainstem.contracts.ddl import read_columns as read_columns
+from mainstem.contracts.shapes import EVENT_TIME as EVENT_TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,3 +57,55 @@ def arrow_type(kind: str) -> pa.DataType:
 
     made: pa.DataType = found(kind)
     return made
+
+
+def evolved(
+    rows: pa.RecordBatch, schema: pa.Schema, made: Mapping[str, Callable[[], pa.Array[Any]]] = {}
+) -> pa.RecordBatch:
+    """Return rows that were stored some time ago in the columns that there are now.
+
+    Columns, and fields of a struct, are found by name; one that is new is null, and one that is gone is
+    left out.
+
+    Args:
+        rows: as they were stored.
+        schema: of what is returned.
+        made: by name, what makes a column that the rows do not have.
+
+    Raises:
+        ValueError: a value does not fit into its column's type of now; the text says which.
+    """
+    import pyarrow as pa
+
+    columns = []
+    for field in schema:
+        if field.name in rows.schema.names:
+            array = rows.column(field.name)
+        elif field.name in made:
+            array = made[field.name]()
+        else:
+            array = pa.nulls(rows.num_rows, field.type)
+        try:
+            columns.append(_as(array, field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ValueError(
+                f"the column {field.name} was {array.type}, and it is {field.type} now: {error}"
+            ) from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as(array: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
+    import pyarrow as pa
+
+    if array.type == kind:
+        return array
+    if isinstance(array, pa.StructArray) and pa.types.is_struct(kind):
+        known = {array.type.field(n).name: n for n in range(array.type.num_fields)}
+        fields: list[Any] = [
+            _as(array.field(known[f.name]), f.type)
+            if f.name in known
+            else pa.nulls(len(array), f.type)
+            for f in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
+    return array.cast(kind)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from mainstem.run.event_time import LAST
-from mainstem.run.history import History
+from mainstem.event_time import LAST
+from mainstem.history import History
 from mainstem.run.rollback import take_back
 
 pytestmark = pytest.mark.usefixtures("looking")

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from mainstem.durable import read_whole
 from mainstem.errors import PipelineError
-from mainstem.run.history import History
+from mainstem.history import History
 from mainstem.run.reporter import Silent
 from mainstem_testkit import crash_at_every_point
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from mainstem import MESSAGE_COLUMNS, Offset, Planner, Reading
-from mainstem.columns import read_columns
+from mainstem.columns import evolved, read_columns
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log
@@ -251,22 +251,6 @@ def _alike(stored: pa.DataType, wanted: pa.DataType) -> bool:
     return stored == wanted or (pa.types.is_map(stored) and pa.types.is_map(wanted))
 
 
-def _evolved(array: pa.Array[Any], kind: pa.DataType) -> pa.Array[Any]:
-    """Return values in another type: fields of a struct by name, those that are new as nulls."""
-    if array.type == kind:
-        return array
-    if isinstance(array, pa.StructArray) and pa.types.is_struct(kind):
-        known = {array.type.field(n).name: n for n in range(array.type.num_fields)}
-        fields: list[Any] = [
-            _evolved(array.field(known[f.name]), f.type)
-            if f.name in known
-            else pa.nulls(len(array), f.type)
-            for f in kind
-        ]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
-    return array.cast(kind)
-
-
 def _as_given(
     batch: pa.RecordBatch, receiver: str, number: int, schema: pa.Schema, file: Path
 ) -> pa.RecordBatch:
@@ -281,22 +265,12 @@ def _as_given(
         "partition": lambda: pa.repeat(pa.scalar(receiver), count),
         "position": lambda: join(pa.scalar(f"{number:012d}"), _row_numbers(count), pa.scalar(".")),
     }
-    columns = []
-    for field in schema:
-        if field.name in batch.schema.names:
-            array = batch.column(field.name)
-        elif field.name in made:
-            array = made[field.name]()
-        else:  # the source has got it since
-            array = pa.nulls(count, field.type)
-        try:
-            columns.append(_evolved(array, field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise LogError(
-                f"{file} was stored when the column {field.name} was {array.type}, and it is "
-                f"{field.type} now: {error}. Read what is left with the document as it was"
-            ) from None
-    given = pa.RecordBatch.from_arrays(columns, schema=schema)
+    try:
+        given = evolved(batch, schema, made)
+    except ValueError as error:
+        raise LogError(
+            f"{file} was stored when {error}. Read what is left with the document as it was"
+        ) from None
     reasons = batch.column(REASON)
     if REASON in schema.names or reasons.null_count == count:
         return given

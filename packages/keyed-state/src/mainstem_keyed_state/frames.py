@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from mainstem import Needs, OperatorContext, OptionError, PluginError
-from mainstem.columns import quoted
+from mainstem.columns import EVENT_TIME, quoted
 
 from mainstem_keyed_state.columns import (
     arriving,
@@ -28,9 +28,6 @@ from mainstem_keyed_state.runner import PORTION_BYTES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType, StructType
-
-#: What marks a column as event time for Spark; the value is the watermark's delay, in milliseconds.
-_EVENT_TIME = "spark.watermarkDelayMs"
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -114,7 +111,7 @@ def keyed(
         packed = part if packed is None else packed.union(part)
     # Spark wants an event time, and drops what is late by it: null never is, the logic decides.
     null = F.lit(None).cast("timestamp")
-    packed = packed.select("*", null.alias("never_late", metadata={_EVENT_TIME: 0}))
+    packed = packed.select("*", null.alias("never_late", metadata={EVENT_TIME: 0}))
     processor = BucketProcessor(
         logic,
         state_name(ctx.node, name),
@@ -183,7 +180,7 @@ def _outputs(
         columns += [OUTPUT, *(_struct(name, kinds) for name, kinds in named.items())]
     frame = frame.selectExpr(*columns)
     if event_time is not None:
-        marked = F.col(quoted(event_time)).alias(event_time, metadata={_EVENT_TIME: 0})
+        marked = F.col(quoted(event_time)).alias(event_time, metadata={EVENT_TIME: 0})
         frame = frame.select(
             *(marked if n == event_time else F.col(quoted(n)) for n in frame.columns)
         )

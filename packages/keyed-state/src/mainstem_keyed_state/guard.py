@@ -37,15 +37,16 @@ class Guard(Logic):
     Args:
         logic: does the work. Of what it puts into these outputs itself nothing is lost.
         refusing: the ports whose rows have the columns of `refusals`.
-        in_time: the event-time column of each port whose late rows are kept away.
+        late: the port whose late rows go to `late`; None for none.
+        time: its event-time column; None where no row can be late.
     """
 
     def __init__(
-        self, logic: Logic, refusing: Collection[str], in_time: Mapping[str, str], late: str
+        self, logic: Logic, refusing: Collection[str], late: str | None, time: str | None
     ) -> None:
         self._logic = logic
         self._refusing = [port for port in logic.ports if port in refusing]
-        self._in_time = in_time
+        self._late, self._time = late, time
         self.version = logic.version
         self.tables = logic.tables
         self.ports = {
@@ -56,7 +57,7 @@ class Guard(Logic):
         if IDENTITY in logic.outputs.get(MAIN, {}):
             told[IDENTITY] = pl.Binary()
         added = {REJECTED: pl.Schema(told)} if self._refusing else {}
-        if late:
+        if late is not None:
             added[LATE] = pl.Schema(logic.ports[late])
         self.outputs = {**added, **logic.outputs}
 
@@ -68,15 +69,13 @@ class Guard(Logic):
             rows[port], refused = self._usable(rows[port])
             if refused is not None:
                 aside.setdefault(REJECTED, []).append(refused)
-        for port, column in self._in_time.items():
-            if step.watermark is None:
-                break
-            known = rows[port]
-            late = known.get_column(column).to_physical() < step.watermark
+        if self._late is not None and self._time is not None and step.watermark is not None:
+            known = rows[self._late]
+            late = known.get_column(self._time).to_physical() < step.watermark
             if late.any():
                 late = late.fill_null(value=False)
                 aside.setdefault(LATE, []).append(known.filter(late))
-                rows[port] = known.filter(~late)
+                rows[self._late] = known.filter(~late)
         done = self._logic.step(Step(rows, step.state, step.watermark))
         if not aside:
             return done

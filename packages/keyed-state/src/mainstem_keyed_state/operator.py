@@ -43,12 +43,15 @@ class KeyedOperator(Operator, Stateful, Branching):
 
     @property
     def state_name(self) -> str:
-        """What tells the state from others of the node, where `ports` makes some of its own."""
+        """What tells the state from others of the node, where `ports_of` makes some of its own."""
         return ""
 
-    @abstractmethod
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        """Return the key at each of the logic's ports: SQL over its rows, equal one by one."""
+        """Return the key at each of the logic's ports: SQL over its rows, equal one by one.
+
+        Needed by all but an operator that has `ports_of` and `state` of its own.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `keys`")
 
     @abstractmethod
     def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
@@ -121,7 +124,7 @@ class KeyedOperator(Operator, Stateful, Branching):
         refuses = {name: reasons for name, reasons in self.refuses(shapes).items() if reasons}
         late = self.in_time(shapes)
         if refuses or late is not None:
-            logic = Guard(logic, refuses, _times(shapes, late), late or "")
+            logic = Guard(logic, refuses, late, _time(shapes, late))
         for name, reasons in refuses.items():
             shown = [column for column in rows[name].columns if not column.startswith("_")]
             marked = rows[name].selectExpr("*", *refusals(shown, reasons))
@@ -153,9 +156,9 @@ def event_time(shape: Shape) -> str | None:
     return shape.event_time.column if column is None else column.name
 
 
-def _times(shapes: Inputs[Shape], port: str | None) -> dict[str, str]:
-    """Return the event-time column of a port whose late rows are kept away, if any row can be late."""
-    if port is None or (time := event_time(shapes[port])) is None:
-        return {}
-    known = shapes[port].event_time
-    return {} if known is not None and known.punctual else {port: time}
+def _time(shapes: Inputs[Shape], port: str | None) -> str | None:
+    """Return the event-time column of a port; None where no row can be late."""
+    known = shapes[port].event_time if port is not None else None
+    if port is None or known is None or known.punctual:
+        return None
+    return event_time(shapes[port])

@@ -129,7 +129,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
         return self.options.when or default
 
     @property
-    def _in_time(self) -> bool:
+    def _keeps_event_time(self) -> bool:
         """Whether what comes out is never behind the watermark, as steps with windows below ask."""
         return self._when == "now" and self.options.wait is None
 
@@ -145,7 +145,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
             for name, column in self._takes(inputs).items()
         ]
         shape = stream.with_columns((*stream.columns, *added, *self._told(inputs)))
-        return shape if self._in_time else replace(shape, event_time=None)
+        return shape if self._keeps_event_time else replace(shape, event_time=None)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         events = Events(inputs[STREAM].columns)

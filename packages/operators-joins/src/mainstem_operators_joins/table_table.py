@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
@@ -19,7 +19,7 @@ from mainstem import (
     Shape,
     StateFacts,
 )
-from mainstem.columns import Column, quoted
+from mainstem.columns import Column
 from mainstem_keyed_state import KeyedOperator
 
 from mainstem_operators_joins.table_table_options import LEFT, RIGHT, TableTableJoinOptions
@@ -106,11 +106,6 @@ class TableTableJoin(KeyedOperator, Expressions):
             gains=frozenset({"take"}),
             grows="each key of both tables is kept; of a deleted one the sequence.",
         )
-
-    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        left, right = self.sides(inputs)
-        keys = {LEFT: left.key, RIGHT: self.options.right_key(left, right)}
-        return {side: [quoted(name) for name in names] for side, names in keys.items()}
 
     @property
     def state_name(self) -> str:

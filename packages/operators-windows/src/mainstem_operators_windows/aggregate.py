@@ -29,15 +29,13 @@ from mainstem import (
     watermark_hint,
     write_duration,
 )
-from mainstem.columns import Column, check_names, find_column, quoted
+from mainstem.columns import EVENT_TIME, Column, check_names, find_column, quoted
 from pydantic import model_validator
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-#: What marks a column as event time for Spark; the value is the watermark's delay, in milliseconds.
-_EVENT_TIME = "spark.watermarkDelayMs"
 _BEFORE = "_before"
 #: Among the node's counts: rows that are in no window.
 WITHOUT_TIME = "without_time"
@@ -223,7 +221,7 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
             ):
                 # The end of an interval is not in it, and Spark must know the time's column again.
                 before = F.expr(f"{quoted(on)} - INTERVAL 1 MICROSECOND")
-                rows = rows.withColumn(_BEFORE, before.alias(_BEFORE, metadata={_EVENT_TIME: 0}))
+                rows = rows.withColumn(_BEFORE, before.alias(_BEFORE, metadata={EVENT_TIME: 0}))
                 on = _BEFORE
             # Made before the totals are: one over a column named `window` would be one over the window.
             rows = rows.withColumn("_window", _window(options.window, on))

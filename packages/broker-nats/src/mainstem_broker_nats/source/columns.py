@@ -10,18 +10,18 @@ import pyarrow.compute as pc
 from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 
 from mainstem_broker_nats.source.headers import pairs, value
-from mainstem_broker_nats.source.ranges import Chunk
+from mainstem_broker_nats.source.ranges import Messages
 
 #: A sequence has 64 bits: so many digits.
 WIDTH = 20
 
-Build = Callable[[Chunk, str, pa.Schema], pa.RecordBatch]
+Build = Callable[[Messages, str, pa.Schema], pa.RecordBatch]
 
 _OPERATION, _MARKER = b"KV-Operation", b"Nats-Marker-Reason"
 _WHY_GONE = {b"MaxAge": "expire", b"Purge": "purge", b"Remove": "delete"}
 
 
-def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+def message_rows(chunk: Messages, stream: str, schema: pa.Schema) -> pa.RecordBatch:
     """Return messages as rows.
 
     Args:
@@ -44,7 +44,7 @@ def message_rows(chunk: Chunk, stream: str, schema: pa.Schema) -> pa.RecordBatch
     return _batch(columns, schema)
 
 
-def change_rows(chunk: Chunk, _: str, schema: pa.Schema) -> pa.RecordBatch:
+def change_rows(chunk: Messages, _: str, schema: pa.Schema) -> pa.RecordBatch:
     """Return revisions of a bucket's keys as changes."""
     keys, values, operations = [], [], []
     for raw in chunk.messages:
@@ -79,7 +79,7 @@ def _operation(headers: bytes | None) -> str:
     return _WHY_GONE.get(marked, "delete") if marked is not None else "put"
 
 
-def _headers(chunk: Chunk, kind: Any) -> Any:
+def _headers(chunk: Messages, kind: Any) -> Any:
     if all(raw.headers is None for raw in chunk.messages):
         return pa.nulls(len(chunk.messages), kind)
     found = [pairs(raw.headers) if raw.headers is not None else None for raw in chunk.messages]

@@ -7,11 +7,10 @@ from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from mainstem.positions import Chunk as Rows
-from mainstem.positions import Part, PositionLog, Seen, Span
+from mainstem.positions import Chunk, Part, PositionLog, Seen, Span
 
 from mainstem_broker_nats.source import columns
-from mainstem_broker_nats.source.ranges import Chunk, Range
+from mainstem_broker_nats.source.ranges import Messages, Range
 from mainstem_broker_nats.source.stream import Stream, age, check_log
 
 if TYPE_CHECKING:
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Rows go to Spark in batches of about so many, or so many bytes.
 _ROWS, _BYTES = 4_000, 16 * 2**20
-Build = Literal["messages", "changes"]
-_BUILD: dict[str, columns.Build] = {
+Kind = Literal["messages", "changes"]
+_BUILDS: dict[Kind, columns.Build] = {
     "messages": columns.message_rows,
     "changes": columns.change_rows,
 }
@@ -36,7 +35,7 @@ class StreamLog(PositionLog):
         stream: the stream's name.
         subjects: which are read; none for all.
         node: names the connection, with who reads.
-        build: what rows are made.
+        kind: of the rows that are made.
         reader: who reads.
     """
 
@@ -48,12 +47,12 @@ class StreamLog(PositionLog):
         stream: str,
         subjects: Sequence[str],
         node: str,
-        build: Build,
+        kind: Kind,
         reader: str,
     ) -> None:
         self.stream = Stream(options, stream, subjects, f"mainstem {node} {reader}")
         self.sparse = bool(subjects)
-        self._build = _BUILD[build]
+        self._build = _BUILDS[kind]
 
     def called(self, partition: str) -> str:
         return f"the stream {self.stream.name!r}"
@@ -66,11 +65,11 @@ class StreamLog(PositionLog):
     def at(self, time: datetime) -> Mapping[str, int]:
         return {self.stream.name: self.stream.before(time)}
 
-    def read(self, part: Part, schema: pa.Schema, *, gaps: bool) -> Generator[Rows]:
+    def read(self, part: Part, schema: pa.Schema, *, gaps: bool) -> Generator[Chunk]:
         found = Range(self.stream, part.identity, part.after, part.end, gaps=gaps)
         with closing(found.chunks()) as chunks:
             for chunk in _together(chunks):
-                yield Rows(self._build(chunk, self.stream.name, schema), chunk.gaps)
+                yield Chunk(self._build(chunk, self.stream.name, schema), chunk.gaps)
 
     def next(self, partition: str, position: int) -> int | None:
         found = self.stream.next(position)
@@ -93,9 +92,9 @@ class StreamLog(PositionLog):
         self.stream.close()
 
 
-def _together(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def _together(chunks: Iterator[Messages]) -> Iterator[Messages]:
     """Yield chunks of a size that makes their way to Spark cheap."""
-    whole, size = Chunk(), 0
+    whole, size = Messages(), 0
     for chunk in chunks:
         whole.messages += chunk.messages
         whole.sequences += chunk.sequences
@@ -104,6 +103,6 @@ def _together(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         size += sum(len(raw.data) for raw in chunk.messages)
         if len(whole.messages) >= _ROWS or size >= _BYTES:
             yield whole
-            whole, size = Chunk(), 0
+            whole, size = Messages(), 0
     if whole.messages or whole.gaps:
         yield whole

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from mainstem import Duration, Size, option
-from mainstem.positions import PositionOptions
+from mainstem.positions import OnLoss, PositionOptions
 from mainstem_ingress import IngressOptions
 from pydantic import (
     AfterValidator,
@@ -133,7 +133,7 @@ class JetStreamSourceOptions(ReadingOptions, StreamOptions):
         description="Where a new checkpoint begins: `earliest`, `latest` (what comes from now on), a "
         "stream sequence (the first that is read), or a time. It is looked up once.",
     )
-    on_loss: Literal["fail", "report"] = option(
+    on_loss: OnLoss = option(
         "fail",
         description="What happens when messages were deleted, purged or expired before they were read: "
         "the run fails, or goes on and tells what is gone in the output `lost`.",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from mainstem import ExternalError, PermanentError, TransientError, failpoint
 from mainstem.patience import Patience
-from mainstem.positions import ANEW, Gap
+from mainstem.positions import Gap, another_log
 
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.connection import api_of
@@ -37,7 +37,7 @@ _ENDS_PULL = ("maxbytes", "batch completed", "exceeded maxwaiting")
 
 
 @dataclass
-class Chunk:
+class Messages:
     """Messages in the stream's order, each with its sequence and its time (ns since 1970), and gaps."""
 
     messages: list[Raw] = field(default_factory=list)
@@ -48,19 +48,6 @@ class Chunk:
 
 class UsedUpError(TransientError):
     """The consumer is used up; another one tells whether there is more."""
-
-
-def check_created(state: State, created: str) -> None:
-    """Refuse a stream that was made anew since its sequences were noted.
-
-    Raises:
-        ExternalError: it was.
-    """
-    if state.created != created:
-        raise PermanentError(
-            f"the stream {state.name!r} was made anew at {state.created}: the checkpoint has read the "
-            f"one of {created}, whose sequences mean nothing here. {ANEW}"
-        )
 
 
 class Range:
@@ -83,7 +70,7 @@ class Range:
         self._gaps = 0
         self._rest: list[Gap] = []
 
-    def chunks(self) -> Generator[Chunk]:
+    def chunks(self) -> Generator[Messages]:
         """Yield all that is there, in order; retries while the server is away, for `give_up`.
 
         Raises:
@@ -104,14 +91,15 @@ class Range:
                     self._stream.close()
                 time.sleep(pause)
         if self._rest:
-            yield Chunk(gaps=[self._merged()])
+            yield Messages(gaps=[self._merged()])
 
-    def _read(self) -> Generator[Chunk]:
+    def _read(self) -> Generator[Messages]:
         """Yield chunks of one consumer, until it has come to the end of the range."""
         state = self._stream.state()
-        check_created(state, self._created)
+        if state.created != self._created:
+            raise another_log(f"the stream {state.name!r}", state.created, self._created)
         if self._stream.subjects and state.first > self._position + 1:
-            yield Chunk(gaps=self._removed(state))
+            yield Messages(gaps=self._removed(state))
         consumer = self._stream.consumer_after(self._position)
         failpoint("jetstream.in-range")
         connection = self._stream.connection()
@@ -140,7 +128,7 @@ class Range:
                 f"the stream {self._stream.name!r} has message {left[0]}, and a consumer of it has not"
             )
 
-    def _pulled(self, pulls: _Pulls, state: State) -> Iterator[Chunk]:
+    def _pulled(self, pulls: _Pulls, state: State) -> Iterator[Messages]:
         while self._position < self._end:
             pulls.ask(self._end - self._position)
             chunk, over = pulls.take(self._end)
@@ -149,7 +137,7 @@ class Range:
             if over:
                 return
 
-    def _followed(self, chunk: Chunk, state: State) -> Chunk:
+    def _followed(self, chunk: Messages, state: State) -> Messages:
         """Note where a chunk ends, and what is missing in it."""
         sequences, position = chunk.sequences, self._position
         self._position = sequences[-1]
@@ -161,12 +149,12 @@ class Range:
             position = sequence
         return chunk
 
-    def _moved(self, to: int, state: State) -> Iterator[Chunk]:
+    def _moved(self, to: int, state: State) -> Iterator[Messages]:
         """Go on to a sequence before which nothing more is."""
         missing = [] if self._stream.subjects else self._gap(self._position + 1, to, state)
         self._position = to
         if missing:
-            yield Chunk(gaps=missing)
+            yield Messages(gaps=missing)
 
     def _removed(self, state: State) -> list[Gap]:
         """Tell of what is gone before the stream's first message, of which some may have been ours."""
@@ -246,7 +234,7 @@ class _Pulls:
         body = json.dumps({**self._body, "batch": count}).encode()
         self._connection.publish(self._next, body, name)
 
-    def take(self, end: int) -> tuple[Chunk, bool]:
+    def take(self, end: int) -> tuple[Messages, bool]:
         """Return what has come up to a sequence, and whether nothing more of it will.
 
         Raises:
@@ -259,7 +247,7 @@ class _Pulls:
             why = [self._connection.lost or f"nothing came for {_SILENCE:g} s", *forbidden]
             text = f"nats {self._connection.server}: {': '.join(why)}"
             raise (PermanentError if forbidden else TransientError)(text)
-        chunk = Chunk()
+        chunk = Messages()
         messages, sequences, times = chunk.messages, chunk.sequences, chunk.times
         pending = last = b""
         ended = False

@@ -29,7 +29,7 @@ from mainstem import (
 from mainstem.attempts import OnError, on_error_option, refusal
 from mainstem.builtin.attempted_steps import CAME, PAYLOAD, REASON, attempted
 from mainstem.builtin.stateless import refuse_state, stand_ins
-from mainstem.columns import Column, quoted
+from mainstem.columns import EVENT_TIME, Column, quoted
 from mainstem.contracts.abilities import Branching
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.shapes import PLACE
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
 
 _ID = "_id"
-_WATERMARK = "spark.watermarkDelayMs"
 
 
 class DeclaredOptions(Options):
@@ -201,7 +200,7 @@ class Declared(Operator, Branching):
         for table in inputs.values() if len(inputs) == 1 else ():
             for field in table.schema.fields:
                 made = fields.get(field.name)
-                if _WATERMARK in field.metadata and made and _WATERMARK not in made.metadata:
+                if EVENT_TIME in field.metadata and made and EVENT_TIME not in made.metadata:
                     message = f"computes {field.name}, the column of the stream's event time"
                     hint = "Leave it as it is, or give what is computed another name."
                     raise OptionError(message, option=self.at, hint=hint)

@@ -194,7 +194,7 @@ class Rewindable(Ability):
 
 
 class Punctuated(Ability):
-    """A source that tells itself how far its event time is, which its shape names.
+    """A source that reports its own event-time progress, by the column that its shape names.
 
     Its frame has, beside the rows, rows that are null but for the reserved column `_watermark`: a
     TIMESTAMP before which no later row is, null in the others. They move the watermark, which the rows'

@@ -34,8 +34,10 @@ CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = (
 CHANGELOG_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 
-#: The reserved column of a source that tells itself how far its event time is; see `Punctuated`.
+#: The reserved column of a source that reports its own event-time progress; see `Punctuated`.
 CARRIED = "_watermark"
+#: What marks a column as event time for Spark; the value is the watermark's delay, in milliseconds.
+EVENT_TIME = "spark.watermarkDelayMs"
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from mainstem.errors import DocumentError, MainstemError, OptionError, PluginErr
 from mainstem.plan import advice, graph, guarantee, identity, queries, relays, statements
 from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
-from mainstem.relays.components import relayed
+from mainstem.relays.components import below_relay
 
 T = TypeVar("T")
 
@@ -156,12 +156,12 @@ class _Maker:
         guarantee.hold(written, self._asked)
         guarantee.judge(written, document, self.registry, self._problem)
         checkpoint = Path(document.checkpoint, document.pipeline)
-        nodes, relayed = relays.place(written, checkpoint, self._problem)
+        nodes, placed = relays.place(written, checkpoint, self._problem)
         cuts = queries.cut(nodes, self._problem)
         self._stop()
         assert isinstance(store, StateStore)  # noqa: S101
         plan = Plan(
-            document.pipeline, self.written.file, document, nodes, written, relayed, cuts,
+            document.pipeline, self.written.file, document, nodes, written, placed, cuts,
             document.state.use, store, (), self.registry.hook, self.scrubber,
         )  # fmt: skip
         object.__setattr__(plan, "warnings", tuple(advice.warnings(plan, self.registry)))
@@ -365,7 +365,7 @@ class _Maker:
     def _below(self, stream: Stream, shape: Shape, node: Node) -> Shape:
         """Return what a node sees of a stream: below a relay, if there is to be one."""
         cut = isinstance(node.component, Stateful) and self.nodes[stream.node].relay is not False
-        return relayed(shape) if cut else shape
+        return below_relay(shape) if cut else shape
 
     def _assumed(self, accepts: Accepts) -> Shape:
         """Return what a port reads that is connected to nothing: messages, or the columns it needs."""

@@ -67,7 +67,7 @@ def derive(
             problem(f"what {name!r} refuses is known only where it is written", "sinks", name)
     identity.place(written, problem)
     folder = Path(checkpoint, pipeline or plan.pipeline)
-    nodes, relayed = relays.place(written, folder, problem)
+    nodes, placed = relays.place(written, folder, problem)
     cuts = queries.cut(nodes, problem)
     if problems:
         raise DocumentError(problems)
@@ -80,7 +80,7 @@ def derive(
         document=document,
         nodes=nodes,
         written=written,
-        relays=relayed,
+        relays=placed,
         queries=cuts,
         warnings=(),
         scripted=scripted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -47,6 +47,8 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
         tuple(_query(name, anchors[sinks[0].name], sinks, nodes) for name, sinks in groups.items()),
         nodes,
     )
+    queries = _loading(queries, nodes)
+    _tell_readers(queries, nodes)
     for query in queries:
         _check_modes(query, nodes, problem)
         _check_waiting(query, nodes, problem)
@@ -57,12 +59,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
 
 def _in_order(queries: tuple[Query, ...], nodes: Mapping[str, Node]) -> tuple[Query, ...]:
     """Return queries so that each comes after those whose relays it reads, with the names of these."""
-    writes = {
-        nodes[sink].relayed: query.name
-        for query in queries
-        for sink in query.sinks
-        if nodes[sink].relayed is not None
-    }
+    writes = _writers(queries, nodes)
     above = {
         query.name: frozenset(
             writes[stream]
@@ -75,6 +72,22 @@ def _in_order(queries: tuple[Query, ...], nodes: Mapping[str, Node]) -> tuple[Qu
     def depth(name: str) -> int:
         return max((depth(other) + 1 for other in above[name]), default=0)
 
+    known = sorted(queries, key=lambda query: depth(query.name))
+    return tuple(replace(query, above=above[query.name]) for query in known)
+
+
+def _writers(queries: Iterable[Query], nodes: Mapping[str, Node]) -> dict[Stream, str]:
+    """Return the query that writes each relay, by the stream that it takes."""
+    return {
+        stream: query.name
+        for query in queries
+        for sink in query.sinks
+        if (stream := nodes[sink].relayed) is not None
+    }
+
+
+def _tell_readers(queries: Iterable[Query], nodes: Mapping[str, Node]) -> None:
+    """Tell each relay which queries read it: what all of them have read is removed."""
     for node in nodes.values():
         if isinstance(node.component, RelaySink):
             ends = [n.name for n in nodes.values() if n.relayed == node.relayed and not n.inputs]
@@ -83,15 +96,19 @@ def _in_order(queries: tuple[Query, ...], nodes: Mapping[str, Node]) -> tuple[Qu
                 for query in queries
                 if set(ends) & query.reads.keys()
             }
-    known = sorted(queries, key=lambda query: depth(query.name))
-    made = {query.name: replace(query, above=above[query.name]) for query in known}
-    for query in reversed(known):
+
+
+def _loading(queries: Sequence[Query], nodes: Mapping[str, Node]) -> tuple[Query, ...]:
+    """Return queries, in order, of which those load all first whose relays feed what is loaded first."""
+    writes = _writers(queries, nodes)
+    made = {query.name: query for query in queries}
+    for query in reversed(queries):
         first = {name for phase in made[query.name].loads for name in phase}
         for stream, name in writes.items():
             ends = [end for end in query.reads if nodes[end].relayed == stream]
             if first & {read for end in ends for read in bootstrap.reads_of(query, end)}:
                 made[name] = bootstrap.loading_all(made[name])
-    return tuple(made[query.name] for query in known)
+    return tuple(made.values())
 
 
 def _misfit(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mainstem.contracts.shapes import EventTime, sequenced_by_batch
 from mainstem.plan.model import Node, Relay, SinkNode, Stream, shape_of
-from mainstem.relays.components import Relaying, RelaySink, RelaySource, relayed
+from mainstem.relays.components import Relaying, RelaySink, RelaySource, below_relay
 
 
 @dataclass(frozen=True, order=True)
@@ -44,7 +44,7 @@ def place(
     made: dict[tuple[Stream, bool], Relay] = {}
     refused = False
     for edge, why in cuts.items():
-        shape = relayed(shape_of(edge.stream, written))
+        shape = below_relay(shape_of(edge.stream, written))
         time, reader = shape.event_time, nodes[edge.reader]
         timed = time is not None and reader.watermark is None
         key = (edge.stream, timed)

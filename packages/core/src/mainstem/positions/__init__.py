@@ -1,6 +1,5 @@
-"""For sources on logs that are read by position: an author says what there is, and reads ranges of it."""
+"""For sources on position logs: an author says what there is, and reads ranges of it."""
 
-from mainstem.positions.log import ANEW as ANEW
 from mainstem.positions.log import Begin as Begin
 from mainstem.positions.log import Chunk as Chunk
 from mainstem.positions.log import Gap as Gap
@@ -8,5 +7,7 @@ from mainstem.positions.log import Part as Part
 from mainstem.positions.log import PositionLog as PositionLog
 from mainstem.positions.log import Seen as Seen
 from mainstem.positions.log import Span as Span
+from mainstem.positions.log import another_log as another_log
+from mainstem.positions.options import OnLoss as OnLoss
 from mainstem.positions.options import PositionOptions as PositionOptions
 from mainstem.positions.source import PositionSource as PositionSource

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from mainstem.errors import PermanentError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -18,6 +20,20 @@ ANEW = (
     "Begin with another checkpoint (`--fresh`), and with sinks that do not know the rows of this one: "
     "new messages have the `_id`s that the old ones of their positions had"
 )
+
+
+def another_log(called: str, found: str, read: str) -> PermanentError:
+    """Return the error for a log that was made anew since it was read.
+
+    Args:
+        called: what errors call it.
+        found: its identity.
+        read: that of the one that the checkpoint has read.
+    """
+    return PermanentError(
+        f"{called} was made anew ({found}): the checkpoint has read another one ({read}), whose "
+        f"positions mean nothing here. {ANEW}"
+    )
 
 
 @dataclass(frozen=True)
@@ -79,12 +95,13 @@ class Part(NamedTuple):
 class PositionLog(ABC):
     """A log as one process sees it; it connects when it is first asked.
 
-    Positions of a partition grow, and a message keeps its own. What a method raises as a `TransientError`
-    is retried, after `reset`, for as long as the options say; other errors end the run.
+    Positions of a partition grow, and a message keeps its own. While batches are planned a
+    `TransientError` is retried, after `reset`, for as long as `give_up` says; `read` retries by itself.
+    Other errors end the run. Commands (`lag`, `replay`, ...) ask once.
 
     Attributes:
         sparse: whether messages of some positions are never read, since others than those are asked for;
-            `next`, `waiting` and `found` then say which are.
+            `next`, `waiting` and `age` then say which are.
         stamped: whether `stamp` can tell that a position has another message than it had.
     """
 

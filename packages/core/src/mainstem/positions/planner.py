@@ -23,7 +23,7 @@ from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, read_whole, write_whole
 from mainstem.errors import OptionError, PermanentError, TransientError
 from mainstem.patience import retry
-from mainstem.positions.log import ANEW, Begin, Part, PositionLog, Seen, Span
+from mainstem.positions.log import ANEW, Begin, Part, PositionLog, Seen, Span, another_log
 
 if TYPE_CHECKING:
     from mainstem.contracts.contexts import Progress
@@ -270,9 +270,9 @@ class PositionPlanner(Planner):
             at = self._log.stamp(partition, read) if noted else None
             if at is not None and at != noted:
                 raise PermanentError(
-                    f"message {read} of {self._log.called(partition)} is of {at}, and the checkpoint has "
-                    f"read one of {noted}: it fell back (an older copy, or a server that lost what it "
-                    f"had not synced), and its positions mean something else. {ANEW}"
+                    f"message {read} of {self._log.called(partition)} is another one ({at}) than the "
+                    f"checkpoint has read ({noted}): it fell back (an older copy, or a server that "
+                    f"lost what it had not synced), and its positions mean something else. {ANEW}"
                 )
 
 
@@ -288,11 +288,7 @@ def check_identity(log: PositionLog, seen: Seen, identity: str) -> None:
         ExternalError: it was.
     """
     if seen.identity != identity:
-        called = log.called(next(iter(seen.spans), ""))
-        raise PermanentError(
-            f"{called} was made anew at {seen.identity}: the checkpoint has read the one of {identity}, "
-            f"whose positions mean nothing here. {ANEW}"
-        )
+        raise another_log(log.called(next(iter(seen.spans), "")), seen.identity, identity)
 
 
 def begin(log: PositionLog, where: Begin) -> Offset:
@@ -337,7 +333,7 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
         )
     if point.get("log", seen.identity) != seen.identity:
         raise OptionError(
-            f"the offset is of a log made at {point['log']}, and this one was made at {seen.identity}"
+            f"the offset is of another log ({point['log']}) than this one ({seen.identity})"
         )
     for partition, position in read.items():
         span = seen.spans.get(partition)

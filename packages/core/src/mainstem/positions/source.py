@@ -24,7 +24,8 @@ from mainstem.positions.planner import begin, check_identity, offset_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem.contracts.contexts import SourceContext
+    from mainstem.contracts.contexts import Progress, SourceContext
+    from mainstem.positions.reading import PositionReading
 
 
 class PositionSource(Source, Branching, Measurable, Rewindable):
@@ -67,27 +68,32 @@ class PositionSource(Source, Branching, Measurable, Rewindable):
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem.positions.reading import GAP
 
-        frame = ctx.read_planned(self._reading(ctx))
-        # Also where nobody reads `lost`: its rows are counted, and shown with the run.
-        return split_lost(frame, ctx, GAP, {}).drop(GAP) if self._gaps == "report" else frame
-
-    def _reading(self, ctx: SourceContext) -> Any:
-        from mainstem.positions.reading import PositionReading
-
         # Replays and previews have the same folder.
         name = f"{ctx.read_name} elsewhere" if self._rewound else ctx.read_name
         word = hashlib.sha256(name.encode()).hexdigest()[:16]
+        first = ctx.folder().absolute() / "first" / f"{word}.json"
+        tasks = self.options.partitions or ctx.spark.sparkContext.defaultParallelism
+        frame = ctx.read_planned(self.reading(ctx.node, tasks, progress=ctx.progress, first=first))
+        # Also where nobody reads `lost`: its rows are counted, and shown with the run.
+        return split_lost(frame, ctx, GAP, {}).drop(GAP) if self._gaps == "report" else frame
+
+    def reading(
+        self, node: str, tasks: int, *, progress: Progress | None = None, first: Path | None = None
+    ) -> PositionReading:
+        """Return one read of the log; see `LogRead` for what is given."""
+        from mainstem.positions.reading import PositionReading
+
         options = self.options
         return PositionReading(
-            open=self.opener(ctx.node),
+            open=self.opener(node),
             begin=self._begin,
             give_up=options.give_up.total_seconds(),
-            tasks=options.partitions or ctx.spark.sparkContext.defaultParallelism,
+            tasks=tasks,
             rows_per_task=options.rows_per_task,
             max_rows=options.max_rows,
             gaps=self._gaps,
-            progress=ctx.progress,
-            first=ctx.folder().absolute() / "first" / f"{word}.json",
+            progress=progress,
+            first=first,
             columns=self.columns,
         )
 
@@ -137,7 +143,7 @@ class PositionSource(Source, Branching, Measurable, Rewindable):
             offset = since.offset
             if offset and offset["log"] != seen.identity:
                 return (
-                    f"{log.called(next(iter(seen.spans), ''))}: it was made anew at {seen.identity}"
+                    f"{log.called(next(iter(seen.spans), ''))}: it was made anew ({seen.identity})"
                 )
             parts = []
             for partition, span in () if self.superseded else seen.spans.items():

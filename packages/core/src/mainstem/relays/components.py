@@ -27,6 +27,7 @@ from mainstem.contracts.guarantee import Promise
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import COMMIT_VERSION, Changelog, Shape, sequenced_by_batch
 from mainstem.errors import OptionError
+from mainstem.history import History
 from mainstem.paths import for_spark
 from mainstem.relays.log import RelayLog
 from mainstem.relays.reading import RelayReading
@@ -79,8 +80,6 @@ class RelaySink(Sink, Prepared, Forgetful):
     def write(self, frame: DataFrame, batch: Batch) -> None:
         from pyspark.sql import functions as F  # noqa: N812
 
-        from mainstem.run.history import History
-
         last = self.log.last()
         if last is not None and last.query_id == batch.query_id and batch.id <= last.batch:
             # Spark commits state only for what was computed.
@@ -102,8 +101,6 @@ class RelaySink(Sink, Prepared, Forgetful):
 
     def read_beyond(self, query_id: str, batch: int) -> list[str]:
         """Return the queries that have read what later batches than one have given."""
-        from mainstem.run.history import History
-
         entries = [self.log.entry(number) for number in self.log.numbers()]
         later = [e.number for e in entries if e.query_id == query_id and e.batch > batch]
         found = []
@@ -117,8 +114,6 @@ class RelaySink(Sink, Prepared, Forgetful):
 
     def _remove_read(self) -> None:
         """Remove what every reader has read in a batch before its last one, which nobody wants again."""
-        from mainstem.run.history import History
-
         read: list[int] = []
         for query, reads in self.readers.items():
             history = History(self._checkpoint / "queries" / query)
@@ -196,7 +191,7 @@ class Relaying(Delivery):
         return sink.write(frame, batch)
 
 
-def relayed(shape: Shape) -> Shape:
+def below_relay(shape: Shape) -> Shape:
     """Return what a stream is below a relay: what tells the batch of a change is its sequence."""
     if sequenced_by_batch(shape):
         assert isinstance(shape, Changelog)  # noqa: S101

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mainstem.columns import evolved
 from mainstem.contracts.ddl import Column, read_columns
 from mainstem.contracts.log_source import Offset, Planner, Reading
 from mainstem.contracts.shapes import CARRIED
@@ -70,21 +71,13 @@ class RelayReading(Reading):
         for file in part.files:
             with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as rows:
                 for batch in rows.iter_batches(_CHUNK):
-                    yield _shaped(batch, schema)
-
-
-def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return rows in the columns of a schema; what a segment of before does not have is null."""
-    import pyarrow as pa
-
-    known = {name: n for n, name in enumerate(batch.schema.names)}
-    columns = [
-        batch.column(known[field.name]).cast(field.type)
-        if field.name in known
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+                    try:
+                        yield evolved(batch, schema)
+                    except ValueError as error:
+                        raise PipelineError(
+                            f"{file} was written when {error}. Read what is left with the document as "
+                            "it was, or start over with `--fresh`"
+                        ) from None
 
 
 class _Segments(Planner):

@@ -13,11 +13,11 @@ from mainstem.contracts.ddl import Column, quoted, short_form
 from mainstem.contracts.shapes import REJECTED
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
+from mainstem.history import History
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
 from mainstem.run.batch_frames import BatchFrames
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.frames import Frames
-from mainstem.run.history import History
 from mainstem.run.syncing import Syncing
 
 if TYPE_CHECKING:

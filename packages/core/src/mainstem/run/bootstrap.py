@@ -21,11 +21,11 @@ from mainstem.contracts.abilities import Measurable
 from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, read_whole, write_whole
 from mainstem.errors import PipelineError
+from mainstem.history import History
 from mainstem.paths import for_spark
 from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.model import Plan, Query, ancestors
 from mainstem.run.frozen_source import SCHEMA
-from mainstem.run.history import History
 from mainstem.run.nulls import unknown_null
 
 if TYPE_CHECKING:

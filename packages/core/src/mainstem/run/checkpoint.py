@@ -29,10 +29,10 @@ from typing import Any
 from mainstem.crashpoints import failpoint
 from mainstem.durable import made_folder, private_folder, read_whole, sync_folder, write_whole
 from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
+from mainstem.history import History
 from mainstem.plan.model import Node, Plan
 from mainstem.relays.components import RelaySink, RelaySource
 from mainstem.run import rollback, swapping
-from mainstem.run.history import History
 from mainstem.run.syncing import mend
 
 FORMAT = 1

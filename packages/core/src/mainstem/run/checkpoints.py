@@ -11,10 +11,10 @@ from typing import Any
 from mainstem.contracts.abilities import Verifiable
 from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.errors import PipelineError
+from mainstem.history import History
 from mainstem.plan.model import Plan
 from mainstem.relays.log import RelayLog
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
-from mainstem.run.history import History
 from mainstem.run.lag import query_lags, summed
 from mainstem.run.rollback import COPIED
 

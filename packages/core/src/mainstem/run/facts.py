@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from mainstem.event_time import from_micros
 from mainstem.plan.model import Plan, Query
 from mainstem.run.counting import complete, counted_by, timed_node
-from mainstem.run.event_time import from_micros
 
 
 def batch_facts(

@@ -25,11 +25,11 @@ from mainstem.contracts.shapes import (
 )
 from mainstem.durable import made_folder
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
+from mainstem.history import ReadProgress
 from mainstem.plan.bootstrap import read_name
 from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
-from mainstem.run.history import ReadProgress
 from mainstem.run.spark_source import register
 from mainstem.run.telling import can_refuse, failing, placed, refusing, without_place
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from mainstem.event_time import moved
 from mainstem.plan.model import Node, Plan, Query
-from mainstem.run.event_time import moved
 from mainstem.run.facts import timed
 from mainstem.run.watermarks import Watermarks
 

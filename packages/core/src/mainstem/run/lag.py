@@ -12,10 +12,10 @@ from typing import Any
 
 from mainstem.contracts.abilities import Lag, Measurable
 from mainstem.errors import MachineError
+from mainstem.history import History
 from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.model import Plan, Query
 from mainstem.run.background import Beside
-from mainstem.run.history import History
 
 #: Lag is measured anew after so many seconds, and after so many times as long as it took.
 _EVERY, _SHARE = 5.0, 10

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.abilities import Measurable
 from mainstem.errors import MachineError
-from mainstem.run.event_time import from_text
+from mainstem.event_time import from_text
 from mainstem.run.reporter import Reporter
 
 if TYPE_CHECKING:

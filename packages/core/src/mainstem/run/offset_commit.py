@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from mainstem.contracts.abilities import AfterBatch
+from mainstem.history import History
 from mainstem.plan.bootstrap import read_name
 from mainstem.plan.model import Plan
 from mainstem.run.background import Beside
-from mainstem.run.history import History
 from mainstem.run.reporter import Reporter
 
 #: How long a source may take to publish when a run ends, in seconds.

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from mainstem.contracts.abilities import Rewindable, Swappable
 from mainstem.contracts.components import Source
 from mainstem.errors import PipelineError
+from mainstem.history import History
 from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.model import Plan
 from mainstem.plan.replay import REBUILT
 from mainstem.run import swapping
 from mainstem.run.checkpoint import AlreadyRunning, Checkpoint
-from mainstem.run.history import History
 
 
 def rebuild(plan: Plan, replay: Plan, run: Callable[[], bool], *, fresh: bool) -> bool:

@@ -9,11 +9,11 @@ from mainstem.contracts.abilities import Forgetful, Rewindable
 from mainstem.crashpoints import failpoint
 from mainstem.durable import read_whole, sync_folder, sync_tree, write_whole
 from mainstem.errors import PipelineError
+from mainstem.history import History
 from mainstem.plan.bootstrap import reads_of
 from mainstem.plan.guarantee import promised
 from mainstem.plan.model import Plan, Query, SinkNode
 from mainstem.relays.components import RelaySink
-from mainstem.run.history import History
 from mainstem.run.syncing import remove_state
 
 #: Stands in a query's folder while it is taken back; holds the batch.

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from mainstem.contracts.abilities import Recovering
 from mainstem.durable import made_folder, write_whole
 from mainstem.errors import MainstemError
+from mainstem.history import History
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.bootstrap import Loading, Phase, Waiting, loaded_by
@@ -22,7 +23,6 @@ from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.facts import batch_facts, timed
 from mainstem.run.failures import explain, lost_worker, of_an_expression, with_row
 from mainstem.run.frames import Frames, check_streaming
-from mainstem.run.history import History
 from mainstem.run.idleness import Idleness
 from mainstem.run.lag import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent

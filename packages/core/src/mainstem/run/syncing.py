@@ -19,7 +19,7 @@ import zipfile
 from pathlib import Path
 
 from mainstem.durable import sync_file, sync_folder
-from mainstem.run.history import History
+from mainstem.history import History
 
 #: Of Hadoop's files of checksums: the bytes before them, of each, and for how many bytes each is.
 _CRC_HEADER, _CRC, _CRC_OF = 8, 4, 512

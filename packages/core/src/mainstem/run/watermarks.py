@@ -19,12 +19,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.options import write_duration
-from mainstem.contracts.shapes import CARRIED
+from mainstem.contracts.shapes import CARRIED, EVENT_TIME
 from mainstem.durable import made_folder, sync_file, sync_folder
+from mainstem.event_time import in_millis, moved
 from mainstem.paths import for_spark
 from mainstem.plan.model import Node, Plan, Query
 from mainstem.run.counting import TIMED
-from mainstem.run.event_time import in_millis, moved
 from mainstem.run.nulls import NOTHING, unknown_null
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from mainstem.run.checkpoint import Checkpoint
 
 _CONTROL = "_control"
-#: What marks a column as event time for Spark; the value is the watermark's delay, in milliseconds.
-EVENT_TIME = "spark.watermarkDelayMs"
 #: So many control rows stay in a folder; batches that have read older ones are long done.
 _KEPT = 100
 #: As much of a control file's name as tells its time in milliseconds; see `_stem`.
@@ -97,7 +95,7 @@ class Watermarks:
         )
 
     def _carried(self, node: Node, frame: DataFrame) -> DataFrame:
-        """Return the frame of a source that tells itself how far its event time is."""
+        """Return the frame of a source that reports its own event-time progress."""
         wanted = node.watermark
         if wanted is None or not self.used:
             return frame.where(f"{CARRIED} IS NULL").drop(CARRIED)

@@ -283,18 +283,7 @@ class PositionLogSuite(Suite):
 
     def reading(self, source: PositionSource | None = None, **changed: Any) -> PositionReading:
         """Return a read of the source, as `load` makes it; it goes to Spark's processes and back."""
-        found = source or self.source()
-        options = found.options
-        made = PositionReading(
-            open=found.opener("suite"),
-            begin=found._begin,
-            give_up=options.give_up.total_seconds(),
-            tasks=2,
-            rows_per_task=options.rows_per_task,
-            max_rows=options.max_rows,
-            gaps=found._gaps,
-            columns=found.columns,
-        )
+        made = (source or self.source()).reading("suite", 2)
         there: PositionReading = pickle.loads(pickle.dumps(replace(made, **changed)))
         return there
 

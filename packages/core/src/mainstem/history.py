@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Reached
-from mainstem.run.event_time import from_millis
+from mainstem.event_time import from_millis
 
 #: A version of a partition's state: whole, or what changed since the one before.
 _STATE_FILE = re.compile(r"(\d+)(?:_[0-9a-fA-F-]+)?\.(changelog|delta|zip|snapshot)")
