@@ -108,6 +108,7 @@ def _standard_tests() -> list[Any]:
 
 
 @pytest.mark.parametrize("test", _standard_tests())
+@pytest.mark.in_turn
 def test_the_suite_of_the_page_passes(site, line_queue, tmp_path, test):
     """Pass: each standard test, by the class that the page prints."""
     suite = PAGE.suite(line_queue, tmp_path / "place")

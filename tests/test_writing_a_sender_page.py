@@ -38,6 +38,7 @@ def test_the_plugin_of_the_page_writes_a_batch(site, line_queue, pipeline):
 
 
 @pytest.mark.parametrize("test", SenderSuite.standard_tests())
+@pytest.mark.in_turn
 def test_the_suite_of_the_page_passes(site, line_queue, tmp_path, test):
     """Pass: each standard test, by the class that the page prints."""
     getattr(PAGE.suite(line_queue, tmp_path / "place"), test)()

@@ -67,6 +67,7 @@ def test_what_is_flushed_is_in_the_queue_in_order(broker, make, kind):
     assert not publisher.refusals
 
 
+@pytest.mark.in_turn
 def test_properties_and_bodies_of_all_sizes_arrive(broker, make):
     """Pass: an empty body, one over several frames, and every property, as they were sent."""
     queue, publisher = broker.queue(), make()
@@ -207,6 +208,7 @@ def test_a_broker_that_starts_anew_gets_what_it_did_not_confirm(broker, make, ra
     nothing_lost(broker.bodies(queue))
 
 
+@pytest.mark.in_turn
 def test_a_broker_that_answers_no_more_is_given_up(broker, make, rabbitmq, fault_proxy):
     """Pass: behind a black hole, an error that names the place and the time, not the password."""
     proxy = fault_proxy(rabbitmq.port)
@@ -272,6 +274,7 @@ def test_a_publisher_that_stays_blocked_gives_up_and_says_why(broker, make, rabb
         rabbitmq.control("set_vm_memory_high_watermark", "0.4")
 
 
+@pytest.mark.in_turn
 def test_a_full_queue_is_tried_again_until_somebody_reads_it(broker, make):
     """Pass: a queue of 50 that rejects more gets 1,000, read meanwhile; each key's last comes last."""
     queue = broker.queue(max_length=50, overflow="reject-publish")
@@ -386,6 +389,7 @@ def test_a_broker_of_another_name_is_not_trusted(secured, make):
     tls_publisher(secured, make, server_name="other.test", verify_host=False).connect()
 
 
+@pytest.mark.in_turn
 def test_a_client_without_a_certificate_stays_out(secured, make):
     """Pass: an error in the end, with what TLS says."""
     publisher = tls_publisher(secured, make, certificate=None, key=None)
@@ -492,6 +496,7 @@ def test_any_answers_leave_nothing_out_and_the_last_of_a_key_last(make, monkeypa
     )
 
 
+@pytest.mark.in_turn
 def test_no_message_of_the_publisher_has_a_password(broker, make, caplog, fault_proxy, rabbitmq):
     """Pass: neither ours nor pika's log has it, whatever happens to the connection."""
     caplog.set_level("DEBUG")

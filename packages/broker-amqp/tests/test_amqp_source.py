@@ -184,6 +184,7 @@ def test_a_prefetch_smaller_than_a_segment_does_not_stop_it(broker, place):
 
 
 @pytest.mark.parametrize("ids", ["when_given", "never"])
+@pytest.mark.in_turn
 def test_messages_without_ids_are_all_stored(broker, place, ids):
     """Pass: equal messages without an id, or with equal ids that are not to count, are all kept."""
     queue = broker.queue()
@@ -207,6 +208,7 @@ def test_a_message_without_the_id_that_is_asked_for_is_refused(broker, place):
 # -- a broker in trouble ----------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_queue_that_is_deleted_and_made_anew_is_taken_up_again(broker, place):
     """Pass: the state says that the consumer was ended; messages of the new queue come, and those
     of the old one stay."""
@@ -313,6 +315,7 @@ def test_a_connection_that_is_cut_is_made_anew(broker, place, fault_proxy):
     assert sorted(place.stored(), key=int) == texts(range(100))
 
 
+@pytest.mark.in_turn
 def test_the_second_broker_is_tried_when_the_first_does_not_answer(broker, place):
     """Pass: the state says which one serves."""
     queue = broker.queue()
@@ -374,6 +377,7 @@ def test_a_stream_begins_where_the_options_say_and_goes_on_where_it_was(
     assert place.stored() == texts(sorted({*expected, *range(10, 15)}))
 
 
+@pytest.mark.in_turn
 def test_a_stream_goes_on_with_a_prefetch_of_one(broker, place):
     """Pass: the last stored message, which is asked for again, leaves room for the next ones."""
     queue = broker.queue("stream")
@@ -426,6 +430,7 @@ def test_what_a_stream_has_removed_is_told(broker, place):
 # -- what comes with a message ----------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_properties_and_headers_come_under_their_names(broker, place):
     """Pass: key, time, origin, properties and application headers are where the docs say."""
     queue = broker.queue()

@@ -35,6 +35,7 @@ def write(sink, spark, rows, parts=1):
     return sink.write(frame_of(spark, rows, parts), batch)
 
 
+@pytest.mark.in_turn
 def test_a_message_is_what_the_row_says(broker, spark):
     """Pass: routing key, body, headers, properties, time and id of a row, and nothing else."""
     from datetime import UTC, datetime
@@ -53,6 +54,7 @@ def test_a_message_is_what_the_row_says(broker, spark):
     assert (empty, second.headers, second.message_id, second.timestamp) == (b"", None, None, None)
 
 
+@pytest.mark.in_turn
 def test_rows_that_make_no_message_are_refused_with_the_others_written(broker, spark):
     """Pass: a row without a routing key, with a wrong header, unroutable, or closing the channel: four
     reasons with payload and id; reading them twice publishes nothing more."""
@@ -185,6 +187,7 @@ def keyed(queue):
     return {"use": "select", "from": "lines", "with": {"columns": {"key": key, "value": "value"}}}
 
 
+@pytest.mark.in_turn
 def test_a_document_with_the_sink(broker, pipeline):
     """Pass: at least once is promised; the lines are in the queue, each with an id."""
     queue = broker.queue()
@@ -210,6 +213,7 @@ def test_a_refused_row_that_nobody_reads_fails_the_run(broker, pipeline):
     assert set(broker.bodies(queue)) == {b"a", b"b"}
 
 
+@pytest.mark.in_turn
 def test_a_refused_row_goes_where_the_document_says(broker, pipeline):
     """Pass: the good lines are in the queue, the other in the sink of `out.rejected`."""
     queue = broker.queue()

@@ -343,6 +343,7 @@ def test_who_is_not_let_in_is_told_why(pipeline, spark, secured, listener, chang
     assert not [secret for secret in (*SECRETS, "wrong-one") if secret in text]
 
 
+@pytest.mark.in_turn
 def test_a_server_that_is_not_there_is_told(pipeline, spark):
     """Pass: the run fails within `answer_timeout`, names the server and asks whether it is up."""
     source = {

@@ -23,6 +23,7 @@ def nowhere(tmp_path):
     return Reached(None, tmp_path / "none", tmp_path)
 
 
+@pytest.mark.in_turn
 def test_lag_is_told_by_partition(topics, tmp_path, nowhere):
     """Pass: rows are offsets between what was read and the end, seconds the age of the first of them; a
     partition that is read whole has none."""

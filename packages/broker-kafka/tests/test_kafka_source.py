@@ -108,6 +108,7 @@ def test_the_second_client_reads_what_spark_reads(pipeline, topics, tmp_path):
     assert len(rows["spark"]) == 55
 
 
+@pytest.mark.in_turn
 def test_messages_have_all_columns(pipeline, spark, topics):
     """Pass: key, value, headers, time, topic, partition and fixed-width position come as written; null
     values and null header values are null; of headers with one name the last counts."""

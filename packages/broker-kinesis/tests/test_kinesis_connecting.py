@@ -127,6 +127,7 @@ def test_a_role_is_assumed_with_the_credentials_that_are_there(monkeypatch):
     assert request == {"RoleArn": role, "RoleSessionName": "me", "ExternalId": "e1"}
 
 
+@pytest.mark.in_turn
 def test_requests_are_counted_with_their_retries(kinesalite):
     """Pass: a call that fails for good counts once; one of three attempts counts three times."""
     from kinesis_proxy import KinesisProxy

@@ -251,6 +251,7 @@ def test_it_says_when_all_is_taken_that_was_there(monkeypatch, busy):
     assert set(range(40)) <= {int(m.value) for m in worker.taken}
 
 
+@pytest.mark.in_turn
 def test_reads_keep_to_the_limits_of_a_shard(kinesis):
     """Pass: five reads a second while there is more, at most; four when there is nothing new."""
     put(kinesis, *range(100))
@@ -409,6 +410,7 @@ class Machine(RuleBasedStateMachine):
         return all(s.records[-1][3] in values for s in shards if len(s.records) > s.trimmed)
 
 
+@pytest.mark.in_turn
 def test_each_record_once_or_told_of_whatever_happens():
     """Pass: no record twice, none gone without a row that tells, each key in order; in any history."""
     run_state_machine_as_test(

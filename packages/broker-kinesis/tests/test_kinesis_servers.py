@@ -61,6 +61,7 @@ def test_an_emulator_says_what_is_wrong_by_aws_name(emulator, request):
 
 
 @EMULATORS
+@pytest.mark.in_turn
 def test_an_emulator_outlives_a_client_that_goes_away_within_a_request(emulator, request):
     """Pass: after a connection that is reset between a request's headers and its body, it still answers."""
     server: Kinesis = request.getfixturevalue(emulator)

@@ -83,6 +83,7 @@ def test_drained_shards_are_forgotten_an_hour_after_they_were_drained_and_gone()
 
 
 @given(st.data())
+@pytest.mark.in_turn
 def test_in_any_history_each_shard_comes_once_and_after_its_parents(data):
     """Pass: shards that split and merge at random, drained in any order that is allowed, by any number of
     receivers, all come, each once, none before a parent."""

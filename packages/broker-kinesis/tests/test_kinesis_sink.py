@@ -68,6 +68,7 @@ def test_a_packed_record_is_what_the_rows_say(kinesalite, spark):
     assert sum(map(len, kinesalite.records(stream).values())) == 3
 
 
+@pytest.mark.in_turn
 def test_a_raw_record_is_the_value_and_nothing_else(kinesalite, spark):
     """Pass: one record for each row, which holds its value under its partition key."""
     stream = stream_of(kinesalite)
@@ -81,6 +82,7 @@ def test_a_raw_record_is_the_value_and_nothing_else(kinesalite, spark):
     ]
 
 
+@pytest.mark.in_turn
 def test_rows_that_make_no_record_are_refused_with_the_others_written(kinesalite, spark):
     """Pass: keys that are none and values that are too large come back with reason, payload and id; reading them twice
     puts nothing more."""
@@ -139,6 +141,7 @@ def test_a_partition_key_is_text_of_at_most_256_characters(key, options, said):
     assert len(list(refused.take())) == (said is None)
 
 
+@pytest.mark.in_turn
 def test_order_log_brings_each_key_into_the_order_of_its_log(kinesalite, spark):
     """Pass: rows of 3 keys, scattered over 4 partitions in wrong order, arrive in order for each key."""
     stream = stream_of(kinesalite)
@@ -165,6 +168,7 @@ def test_order_log_brings_each_key_into_the_order_of_its_log(kinesalite, spark):
 # -- what is wrong ----------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_stream_that_is_missing_ends_a_run_before_its_first_batch(kinesalite, pipeline):
     """Pass: an error that names the stream and where it was looked for; nothing is committed."""
     options = {"stream": "nowhere", "endpoint": kinesalite.url, **KEYS}
@@ -175,6 +179,7 @@ def test_a_stream_that_is_missing_ends_a_run_before_its_first_batch(kinesalite, 
     assert not list(pipeline.folder.glob("checkpoints/**/commits/0"))
 
 
+@pytest.mark.in_turn
 def test_a_stream_that_goes_while_a_pipeline_runs_ends_it(kinesalite, spark):
     """Pass: the batch fails at once, in words that name the stream."""
     stream = stream_of(kinesalite)
@@ -310,6 +315,7 @@ def keyed(bad: str = "") -> dict[str, Any]:
     return {"use": "select", "from": "lines", "with": {"columns": {"key": key, "value": "value"}}}
 
 
+@pytest.mark.in_turn
 def test_a_document_with_the_sink(kinesalite, pipeline):
     """Pass: the lines are in the stream in their order, each with an id of its own."""
     stream = stream_of(kinesalite)

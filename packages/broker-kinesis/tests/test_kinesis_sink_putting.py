@@ -39,6 +39,7 @@ def values(record: dict[str, Any]) -> list[int]:
 
 @FORMATS
 @pytest.mark.parametrize("code", [THROTTLED, "InternalFailure"])
+@pytest.mark.in_turn
 def test_only_records_that_failed_are_put_again_and_no_key_is_overtaken(bench, format_, code):
     """Pass: a third of all records fail at their first try, in the middle of calls that go through: each message is there
     once, for what was taken is not put again, and each key's are in their order."""
@@ -82,6 +83,7 @@ def test_nothing_of_a_key_is_sent_while_its_record_fails(bench, format_):
 
 @FORMATS
 @pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.in_turn
 def test_a_lost_answer_makes_copies_and_no_disorder(bench, format_, attempts):
     """Pass: of calls whose answer is lost the records are there twice, right after each other within their key, whoever
     makes the call again: we, or AWS's client."""
@@ -136,6 +138,7 @@ def shard_of(key: str) -> int:
     return hashlib.md5(key.encode()).digest()[0] >> 7
 
 
+@pytest.mark.in_turn
 def test_without_the_right_to_list_shards_a_throttled_one_holds_back_all(bench):
     """Pass: the records get in all the same once the shard has room."""
     bench.proxy.fail("ListShards", "AccessDeniedException", times=10**9)
@@ -168,6 +171,7 @@ def test_a_record_that_aws_refuses_is_found_and_the_rest_is_put(bench):
     assert {number(m.value) for m in bench.found()} == {0, 1, 2, 3, 4, 6, 7, 8, 9}
 
 
+@pytest.mark.in_turn
 def test_a_message_that_aws_refuses_within_a_pack_is_found(bench):
     """Pass: AWS refuses every record that has message 3; it alone is refused, the others keep their order."""
 
@@ -203,6 +207,7 @@ def test_what_no_retry_mends_ends_at_once_and_tells(bench, code, says):
     assert bench.proxy.count("PutRecords") == 1
 
 
+@pytest.mark.in_turn
 def test_giving_up_tells_how_much_is_left_and_why(bench):
     """Pass: with no progress for the given time, the error has the count of messages and AWS's last words."""
     bench.proxy.fail_records(
@@ -267,6 +272,7 @@ def test_a_record_larger_than_the_stream_takes_is_refused_before_it_is_sent(benc
 
 
 @FORMATS
+@pytest.mark.in_turn
 def test_messages_without_a_key_are_spread_over_all_shards(bench, format_):
     """Pass: all are there, in both shards; packed ones fill few records."""
     rows = [(None, n) for n in range(1000)]
@@ -288,6 +294,7 @@ def test_packing_makes_few_records_of_few_keys(bench):
     assert max(sizes) <= 51_200
 
 
+@pytest.mark.in_turn
 def test_without_order_a_call_holds_many_records_of_a_key(bench):
     """Pass: one key's 1,000 records are two calls; with order they would be 1,000."""
     rows = [("one", n) for n in range(1000)]

@@ -128,6 +128,7 @@ def test_tls_from_the_first_byte(started, certificates):
     assert "no answer in time" in refused(late, permanent=False)
 
 
+@pytest.mark.in_turn
 def test_tls_is_never_left_out(started, certificates):
     """TLS is wanted and the server speaks none, or leaves the choice. Pass: refused before the password
     is sent; spoken where it is offered.
@@ -143,6 +144,7 @@ def test_tls_is_never_left_out(started, certificates):
         assert transport._io_writer.get_extra_info("ssl_object") is not None
 
 
+@pytest.mark.in_turn
 def test_servers_are_tried_in_turn(started, nats):
     """The first is not there, the second stands still, the third answers. Pass: connected to that."""
     with socket.create_server(("127.0.0.1", 0)) as still:
@@ -178,6 +180,7 @@ def test_a_server_that_stands_still_is_waited_for_no_longer_than_said(started):
             connection.ask("INFO")
 
 
+@pytest.mark.in_turn
 def test_what_jetstream_refuses(started):
     """No such stream; JetStream is off for the account; a subject that is forbidden. Pass: each told."""
     server = started(

@@ -90,6 +90,7 @@ def test_what_the_server_may_not_have_got_is_sent_again(
     assert proxy.connections > 2
 
 
+@pytest.mark.in_turn
 def test_a_server_that_restarts_is_waited_for(tmp_path, subject, publisher_at):
     """Pass: the batch ends well, and the server was killed meanwhile; what it had is not promised to anyone."""
     with NATS(tmp_path) as server:

@@ -203,6 +203,7 @@ def test_options_that_would_double():
         NATSSourceOptions.model_validate({**whole, "subjects": ["a.>", "a.b"]})
 
 
+@pytest.mark.in_turn
 def test_a_break_during_a_pause_is_told_with_its_time(tmp_path):
     """The server goes while the log has no room, and room is there a second later. Pass: the row in `lost`
     has the time since the connection broke.

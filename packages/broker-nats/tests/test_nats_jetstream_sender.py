@@ -69,6 +69,7 @@ def numbered(count):
     return [b"%d" % number for number in range(count)]
 
 
+@pytest.mark.in_turn
 def test_all_messages_are_there_in_their_order(nats, publishing):
     """Pass: 5,000 messages over a window of 100, once each and in order, with ids and headers; what is sent
     again is known, and adds nothing."""
@@ -147,6 +148,7 @@ def test_a_stream_that_took_over_a_subject_is_not_written_to(nats, publishing):
     assert "expected stream does not match" in why
 
 
+@pytest.mark.in_turn
 def test_a_server_killed_and_restarted_loses_and_doubles_nothing(tmp_path, publishing):
     """Pass: kill -9 three times while messages are on their way: each is there once, in order."""
     with NATS(tmp_path) as server:
@@ -187,6 +189,7 @@ def test_ids_of_what_was_taken_last_as_long_as_the_server(tmp_path, publishing, 
         assert info(server.url, stream).state.messages == (10 if restarted else 0)
 
 
+@pytest.mark.in_turn
 def test_answers_that_are_lost_double_nothing(nats, publishing, fault_proxy):
     """Pass: the connection is cut in place of an answer, and in the middle, many times: once each, in order;
     some were known when they came again."""
@@ -225,6 +228,7 @@ def test_a_connection_that_goes_dead_is_given_up(nats, publishing, fault_proxy):
     assert bodies(nats.url, stream) == numbered(300)
 
 
+@pytest.mark.in_turn
 def test_an_answer_that_is_lost_is_not_waited_for_while_others_come(nats, publishing, monkeypatch):
     """Pass: one answer of many is lost, and messages go on: the message is sent again while they do, and
     known; each is there once."""
@@ -293,6 +297,7 @@ def test_a_full_stream_is_waited_for(nats, publishing, order):
     assert order == "none" or taken == numbered(400)
 
 
+@pytest.mark.in_turn
 def test_a_full_stream_that_stays_full_ends_with_the_reason(nats, publishing):
     """Pass: an error after `give_up` that says why, where, and how many; none was refused."""
     stream = make(nats.url, max_msgs=5, discard="new")
@@ -337,6 +342,7 @@ def test_an_expected_sequence_is_compared(nats, publishing, header):
     assert all("wrong last sequence" in why for _, why in publishing.refused)
 
 
+@pytest.mark.in_turn
 def test_an_expected_sequence_survives_lost_answers(nats, publishing, fault_proxy):
     """Pass: chains of expected sequences over a connection that is cut: none is refused, each is there once."""
     stream = make(nats.url)
@@ -375,6 +381,7 @@ def test_what_was_written_and_superseded_is_known(nats, publishing, in_flight):
     assert [body for body, _ in publishing.refused] == [b"99", b"99"]
 
 
+@pytest.mark.in_turn
 def test_what_is_neither_there_nor_known_any_more_is_refused(nats, publishing):
     """Pass: after the window, of versions of which the stream keeps the last, those that are gone are refused, as
     the plan says; the last one is known by its place."""
@@ -411,6 +418,7 @@ def narrow(tmp_path_factory):
         yield server
 
 
+@pytest.mark.in_turn
 def test_a_stream_that_can_not_keep_up_is_waited_for(narrow, publishing):
     """Pass: 3,000 messages, a thousand at a time, of which the stream puts most off: none is refused, each is
     there once."""
@@ -425,6 +433,7 @@ def test_a_stream_that_can_not_keep_up_is_waited_for(narrow, publishing):
 
 
 @pytest.mark.parametrize("header", ["subject", "stream"])
+@pytest.mark.in_turn
 def test_what_came_before_the_one_it_follows_is_sent_again(narrow, publishing, header):
     """Pass: a chain of expected sequences, of which the stream puts many off: no later one is refused because the
     earlier one was not there yet."""
@@ -439,6 +448,7 @@ def test_what_came_before_the_one_it_follows_is_sent_again(narrow, publishing, h
 
 
 @pytest.mark.parametrize(("window", "times"), [(600.0, 1), (0.3, 2)])
+@pytest.mark.in_turn
 def test_what_is_sent_again_after_the_window_is_told(
     nats, publishing, fault_proxy, monkeypatch, caplog, window, times
 ):

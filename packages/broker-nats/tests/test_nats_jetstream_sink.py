@@ -77,6 +77,7 @@ def test_a_message_is_what_the_row_says(nats, spark):
     assert (empty.subject, empty.data) == (f"{stream}.a", b"")
 
 
+@pytest.mark.in_turn
 def test_rows_that_make_no_message_are_refused_with_the_others_written(nats, spark):
     """Pass: bad subjects (space, wildcard, empty, null), a bad header, too large for the stream: reasons with
     payload and id; reading them twice publishes nothing more."""
@@ -106,6 +107,7 @@ def test_rows_that_make_no_message_are_refused_with_the_others_written(nats, spa
     assert set(bodies(nats.url, stream)) == {b"%d" % n for n in range(20) if n not in found}
 
 
+@pytest.mark.in_turn
 def test_two_sinks_write_the_same_rows_into_one_stream(nats, spark):
     """Pass: rows with the same `_id` under two subjects are both there: neither is taken for a copy; each sink
     writing its own again adds nothing."""
@@ -144,6 +146,7 @@ def test_rows_of_one_subject_have_one_sql_value(spark):
     assert found == template.subject((b"a", "x.y"))
 
 
+@pytest.mark.in_turn
 def test_an_expected_sequence_comes_from_its_column(nats, spark):
     """Pass: of two writers of version 1 of a subject the second is refused; null expects nothing; the whole
     batch again, after the window, refuses the same row and doubles none that expects something."""
@@ -268,6 +271,7 @@ def test_a_run_that_was_replaced_is_told_and_others_are_not(nats):
         assert ledger.enter(batch()) is None
 
 
+@pytest.mark.in_turn
 def test_a_server_that_starts_anew_is_waited_for(tmp_path, spark):
     """Pass: the server is away when the ledger is asked, and comes back: the batch is written, once."""
     with NATS(tmp_path) as server:

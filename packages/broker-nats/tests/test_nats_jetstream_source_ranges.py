@@ -134,6 +134,7 @@ def test_a_range_of_which_nothing_is_left_ends(nats, opened):
     assert [(gap.first, gap.last, gap.count) for gap in gaps] == [(11, 40, 30)]
 
 
+@pytest.mark.in_turn
 def test_many_gaps_are_told_together(nats, opened):
     """Every second message of three thousand is gone. Pass: the count is right, the gaps are few."""
     stream = make_stream(nats, max_msgs_per_subject=1)

@@ -85,6 +85,7 @@ def test_puts_deletes_and_purges(nats):
         assert abs(row["created"].timestamp() - time.time()) < 60
 
 
+@pytest.mark.in_turn
 def test_what_expires_is_deleted_when_it_leaves_a_marker(nats):
     """A key with a time to live, in a bucket that keeps markers. Pass: put, then deleted (`expire`)."""
     bucket = unique("b")

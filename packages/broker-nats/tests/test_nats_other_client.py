@@ -106,6 +106,7 @@ def test_a_reader_in_c_finds_each_id_once_after_kills(nats, pipeline, read):
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.in_turn
 def test_a_reader_in_c_gets_what_goes_to_core_nats(nats, pipeline, program):
     """Pass: one that listens gets each message once, in order of its partition, with its header and no id."""
     stream = f"core{abs(hash(pipeline.folder)) % 10**8}"

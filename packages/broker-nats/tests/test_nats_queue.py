@@ -96,6 +96,7 @@ def test_messages_have_what_jetstream_knows_of_them(nats, receivers):
     assert str(created)[:10] in message.id.decode()
 
 
+@pytest.mark.in_turn
 def test_one_that_is_not_acknowledged_is_given_again_with_the_same_id(nats, receivers):
     """Taken, not acknowledged, and the wait is over. Pass: it comes again, told apart by nothing."""
     stream = make_stream(nats, retention="workqueue")
@@ -158,6 +159,7 @@ def test_two_receivers_share_the_messages(nats, receivers):
     assert info(nats, stream).state.messages == 0
 
 
+@pytest.mark.in_turn
 def test_a_message_that_jetstream_gives_up_on_is_told(nats, receivers):
     """Given twice, as often as may be, and never acknowledged. Pass: a row for `lost` with its sequence,
     and the message is in the stream still.

@@ -7,6 +7,7 @@ import json
 import pytest
 
 
+@pytest.mark.in_turn
 def test_nats_keeps_its_streams_over_a_kill_and_a_restart(nats):
     """Pass: a stream made over its own protocol is there after both."""
     ask(nats, "$JS.API.STREAM.CREATE.kept", {"name": "kept", "subjects": ["kept.>"]})

@@ -92,6 +92,7 @@ def test_latest_is_held_by_an_empty_batch(nats, planner):
     assert plans.latest(end) == end
 
 
+@pytest.mark.in_turn
 def test_a_stream_that_fell_back_is_seen_when_it_has_grown_again(tmp_path, planner):
     """The store is put back to five messages, and publishers have gone past what was read. Pass: an error
     that names both times, where a batch is planned and where it is read; and none before.
@@ -288,6 +289,7 @@ def test_subjects_that_are_no_text(nats):
     assert made["origin"].to_pylist() == [f"{stream}.a\ufffd"]
 
 
+@pytest.mark.in_turn
 def test_a_stale_consumer_is_waited_for(nats):
     """A stream that allows one consumer, which another reader has for a while. Pass: reading waits."""
     stream = make_stream(nats, max_consumers=1)

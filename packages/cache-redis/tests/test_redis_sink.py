@@ -65,6 +65,7 @@ def test_an_entry_has_a_field_for_each_column(redis, client, stream):
     ]
 
 
+@pytest.mark.in_turn
 def test_a_stream_is_trimmed(redis, client, stream):
     """Pass: of 5,000 entries about 100 stay, the last ones."""
     send_by(sink(url=redis.url, stream=stream, max_length=100), map(row, range(5000)))
@@ -74,6 +75,7 @@ def test_a_stream_is_trimmed(redis, client, stream):
 
 
 @pytest.mark.parametrize("state", ["full", "read-only"])
+@pytest.mark.in_turn
 def test_while_redis_can_not_take_them_messages_wait(redis, client, stream, state):
     """Pass: refused for want of memory, or by a replica: all arrive once it is over, in their order."""
     begin, end = {
@@ -97,6 +99,7 @@ def test_a_command_that_the_server_does_not_have_fails_the_batch(tmp_path, strea
         send_by(sink(url=server.url, stream=stream), [row(1)])
 
 
+@pytest.mark.in_turn
 def test_a_cluster_is_not_known(tmp_path, stream):
     """Pass: while no slot is served messages wait; a slot of another node's fails the batch, with that reason."""
     nodes = []
@@ -116,6 +119,7 @@ def test_a_cluster_is_not_known(tmp_path, stream):
             send_by(to_one, [row(1)])
 
 
+@pytest.mark.in_turn
 def test_the_order_of_the_log_is_kept(redis, client, stream, pipeline):
     """Pass: with `order: log` each key's messages stand in the order of their positions, whatever the order of
     rows and partitions."""
@@ -158,6 +162,7 @@ def test_a_user_who_may_not_append_fails_the_batch(redis, client, stream):
     assert "hunter2" not in str(told.value)
 
 
+@pytest.mark.in_turn
 def test_tls_is_spoken_with_a_certificate_of_the_client(tmp_path, stream):
     """Pass: entries arrive at a port of TLS that asks for one; without one the batch fails."""
     for name in ("server", "client"):

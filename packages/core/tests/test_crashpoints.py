@@ -48,6 +48,7 @@ def test_a_point_does_what_it_is_armed_to_do_at_its_pass(armed, code, lines):
     assert ("mainstem.crashpoints.Failpoint: a.step" in result.stderr) == (code == 1)
 
 
+@pytest.mark.in_turn
 def test_a_point_can_stand_still():
     """Pass: the process takes so much longer, and goes on."""
     began = time.monotonic()

@@ -276,6 +276,7 @@ def test_a_checkpoint_that_does_not_last_or_has_little_space_is_a_warning(tmp_pa
         assert check_folder("checkpoint", tmp_path).state == state
 
 
+@pytest.mark.in_turn
 def test_plugins_that_do_not_work_are_warnings_until_a_document_names_them(fake):
     """Pass: each told with its next step and exit 0; not even imported for a document without it."""
     fake.install("mainstem-broken", "1.0", "import nosuchmodule", words="broken")
@@ -391,6 +392,7 @@ def test_square_brackets_are_text(fake):
     assert "[bold]nosuchkey[/bold]" in doctor(file)[0]
 
 
+@pytest.mark.in_turn
 def test_the_doctor_imports_no_spark(fake):
     """Pass: neither pyspark nor the libraries it looks for are in sys.modules at the end."""
     file = fake.document(DOCUMENT)

@@ -121,6 +121,7 @@ def read_csv(ddl, *texts, **options):
 
 @given(st.data())
 @often
+@pytest.mark.in_turn
 def test_what_python_writes_as_json_is_read_as_it_was(data):
     """Pass: values of random types, nested ones too, come out of their JSON as they went in."""
     kind, values = data.draw(nested())
@@ -171,6 +172,7 @@ WRITTEN = st.one_of(
 @example("date", ["2024-02-30"])
 @example("tinyint", ["128"])
 @settings(often, max_examples=300 * MORE)
+@pytest.mark.in_turn
 def test_the_quick_way_to_read_texts_gives_what_the_exact_one_does(kind, texts):
     """Pass: a batch read by Arrow's casts has the values and the misfits of one text after the other."""
     one = scalars.reader(kind, Rules())

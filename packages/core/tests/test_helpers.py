@@ -353,6 +353,7 @@ def test_one_that_never_reads_is_no_trouble(world: World) -> None:
         world.watch(helpers, lambda: "restarting" in world.told.states())
 
 
+@pytest.mark.in_turn
 def test_what_a_helper_left_behind_holds_up_nobody(world: World) -> None:
     """A process that it started has its output, and lives on."""
     script = (

@@ -74,6 +74,7 @@ def is_right(document: dict[str, Any]) -> bool:
     return True
 
 
+@pytest.mark.in_turn
 def test_a_right_document_fits(validator):
     """Pass: schema and validate both take it."""
     assert list(validator.iter_errors(RIGHT)) == []

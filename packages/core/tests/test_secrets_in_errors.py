@@ -182,6 +182,7 @@ def mainstem_sources():
 
 @pytest.mark.parametrize(("fails", "code"), [("option", 2), ("machine", 4), ("other", 3)])
 @pytest.mark.parametrize("written", ["radio://u:open-sesame@host", "${env:RADIO_URL}"])
+@pytest.mark.in_turn
 def test_no_command_prints_a_secret_that_a_plugin_told_it(tmp_path, fails, code, written):
     """Pass: whether it stands in the document or is referred to, and whatever the plugin raises."""
     (tmp_path / "plugged.py").write_text(PLUGIN)

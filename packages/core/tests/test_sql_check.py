@@ -97,6 +97,7 @@ def test_what_was_answered_is_kept_by_its_text(process, tmp_path):
     assert problems(DOCUMENT, Remembered(process, tmp_path)) == first
 
 
+@pytest.mark.in_turn
 def test_types_that_sql_gives_are_known_to_the_plan(process, tmp_path):
     """Pass: the plan has the types of computed columns, and a sink that can't hold one says so."""
     text = """\

@@ -96,6 +96,7 @@ def test_a_record_of_what_is_done_that_ends_too_early_goes(tmp_path):
         assert names(folder, "offsets") == [".0.crc", ".1.crc", "0", "1"]
 
 
+@pytest.mark.in_turn
 def test_a_record_of_what_is_planned_that_ends_too_early_goes(tmp_path):
     for cut in range(len(OFFSETS)):
         folder = records(tmp_path / "q", 3, 2)

@@ -75,6 +75,7 @@ def test_a_delete_is_forgotten_when_its_time_is_over(place, how):
 
 
 @strategies(*HOWS, quick=[("mariadb", "staged")])
+@pytest.mark.in_turn
 def test_without_a_sequence_the_last_change_wins(place, how):
     """Pass: of a batch the last row of a key, be it a put or a delete, and of batches the last; there
     is neither a column for versions nor a table of deletes."""
@@ -124,6 +125,7 @@ def test_preimages_are_left_out(place, how):
 
 
 @strategies("transactional", "staged", quick=[("mariadb", "staged")])
+@pytest.mark.in_turn
 def test_a_key_of_many_columns(place, how):
     """Pass: keys of two columns are one, and a table of nothing but its key can be written."""
     ddl = "a BIGINT, id BIGINT, b STRING"
@@ -224,6 +226,7 @@ def test_text_sequences_are_compared_by_bytes_whatever_the_column_compares_by(pl
 
 
 @strategies("idempotent", "staged", products=["postgres", "mariadb"])
+@pytest.mark.in_turn
 def test_two_checkpoints_that_write_a_key_at_once_leave_the_newest(place, how):
     """Pass: a change that waits for another's commit does not take it for what was there before."""
     place.write([put(1, 3), put(2, 3)], SHAPE, how)

@@ -126,6 +126,7 @@ def test_refused_rows_go_where_the_document_says(place_in, pipeline):
     assert place.rows() == [(1, "a")]
 
 
+@pytest.mark.in_turn
 def test_fresh_begins_a_checkpoint_that_the_ledger_does_not_know(place_in, pipeline):
     """Pass: batch 0 of a new checkpoint is not taken for the old one's: its rows are written."""
     place = place_in("sqlite")

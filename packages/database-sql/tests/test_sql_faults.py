@@ -81,6 +81,7 @@ def test_a_server_that_is_killed_among_the_rows_is_waited_for(place, how, tripwi
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["events", "changes"])
 @pytest.mark.parametrize("product", SERVERS)
+@pytest.mark.in_turn
 def test_a_server_that_is_killed_before_publishing_loses_no_staged_row(product, keyed, place_in):
     """Pass: PostgreSQL empties its unlogged tables when it starts after that; the rows are staged
     again, and each is there once."""

@@ -147,6 +147,7 @@ def test_a_lock_that_stays_ends_patience(place, how):
     assert place.rows() == [(1, "v3")]
 
 
+@pytest.mark.in_turn
 def test_a_lock_on_the_table_ends_patience_before_the_first_batch(place_in):
     """Pass: MariaDB's locks on tables, which it would hold for a day, are waited for no longer."""
     place = place_in("mariadb")

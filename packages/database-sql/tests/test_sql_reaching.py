@@ -131,6 +131,7 @@ def failing(place, url, **options):
     return error.value
 
 
+@pytest.mark.in_turn
 def test_what_can_not_be_mended_by_waiting_fails_at_once(secured):
     """Pass: a wrong password, user or database: the database's words and the place, and no second try."""
     server = secured.server
@@ -148,6 +149,7 @@ def test_what_can_not_be_mended_by_waiting_fails_at_once(secured):
 
 @pytest.mark.parametrize("fault", ["port", "host", "silent"])
 @pytest.mark.parametrize("product", ["postgres", "mariadb"])
+@pytest.mark.in_turn
 def test_what_may_come_back_is_tried_for_as_long_as_patience(fault, product, place_in):
     """Pass: a closed port, an unknown host, a port that never answers: the client's words and the place."""
     place = place_in(product)
@@ -173,6 +175,7 @@ def test_what_may_come_back_is_tried_for_as_long_as_patience(fault, product, pla
     assert fault != "silent" or tried
 
 
+@pytest.mark.in_turn
 def test_a_server_that_comes_back_is_waited_for(place_in):
     """Pass: a closed port is tried again until the server is there."""
     place = place_in("postgres")
@@ -183,6 +186,7 @@ def test_a_server_that_comes_back_is_waited_for(place_in):
     assert place.ids() == [1]
 
 
+@pytest.mark.in_turn
 def test_parameters_of_the_url_reach_the_driver_or_are_refused(place_in):
     """Pass: one that the driver has is used; one that nobody has is told, or that would undo what the
     sink counts on."""
@@ -383,6 +387,7 @@ def test_a_server_without_tls_is_not_written_to_when_it_is_demanded(product, pla
     assert "SSL" in str(error)
 
 
+@pytest.mark.in_turn
 def test_an_encrypted_connection_that_is_cut_is_made_again(secured, tripwire):
     """Pass: the words about its end speak of SSL, and it is no fault of certificates: tried again."""
     proxy = tripwire(secured.server.port)

@@ -106,6 +106,7 @@ CASES = list(itertools.product(PRODUCTS, ["microbatch", *EXACT], [False, True]))
 @pytest.mark.parametrize(
     ("product", "how", "keyed"), [case if case in QUICK else slow(*case) for case in CASES]
 )
+@pytest.mark.in_turn
 def test_exactly_the_bad_rows_come_back(product, how, keyed, place_in):
     """Pass: of 30 rows, those that break a rule come back, each with the database's reason and what it
     held, as JSON; the others are in the table."""

@@ -67,6 +67,7 @@ def test_an_old_copy_of_a_checkpoint_is_refused(place, how):
 
 
 @strategies("transactional", "staged")
+@pytest.mark.in_turn
 def test_a_batch_that_an_old_copy_has_planned_anew_is_refused(place, how):
     """Pass: a run goes on from a copy made one batch before, and cuts the batch otherwise: neither it
     nor the run after it, to which the batch looks begun, takes it for the one that is in; what that
@@ -166,6 +167,7 @@ def test_a_run_that_was_replaced_is_fenced_off(place, how):
 
 
 @strategies(*EXACT)
+@pytest.mark.in_turn
 def test_a_run_that_waits_for_the_ledger_when_it_is_replaced_is_fenced_off(place, how):
     """Pass: the earlier run's batch waits for the later one's commit, and then gets the error; only the
     later one's rows are there."""

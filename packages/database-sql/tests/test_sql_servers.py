@@ -54,6 +54,7 @@ def test_mariadb_tells_rows_by_line_and_columns_by_tab(mariadb):
     assert told.split("\n") == ["1\ta\\tb\\nc", "NULL\tZoë 🚀", "3\t"]
 
 
+@pytest.mark.in_turn
 def test_mariadb_starts_in_a_folder_of_any_depth(tmp_path):
     """Pass: it starts in a folder whose path is longer than that of a socket can be."""
     with MariaDB(tmp_path / ("deep" * 30)) as server:

@@ -116,6 +116,7 @@ def test_kills_with_a_server_do_no_harm(mode, server, processes, request, tmp_pa
     all_killed(processes, lambda _folder: Place(server, url), tmp_path, mode, passes)
 
 
+@pytest.mark.in_turn
 def test_a_kill_leaves_rows_that_no_batch_has_to_be_read_anew(processes, tmp_path):
     """What was stored and whose offset Spark never had is read again, as the table is then."""
     with Place("sqlite", f"sqlite:///{tmp_path}/table.db") as place:

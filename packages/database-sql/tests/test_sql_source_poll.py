@@ -151,6 +151,7 @@ def test_a_clock_in_another_zone_loses_nothing_that_comes_in_order(place, tmp_pa
         assert came(reading) == [number]
 
 
+@pytest.mark.in_turn
 def test_a_bounded_run_waits_until_what_is_there_has_settled(place, tmp_path):
     """And for nothing else: neither for what comes meanwhile, nor when all has settled."""
     make_timed(place)

@@ -77,6 +77,7 @@ def between_parts(monkeypatch, do):
 # -- one state --------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_snapshot_is_one_state_while_others_write(place, tmp_path, monkeypatch):
     """Rows that are changed, added and removed while it is read are as they were when it began.
 
@@ -262,6 +263,7 @@ def test_a_connection_that_is_lost_in_the_middle_begins_anew(
             assert sorted(numbers(rows)) == list(range(20_001))
 
 
+@pytest.mark.in_turn
 def test_a_database_that_is_away_is_waited_for_and_then_named(file, tmp_path):
     away = options(
         "postgresql://joe:sesame@127.0.0.1:1/data", "t", give_up="1 second", connect_timeout="2 s"

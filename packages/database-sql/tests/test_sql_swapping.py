@@ -18,6 +18,7 @@ def filled(place):
 
 
 @pytest.mark.parametrize("product", ["mariadb", "sqlite"])
+@pytest.mark.in_turn
 def test_a_view_shows_the_new_table(place_in, product):
     """Pass: views of MySQL and SQLite go by the name."""
     place = place_in(product)

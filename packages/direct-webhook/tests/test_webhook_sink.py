@@ -102,6 +102,7 @@ def test_text_is_sent_as_utf8(far, spark):
     assert far.bodies() == ["ä".encode()]
 
 
+@pytest.mark.in_turn
 def test_an_endpoint_that_fails_is_told_plainly(far, spark, caplog):
     """Pass: an error in one line, without Spark's own and without path or token."""
     caplog.set_level("DEBUG")

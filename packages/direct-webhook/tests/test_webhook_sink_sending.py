@@ -514,6 +514,7 @@ def test_an_array_that_is_too_large_goes_in_parts(far, waits):
     assert [came["body"] for came in far.taken()] == [b"[1]", b"[2]", b"[3]"]
 
 
+@pytest.mark.in_turn
 def test_retry_after_is_kept_and_holds_back_all(far, monkeypatch):
     """Pass: after `Retry-After: 1` the lanes send nothing for a second, but for what each of the others
     may have been about to send."""
@@ -576,6 +577,7 @@ def test_an_answer_that_takes_too_long_is_not_waited_for(far, waits):
     assert len(far.taken()) == 1
 
 
+@pytest.mark.in_turn
 def test_answers_that_trickle_end_at_the_deadline(trickling, waits):
     """Pass: a byte at a time, of the status line or the body, does not hold a lane beyond `answer_timeout`."""
     for part in ("head", "body"):
@@ -585,6 +587,7 @@ def test_answers_that_trickle_end_at_the_deadline(trickling, waits):
             list(send(iter([rows_of([b"x"])]), options))
 
 
+@pytest.mark.in_turn
 def test_a_body_that_nobody_reads_ends_at_the_deadline(trickling, waits):
     """Pass: an endpoint that takes a piece of a large body now and then holds no lane beyond `answer_timeout`."""
     trickling.part = "deaf"
@@ -619,6 +622,7 @@ def test_a_connection_that_ends_before_the_answer(far, fault_proxy, waits):
     assert len(far.taken()) == 1
 
 
+@pytest.mark.in_turn
 def test_connections_that_are_cut_are_made_anew(far, fault_proxy):
     """Pass: with connections cut again and again each of 400 rows is there once by id."""
     proxy = fault_proxy(far.server.port)
@@ -639,6 +643,7 @@ def test_connections_that_are_cut_are_made_anew(far, fault_proxy):
     assert sorted(came["body"] for came in far.taken()) == sorted(b"%d" % n for n in range(400))
 
 
+@pytest.mark.in_turn
 def test_an_endpoint_that_is_killed_and_comes_back(far):
     """Pass: killed in the middle of 500 requests and started again, it has each once by id."""
     values = [b"%d" % n for n in range(500)]

@@ -37,6 +37,7 @@ def only(stand):
 # -- answers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_the_answer_comes_after_the_message_is_stored():
     """Pass: as long as nothing is acknowledged nobody is answered; then all are."""
     with standing() as stand:
@@ -122,6 +123,7 @@ def test_requests_that_do_not_fit_are_refused_with_a_problem():
         wait_for(lambda: told.items() <= stand.receiver.facts()["answers"].items())
 
 
+@pytest.mark.in_turn
 def test_a_connection_outlives_a_refusal():
     """Pass: over one connection, refused and taken requests follow one another."""
     with standing() as stand, connect(stand.port) as connection:
@@ -227,6 +229,7 @@ def test_a_limiter_keeps_to_its_rate_and_its_memory():
     assert len(limiter) == 4
 
 
+@pytest.mark.in_turn
 def test_proxies_are_believed_only_when_told():
     """Pass: by default all requests are of one client, whatever they say; trusted, of those forwarded."""
     rate = {"requests": 1, "per": "1 hour"}
@@ -347,6 +350,7 @@ def test_keys_and_ids_come_from_where_the_options_say():
     ]
 
 
+@pytest.mark.in_turn
 def test_ids_can_be_asked_for_or_ignored():
     """Pass: `always` answers 400 to who has none; `never` takes none up."""
     with standing(ids="always") as stand:
@@ -663,6 +667,7 @@ def test_two_receivers_share_a_port(tmp_path):
     assert values.count(b"same") == 1
 
 
+@pytest.mark.in_turn
 def test_a_port_that_is_taken_is_waited_for():
     """Pass: `TransientError` while somebody has it, and afterwards it serves."""
     given, before = options(), set(descendants())

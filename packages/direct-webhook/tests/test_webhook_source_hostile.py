@@ -74,6 +74,7 @@ def trickle(connection, data):
         (b"POST /in HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nxPOST /", lambda n: b"y", b"200"),
     ],
 )  # fmt: skip
+@pytest.mark.in_turn
 def test_a_client_that_trickles_is_cut_off(begin, data, status):
     """Pass: whatever it trickles (empty lines, names, headers, body, chunks, a second head), its
     connection ends; a head or body that is not whole is 408."""
@@ -86,6 +87,7 @@ def test_a_client_that_trickles_is_cut_off(begin, data, status):
 
 
 @pytest.mark.parametrize("sent", [b"", b"POST", wire(close=False)])
+@pytest.mark.in_turn
 def test_a_client_that_is_silent_is_cut_off(sent):
     """Pass: before, in and after a request, when its time is over."""
     with standing(limits=QUICK) as stand, connect(stand.port) as connection:
@@ -94,6 +96,7 @@ def test_a_client_that_is_silent_is_cut_off(sent):
         assert told.startswith(b"HTTP/1.1 200") == (len(sent) > 4)
 
 
+@pytest.mark.in_turn
 def test_a_request_that_waits_for_the_disk_is_not_cut_off():
     """Pass: longer than all limits, and then it is answered."""
     limits = {**QUICK, "head_time": "100 ms", "body_time": "100 ms", "idle_time": "100 ms"}
@@ -107,6 +110,7 @@ def test_a_request_that_waits_for_the_disk_is_not_cut_off():
         assert read_reply(patient).status == 200
 
 
+@pytest.mark.in_turn
 def test_slow_clients_hold_nobody_up():
     """Pass: 150 clients stand in the middle of a head or body, and others are served at once; those
     beyond the most connections are cut off, and it serves on when they have gone."""
@@ -191,6 +195,7 @@ def test_a_head_without_end_is_cut_off():
             assert read_reply(connection).status == 431
 
 
+@pytest.mark.in_turn
 def test_a_body_without_end_is_refused():
     """Pass: with a length or chunked, 413; what is read of it does not stay in memory."""
     limits = {**LONG, "pending_bytes": "2 MiB"}
@@ -282,6 +287,7 @@ def test_a_request_that_asks_for_another_protocol_is_one_as_any(name, chunked, t
     assert [m.value for m in stand.messages] == [body, b"", b"next"]
 
 
+@pytest.mark.in_turn
 def test_http_2_is_not_spoken():
     """Pass: what begins as HTTP/2 ends without a message, and others are served."""
     with standing(limits=QUICK) as stand:
@@ -292,6 +298,7 @@ def test_http_2_is_not_spoken():
         assert ask(stand.port).status == 200
 
 
+@pytest.mark.in_turn
 def test_who_sends_on_after_the_answer_does_not_stay():
     """Pass: bodies that end after their answers, more of them than connections may be: all are cut off,
     and others are served."""
@@ -330,6 +337,7 @@ def test_who_does_not_read_its_answers_does_not_stay():
         wait_for(served, 20)
 
 
+@pytest.mark.in_turn
 def test_what_comes_behind_a_body_is_no_header():
     """Pass: trailers are thrown away, a few of them; one after the other without end, or one that does
     not end, is 431, and the memory of the server does not grow."""
@@ -376,6 +384,7 @@ def test_parts_count_with_their_headers():
         assert len(stand.messages) == 3000
 
 
+@pytest.mark.in_turn
 def test_a_body_that_is_read_as_json_has_a_limit_of_its_own():
     """Pass: 413 where a field is looked for, parts are, or events are; where none is, it is taken."""
     none = {"use": "none"}
@@ -524,6 +533,7 @@ def test_requests_that_do_not_wait_for_answers_fill_no_memory(tmp_path):
         assert taking.stop() == 0, taking.words()
 
 
+@pytest.mark.in_turn
 def test_pipelined_requests_are_answered_in_their_order():
     """Pass: a thousand at once, bodies between, each with its answer; all of them are stored."""
     with standing() as stand, connect(stand.port) as connection:
@@ -539,6 +549,7 @@ def test_pipelined_requests_are_answered_in_their_order():
         assert [int(message.value) for message in stand.messages] == list(range(1000))
 
 
+@pytest.mark.in_turn
 def test_one_address_can_not_hold_all_connections():
     """Pass: a client of another address is served though one has taken all and trickles; and it can not
     take all from others in turn."""

@@ -89,6 +89,7 @@ def tls(authority, **more):
     return {"certificate": certificate, "key": key, **more}
 
 
+@pytest.mark.in_turn
 def test_https_is_served_and_http_is_not(authority):
     """Pass: a client that trusts the authority is answered; TLS 1.1, plain HTTP and others are not."""
     with standing(tls=tls(authority)) as stand:
@@ -109,6 +110,7 @@ def test_https_is_served_and_http_is_not(authority):
         assert len(stand.messages) == 2
 
 
+@pytest.mark.in_turn
 def test_who_does_not_end_its_handshake_is_cut_off(authority):
     """Pass: of 60 silent clients no more than `connections` are let in, those are cut off after
     `head_time`, and then others are served."""
@@ -131,6 +133,7 @@ def test_who_does_not_end_its_handshake_is_cut_off(authority):
             each.close()
 
 
+@pytest.mark.in_turn
 def test_a_path_can_ask_for_a_certificate(authority, tmp_path):
     """Pass: let in by name and authority; none is 401, another's ends the handshake; health needs none."""
     paths = {

@@ -79,6 +79,7 @@ def test_what_is_signed_here_verifies_there(raw, message_id, body):
 
 
 @given(raw_secrets, ids, times, bodies)
+@pytest.mark.in_turn
 def test_what_is_signed_there_verifies_here(raw, message_id, seconds, body):
     """Pass: signatures of `standardwebhooks` and `svix` are ours, byte for byte, and verify."""
     secret, at = f"whsec_{encoded(raw)}", datetime.fromtimestamp(seconds, UTC)
@@ -133,6 +134,7 @@ def test_no_more_signatures_are_looked_at_than_said():
 
 @given(ids, times, bodies, st.data())
 @settings(max_examples=300)
+@pytest.mark.in_turn
 def test_any_change_breaks_a_signature(message_id, seconds, body, data):
     """Pass: another id, time, body, secret or a bit of the signature: false, under v1 and v1a."""
     secret = data.draw(st.sampled_from([SECRET, pair()[0]]))

@@ -104,6 +104,7 @@ def test_what_a_peer_in_c_sends_is_taken(start, how, kind, socket):
 
 
 @pytest.mark.parametrize("how", ["open", "curve", "plain"])
+@pytest.mark.in_turn
 def test_a_peer_in_c_with_a_wrong_key_gets_nothing_in(start, how):
     """Pass: another key, another server's key, another password, and none at all: the peer finds nobody to send
     to, nothing comes, and one with the right words gets in beside them."""
@@ -153,6 +154,7 @@ def rows(count):
 
 @pytest.mark.parametrize("how", ["open", "curve", "plain"])
 @pytest.mark.parametrize(("socket", "kind"), [("push", "pull"), ("pub", "sub")])
+@pytest.mark.in_turn
 def test_a_peer_in_c_reads_what_ours_sends(start, how, socket, kind):
     """Pass: frame by frame, in order; a reader with a wrong key finds nothing, and the right one all."""
     where = address()

@@ -102,6 +102,7 @@ def all_points():
     # Of a peer that binds, what matters is when the connection ends: one step within the log's protocol will do.
     [*((point, True) for point in all_points()), *((point, False) for point in POINTS)],
 )
+@pytest.mark.in_turn
 def test_a_kill_at_each_step_loses_no_more_than_was_in_memory(tmp_path, peers, point, binds):
     """Pass: with traffic all the time, killed at its second pass there and started again: what was stored before
     is there, nothing is there twice or out of order, and what is missing is one run of numbers, no longer than the
@@ -129,6 +130,7 @@ def test_a_kill_at_each_step_loses_no_more_than_was_in_memory(tmp_path, peers, p
 
 
 @pytest.mark.parametrize("binds", [True, False])
+@pytest.mark.in_turn
 def test_a_peer_that_binds_drops_its_queue_when_this_side_ends(tmp_path, peers, binds):
     """Pass: with marks of 50 here and 1,000 there, and next to nothing read: of a peer that connects, what was here
     and on its way is missing; of one that binds, its whole queue is too, as the README says."""
@@ -187,6 +189,7 @@ def test_what_a_crash_lost_is_told_if_messages_have_numbers(peers, tmp_path):
     assert told, "nothing was lost, so this shows nothing: was there no traffic when it was killed?"
 
 
+@pytest.mark.in_turn
 def test_a_stop_in_good_order_loses_nothing_that_was_taken(tmp_path, peers):
     """Pass: told to stop when all has been taken and nothing stored, it stores the group that it has in hand and ends
     with 0."""

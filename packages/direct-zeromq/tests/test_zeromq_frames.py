@@ -59,6 +59,7 @@ def messages(draw):
 
 @settings(max_examples=60, deadline=None)
 @given(messages())
+@pytest.mark.in_turn
 def test_frames_become_a_row_and_the_row_the_same_frames(given):
     """Pass: for any layout and any content, byte for byte."""
     layout, frames = given
@@ -83,6 +84,7 @@ def test_frames_become_a_row_and_the_row_the_same_frames(given):
     st.binary(),
     st.binary(),
 )
+@pytest.mark.in_turn
 def test_a_row_becomes_frames_and_the_frames_the_same_row(
     layout, value, key, topic, headers, number, identifier
 ):
@@ -102,6 +104,7 @@ def test_a_row_becomes_frames_and_the_frames_the_same_row(
 
 @settings(max_examples=60, deadline=None)
 @given(layouts(), st.lists(st.binary(max_size=20), max_size=9))
+@pytest.mark.in_turn
 def test_any_frames_give_a_message_or_a_reason(layout, frames):
     """Pass: nothing is raised; another number of frames is refused, with both numbers named."""
     message = layout.message(frames, "origin")

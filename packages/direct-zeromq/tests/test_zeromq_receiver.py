@@ -289,6 +289,7 @@ def test_a_group_is_no_larger_than_a_segment_and_one_message(peers, frames):
 
 
 @pytest.mark.parametrize("binds", [True, False])
+@pytest.mark.in_turn
 def test_a_pause_loses_nothing(peers, binds):
     """Pass: with peers that are held back for longer than the kernel waits before it asks for them: all come, in
     order, over the same connection."""
@@ -406,6 +407,7 @@ def counting():
         yield proxy, taking
 
 
+@pytest.mark.in_turn
 def test_a_peer_that_comes_again_while_its_messages_wait(peers):
     """Pass: 300 messages wait here when the connection breaks, 300 more come over the next one and mix with them: all
     come, one row tells what was missing when the second half began, and in the end nothing is."""
@@ -558,6 +560,7 @@ def sends(peers, where, taking, **settings):
         push.close()
 
 
+@pytest.mark.in_turn
 def test_curve_lets_in_the_keys_that_it_knows_and_nobody_else(peers):
     """Pass: a known key gets in; an unknown one does not, and is counted; one that has another server's key, PLAIN
     and nothing do not."""

@@ -66,6 +66,7 @@ def test_a_second_batch_binds_the_address_anew(peers):
     assert bodies(collector.wait_for(30)) == [b"%06d" % n for n in range(30)]
 
 
+@pytest.mark.in_turn
 def test_without_a_peer_the_batch_fails_in_the_end():
     """Pass: an error that names the address and what was the matter; not before `give_up`, and nothing hangs."""
     where = address()
@@ -81,6 +82,7 @@ def test_without_a_peer_the_batch_fails_in_the_end():
         send(rows(range(10), origin="t"), socket="pub", bind=where, give_up="500 ms")
 
 
+@pytest.mark.in_turn
 def test_a_peer_that_stands_still_blocks_the_task_and_no_memory_grows(peers):
     """Pass: a PULL peer that does not read: no more than marks and buffers hold is read from the rows, and after
     `give_up` the batch fails."""
@@ -117,6 +119,7 @@ def test_what_has_not_gone_out_is_told_whenever_the_wait_ends():
         assert not link.close(0.0104)
 
 
+@pytest.mark.in_turn
 def test_a_slow_peer_slows_the_task(peers):
     """Pass: `give_up` counts from the last message that went out: a batch that takes longer ends well."""
     where = address()
@@ -140,6 +143,7 @@ def test_a_slow_peer_slows_the_task(peers):
 
 
 @pytest.mark.parametrize("when_full", ["wait", "drop"])
+@pytest.mark.in_turn
 def test_a_slow_subscriber_is_waited_for_or_loses_messages(peers, when_full):
     """Pass: `wait` gives it all of them; `drop` gives it some, in order, and does not wait."""
     where = address()

@@ -37,6 +37,7 @@ STEPS = st.lists(
     ordered=st.booleans(),
     away=st.integers(0, 2),
 )
+@pytest.mark.in_turn
 def test_each_message_is_accepted_or_refused_whatever_happens(
     lanes, steps, in_flight, ordered, away
 ):
@@ -76,6 +77,7 @@ def test_each_message_is_accepted_or_refused_whatever_happens(
     unfit=st.sets(st.integers(0, 39), max_size=4),
     blamed=st.sets(st.integers(0, 39), max_size=3),
 )
+@pytest.mark.in_turn
 def test_one_of_a_lane_is_in_flight_whatever_happens(lanes, steps, in_flight, unfit, blamed):
     """Pass: no message is lost; never are two of a lane in flight; the first copies of a lane are in order, and
     there are none but of what had no answer."""

@@ -168,6 +168,7 @@ def wait_for(condition, seconds=30):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.in_turn
 def test_messages_are_taken_without_spark_until_a_signal(place, number):
     """Pass: stored and acknowledged; exit 0, no process left, a summary, and pyspark not imported."""
     place.put(0, "a", "b")
@@ -235,6 +236,7 @@ def test_a_refusal_for_good_ends_the_run(place):
         assert living(process.pid) == []
 
 
+@pytest.mark.in_turn
 def test_a_terminal_gets_a_table(place):
     """Pass: the table names receivers and rows; Ctrl-C ends the run in good order."""
     place.put(0, "a", "b")
@@ -256,6 +258,7 @@ def test_a_terminal_gets_a_table(place):
     assert "ended after" in text
 
 
+@pytest.mark.in_turn
 def test_a_document_without_such_sources_is_wrong(place):
     """Pass: exit 2, and the message says what is missing; for each of the commands."""
     place.document.write_text(
@@ -267,6 +270,7 @@ def test_a_document_without_such_sources_is_wrong(place):
         assert "no source takes messages through the ingress log" in answer.stderr
 
 
+@pytest.mark.in_turn
 def test_a_node_that_is_not_there_is_named(place):
     """Pass: exit 1, and the message lists those that are."""
     answer = place.call("run", "--node", "oders")
@@ -345,6 +349,7 @@ def test_what_a_forgotten_consumer_held_is_removed(place):
         assert process.poll() is None
 
 
+@pytest.mark.in_turn
 def test_show_names_a_damaged_segment(place):
     """Pass: exit 1 with the file's name."""
     folder = place.log.receiver(0)

@@ -196,6 +196,7 @@ def test_a_bounded_run_begins_when_the_receiver_says_so(
         work.told.wait_for(ready=True)
 
 
+@pytest.mark.in_turn
 def test_above_the_high_water_mark_a_bounded_run_begins(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +221,7 @@ POINTS = ["before-write", "after-rename", "before-cursor", "after-cursor", "afte
 
 
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.in_turn
 def test_a_kill_doubles_nothing_where_cursors_are_the_receivers(
     far: Far, log: Log, tmp_path: Path, point: str
 ) -> None:

@@ -54,6 +54,7 @@ def test_hashes_that_share_their_first_half_are_told_apart() -> None:
     assert identities.new(np.array([[7, 3]], dtype=np.uint64)).tolist() == [True]
 
 
+@pytest.mark.in_turn
 def test_many_hashes_that_want_one_slot_all_find_room() -> None:
     """Probing goes on around the table's end; what few at once put in, many at once find, and the other
     way round."""
@@ -96,6 +97,7 @@ def test_what_is_older_than_two_horizons_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("most", "figure"), [(2_000_000, 70), (1_300_000, 110)])
+@pytest.mark.in_turn
 def test_memory_is_bounded(most: int, figure: int) -> None:
     """The figures of the option `duplicates_most`, however many ids come: its default, the worst."""
     identities = Identities(1e9, most)
@@ -121,6 +123,7 @@ STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS, horizon=st.integers(0, 12), few=st.sampled_from([0, 12, 300]))
+@pytest.mark.in_turn
 def test_nothing_is_forgotten_within_the_horizon_and_nothing_invented(
     steps: list[tuple[int, list[int]]], horizon: int, few: int
 ) -> None:
@@ -152,6 +155,7 @@ def _compare(steps: list[tuple[int, list[int]]], horizon: int) -> None:
     ),
     most=st.integers(30, 90),
 )
+@pytest.mark.in_turn
 def test_the_last_are_remembered_when_the_horizon_holds_more(
     groups: list[list[int]], most: int
 ) -> None:

@@ -68,6 +68,7 @@ SLOW = pytest.mark.slow
 
 @pytest.mark.parametrize("passes", [2, *(pytest.param(n, marks=SLOW) for n in (1, 3))])
 @pytest.mark.parametrize("point", POINTS)
+@pytest.mark.in_turn
 def test_a_kill_doubles_nothing_where_messages_have_ids(
     far: Far, log: Log, tmp_path: Path, point: str, passes: int
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_kill_doubles_nothing_where_messages_have_ids(
         for point in POINTS
     ],
 )
+@pytest.mark.in_turn
 def test_a_kill_doubles_nothing_where_the_external_system_goes_on(
     far: Far, log: Log, tmp_path: Path, point: str
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_kill_doubles_nothing_where_the_external_system_goes_on(
         *(pytest.param(p, marks=SLOW) for p in ("after-rename", "after-acknowledge")),
     ],
 )
+@pytest.mark.in_turn
 def test_a_kill_loses_nothing_without_ids(far: Far, log: Log, tmp_path: Path, point: str) -> None:
     """What was stored and not acknowledged comes twice: that is what ids are for."""
     far.put(messages(*range(COUNT)))
@@ -108,6 +111,7 @@ def test_a_kill_loses_nothing_without_ids(far: Far, log: Log, tmp_path: Path, po
     assert (len(found) > COUNT) == (point != "after-acknowledge")
 
 
+@pytest.mark.in_turn
 def test_one_message_then_idle_then_a_kill(far: Far, log: Log) -> None:
     """Acknowledged though nobody has read it and no second one came."""
     far.put(messages(1))
@@ -130,6 +134,7 @@ def test_it_ends_when_it_is_no_longer_wanted(far: Far, log: Log) -> None:
     assert far.left == 0
 
 
+@pytest.mark.in_turn
 def test_it_ends_with_who_started_it(far: Far, log: Log) -> None:
     """Killed, so that nobody says goodbye."""
     task = Task("ingress_far:QueueReceiver", "far", 0, log.folder, options(far))
@@ -156,6 +161,7 @@ def test_it_ends_with_who_started_it(far: Far, log: Log) -> None:
     assert values_in(log) == [1]
 
 
+@pytest.mark.in_turn
 def test_a_signal_ends_it_as_well(far: Far, log: Log) -> None:
     with Process(QueueReceiver, log, options(far)) as process:
         process.told.wait_for(state="running")
@@ -163,6 +169,7 @@ def test_a_signal_ends_it_as_well(far: Far, log: Log) -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.in_turn
 def test_an_interrupt_is_for_who_started_it(far: Far, log: Log) -> None:
     import signal
 
@@ -210,6 +217,7 @@ def test_a_second_process_waits_and_takes_over(far: Far, log: Log) -> None:
     assert sorted(values_in(log)) == list(range(9))
 
 
+@pytest.mark.in_turn
 def test_one_that_waits_ends_when_it_is_no_longer_wanted(far: Far, log: Log) -> None:
     with Process(QueueReceiver, log, options(far)) as first:
         first.told.wait_for(state="running")

@@ -46,6 +46,7 @@ def test_rows_are_what_was_stored_with_where_they_are(log: Log) -> None:
     assert [r["position"] for r in rows] == [f"000000000001.0000000{n}" for n in range(3)]
 
 
+@pytest.mark.in_turn
 def test_positions_grow_and_are_told_apart(log: Log) -> None:
     groups(log, 0, 1, 9000, 5, 30_000, 2)
     rows = read(reader(log), {}, {"0": 5})
@@ -164,6 +165,7 @@ def test_available_now_ends_where_the_log_ended(log: Log) -> None:
     assert made.latest({"0": 8, "1": 4}) == {"0": 8, "1": 4}
 
 
+@pytest.mark.in_turn
 def test_tasks_share_the_rows(log: Log) -> None:
     groups(log, 0, *[10_000] * 8)
     groups(log, 1, 5, first=100_000)

@@ -121,6 +121,7 @@ def test_progress_that_cannot_be_read_removes_nothing(log: Log) -> None:
     assert numbers(store.folder) == list(range(10))
 
 
+@pytest.mark.in_turn
 def test_progress_is_never_seen_half_written(log: Log) -> None:
     filled(log)
     stop = threading.Event()

@@ -298,6 +298,7 @@ def test_nothing_is_stored_behind_a_newest_segment_that_is_damaged(log: Log, kin
         store_of(log)
 
 
+@pytest.mark.in_turn
 def test_no_bit_that_changed_on_the_disk_becomes_another_message(log: Log) -> None:
     """Pass: in each byte of a small segment a bit is turned, alone: rows are refused by its name, and so
     is the header, unless it is what it was."""

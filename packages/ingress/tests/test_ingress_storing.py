@@ -510,6 +510,7 @@ def stored_by_two(log: Log, count: int, seeds: tuple[int, int]) -> list[tuple[in
         pytest.param(40_000, (1, 2), marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.in_turn
 def test_two_processes_that_store_the_same_ids_store_each_once(
     log: Log, count: int, seeds: tuple[int, int]
 ) -> None:

@@ -280,6 +280,7 @@ def test_a_column_is_a_sequence_of_messages() -> None:
         found[3]
 
 
+@pytest.mark.in_turn
 def test_a_group_of_duplicates_alone_is_acknowledged(log: Log) -> None:
     receiver = Scripted(messages(1, ids=True), messages(1, ids=True))
     with working(receiver, log, segment_rows=1) as work:
@@ -501,6 +502,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.in_turn
 def test_a_full_disk_is_waited_for_and_nothing_is_lost_or_doubled(
     small_disk: Path, far: Far
 ) -> None:
@@ -659,6 +661,7 @@ def test_nobody_is_ready_while_the_external_system_is_away(
 
 
 @pytest.mark.parametrize("kind", [QueueReceiver, StreamReceiver])
+@pytest.mark.in_turn
 def test_an_external_system_that_goes_and_comes_back(
     far: Far, log: Log, kind: type[QueueReceiver]
 ) -> None:
@@ -682,6 +685,7 @@ def test_nobody_listens(far: Far, log: Log) -> None:
     assert facts["ready"] is False
 
 
+@pytest.mark.in_turn
 def test_a_full_disk_is_tried_again_over_a_new_connection(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

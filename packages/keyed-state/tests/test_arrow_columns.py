@@ -134,6 +134,7 @@ def test_rows_are_packed_by_the_hash_of_their_key() -> None:
 
 
 @pytest.mark.parametrize(("width", "most"), [(10, 250_000), (40_000, 1_000)])
+@pytest.mark.in_turn
 def test_many_rows_of_an_output_are_packed_in_parts(width: int, most: int) -> None:
     """Pass: no part has more than 250,000 rows, or much above 32 MB; together they are the rows, in order."""
     rows = pl.DataFrame({"n": range(most * 5 // 2)}).with_columns(

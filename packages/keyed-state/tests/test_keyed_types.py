@@ -144,6 +144,7 @@ def test_keys_can_be_read_back_and_stay_what_they_are(spark: Any, tmp_path: Any)
     assert nulls.texts(key(row["b"])) == [None]
 
 
+@pytest.mark.in_turn
 def test_buckets_are_spread_evenly(spark: Any) -> None:
     """Pass: Spark puts as many buckets into each partition, for any number of partitions."""
     from mainstem_keyed_state.layout import even_labels

@@ -70,6 +70,7 @@ def store(server: StateServer) -> Iterator[SparkStore]:
     client._client_socket.close()
 
 
+@pytest.mark.in_turn
 def test_answers_belong_to_their_questions(store: SparkStore, server: StateServer) -> None:
     """Pass: of 1,000 entries put at once each comes back under its name, and those removed as None."""
     entries = {("t", n): (n % 3, bytes([n % 256]) * (n % 50)) for n in range(1000)}

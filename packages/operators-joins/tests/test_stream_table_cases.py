@@ -125,6 +125,7 @@ def test_the_temporal_join_of_flinks_documentation(first):
 # -- our own ------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_versions_that_no_event_can_meet_any_more_are_gone():
     """Pass: of a thousand versions only what holds at the watermark or later is left, touched or not."""
     run = driver(settings(), (1, 1))

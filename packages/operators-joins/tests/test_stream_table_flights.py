@@ -34,6 +34,7 @@ def _hours(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     return frame.assign(**{name: times})
 
 
+@pytest.mark.in_turn
 def test_a_year_of_flights_meets_the_weather_of_its_hour_in_batches_of_any_side():
     """Pass: all 336,776 rows equal merge_asof's, with few versions in the state at any time."""
     flights = _hours(data.flights, "at")[["origin", "at"]].assign(n=range(len(data.flights)))

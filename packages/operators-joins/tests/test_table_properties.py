@@ -117,6 +117,7 @@ def test_each_change_is_told_with_what_was_before(rows, places, pages, restarts)
 
 @fuzz(150)
 @given(st.data(), _rows())
+@pytest.mark.in_turn
 def test_the_last_table_is_the_same_for_every_order(data, rows):
     """Pass: whatever came first, the changes make the table of the greatest sequences."""
     best: dict[str, tuple[int, int | None]] = {}

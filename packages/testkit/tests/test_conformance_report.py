@@ -46,6 +46,7 @@ def test_every_standard_test_says_what_it_proves():
         assert suite.standard_tests().keys() == names
 
 
+@pytest.mark.in_turn
 def test_the_report_tells_expected_failures_and_what_was_not_run(quick_java, pytester):
     """Pass: as text and as JSON; who has tests that were not run does not conform."""
     pytester.makepyfile(SUITE % "_of_anything")
@@ -110,6 +111,7 @@ def test_a_suite_that_names_no_word_fails_with_a_sentence(quick_java, pytester):
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.in_turn
 def test_a_missing_server_is_told_loudly(quick_java, pytester, monkeypatch, workers):
     """Pass: the run's last lines name it, also if other processes ran the tests."""
     monkeypatch.setenv("MAINSTEM_REQUIRE_SERVICES", "")

@@ -71,6 +71,7 @@ def test_a_delay_holds_back_both_directions(proxy):
         assert say(client) == b"hello\n"
 
 
+@pytest.mark.in_turn
 def test_a_throttle_limits_bytes_per_second(proxy):
     """Pass: 50,000 bytes at 100,000 a second take half a second at least."""
     with connect(proxy) as client:

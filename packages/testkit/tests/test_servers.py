@@ -62,6 +62,7 @@ def test_each_that_is_installed_has_a_fixture(installed, pytester):
     found.stdout.fnmatch_lines(["*page*session scope*", "*test_servers:Page*"])
 
 
+@pytest.mark.in_turn
 def test_a_paused_server_stands_still_and_goes_on(tmp_path):
     """Pass: it takes connections and answers none, until it is resumed."""
     with Page(tmp_path / "page") as server:

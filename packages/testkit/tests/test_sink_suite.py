@@ -122,6 +122,7 @@ def test_what_a_run_that_dies_here_can_not_show(word, spark, tmp_path):
     getattr(suite_of(word, tmp_path), f"test_{DIES}")(spark)
 
 
+@pytest.mark.in_turn
 def test_a_sink_that_nobody_can_read_may_not_promise_much(spark, tmp_path):
     """Pass: neither that it doubles nothing, nor an ability, goes unproven."""
     suite = suite_of("zoo_table", tmp_path, rows=lambda self, schema: None)
@@ -132,6 +133,7 @@ def test_a_sink_that_nobody_can_read_may_not_promise_much(spark, tmp_path):
 
 
 @pytest.mark.parametrize("test", [MANY, "a_batch_written_again_is_evaluated_again"])
+@pytest.mark.in_turn
 def test_a_sink_that_nobody_can_read_must_read_all_the_same(test, spark, tmp_path):
     """Pass: rows that it leaves unread are told, before the test ends for what can't be shown."""
     suite = suite_of("zoo_glancing", tmp_path, rows=lambda self, schema: None)

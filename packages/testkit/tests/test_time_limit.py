@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 TESTS = """
 import pytest
 
@@ -14,6 +16,7 @@ def test_next(spark):
 """
 
 
+@pytest.mark.in_turn
 def test_a_call_into_spark_that_took_too_long_is_not_answered_to_the_next(spark, pytester):
     """Pass: the limit breaks off a call, and the tests after it get answers to their own."""
     pytester.makepyfile(TESTS)

@@ -60,6 +60,7 @@ def test_without_a_commit_all_are_run(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.in_turn
 def test_the_report_names_what_was_drawn(pytester, monkeypatch, workers):
     """Pass: the turn, and each test that it took; all others were left out, cheap ones never."""
     monkeypatch.setenv("MAINSTEM_TURN", "3")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, distributions
+from pathlib import Path
 from typing import Any
 
 from mainstem.errors import PluginError
@@ -45,6 +49,16 @@ def load_command(word: Word) -> Any:
 
 def installed_words() -> list[Word]:
     """Return every word of every installed distribution, from metadata alone."""
+    changed = []
+    for folder in sys.path:
+        with suppress(OSError):
+            changed.append((folder, Path(folder).stat().st_mtime_ns))
+    return list(_words(tuple(changed)))
+
+
+@lru_cache(maxsize=1)
+def _words(_: tuple[tuple[str, int], ...]) -> tuple[Word, ...]:
+    """Return the words of the folders that modules are found in, as they were at these times."""
     kinds = {group: kind for kind, group in GROUPS.items()} | {COMMANDS_GROUP: "command"}
     words: set[Word] = set()
     seen: set[str] = set()
@@ -60,4 +74,4 @@ def installed_words() -> list[Word]:
         seen.add(name)
         version = metadata["Version"]
         words.update(Word(kinds[e.group], e.name, name, version, e.value) for e in ours)
-    return sorted(words)
+    return tuple(sorted(words))

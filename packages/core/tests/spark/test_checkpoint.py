@@ -83,6 +83,7 @@ def test_a_checkpoint_of_a_run_without_a_batch_is_no_hindrance(pipeline):
     assert [row["k"] for row in pipeline.rows("out")] == ["a"]
 
 
+@pytest.mark.in_turn
 def test_every_run_of_a_checkpoint_has_a_higher_number(pipeline):
     """Pass: also one without a batch, and after a failure; a number that can't be read ends the run."""
     pipeline.document(**parts(pipeline))
@@ -99,6 +100,7 @@ def test_every_run_of_a_checkpoint_has_a_higher_number(pipeline):
 
 
 @pytest.mark.parametrize("left", ["offsets/.0.9d3a.tmp", "commits/.0.9d3a.tmp", "state/0/1/.1.tmp"])
+@pytest.mark.in_turn
 def test_what_a_kill_left_of_a_first_batch_is_no_hindrance(pipeline, left):
     """Pass: Spark, which wants these folders empty before the first batch, gets them so."""
     pipeline.document(**parts(pipeline))
@@ -111,6 +113,7 @@ def test_what_a_kill_left_of_a_first_batch_is_no_hindrance(pipeline, left):
     assert not file.exists()
 
 
+@pytest.mark.in_turn
 def test_a_source_that_was_added_and_never_read_can_be_taken_out_again(pipeline):
     """Pass: the run that would have read it failed before a batch; without it, the query goes on."""
     pipeline.document(**parts(pipeline))
@@ -141,6 +144,7 @@ def test_a_source_that_a_live_query_lost_is_refused_in_words(pipeline):
 
 
 @pytest.mark.parametrize("version", [0, 99])
+@pytest.mark.in_turn
 def test_a_checkpoint_of_another_format_is_refused_in_words(pipeline, version):
     """Pass: the error names both formats, be it older or newer."""
     pipeline.document(**parts(pipeline))
@@ -173,6 +177,7 @@ def test_every_setting_can_be_overridden(pipeline):
 
 
 @pytest.mark.parametrize("case", ["none", "old", "broken"])
+@pytest.mark.in_turn
 def test_a_machine_without_a_fit_java_is_told_what_to_install(pipeline, case, tmp_path):
     """Pass: exit 4 and the package's name, whether Java is missing, too old or does not start."""
     pipeline.document(**parts(pipeline))
@@ -270,6 +275,7 @@ def test_a_sink_is_told_whether_an_earlier_run_had_planned_the_batch(pipeline, m
     assert runs[2] == runs[3]
 
 
+@pytest.mark.in_turn
 def test_what_was_planned_is_on_disk_before_the_sink_and_that_before_the_next_batch(
     pipeline, monkeypatch
 ):

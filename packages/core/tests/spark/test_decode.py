@@ -55,6 +55,7 @@ def decode(schema: object, **options: object) -> dict[str, object]:
     return {"use": "decode", "from": "lines", "with": given}
 
 
+@pytest.mark.in_turn
 def test_every_good_row_becomes_columns_and_every_bad_one_is_rejected_with_its_reason_and_bytes(
     pipeline,
 ):
@@ -74,6 +75,7 @@ def test_every_good_row_becomes_columns_and_every_bad_one_is_rejected_with_its_r
     assert len({row["_id"] for row in rejected}) == len(BAD)
 
 
+@pytest.mark.in_turn
 def test_rows_refused_unread_are_counted_as_those_that_are_read(pipeline):
     """Pass: dropped by choice, the same rows are refused, and source rows are counted in full."""
     pipeline.document(
@@ -89,6 +91,7 @@ def test_rows_refused_unread_are_counted_as_those_that_are_read(pipeline):
     assert {row["n"] for row in pipeline.rows("out")} == {row["n"] for row in GOOD.values()}
 
 
+@pytest.mark.in_turn
 def test_options_say_how_strict_it_is(pipeline):
     """Pass: missing and unknown fields are refused, other types become null, as asked."""
     pipeline.document(
@@ -116,6 +119,7 @@ def test_options_say_how_strict_it_is(pipeline):
     assert [row["reason"] for row in pipeline.rows("loose_bad")] == ["not JSON"]
 
 
+@pytest.mark.in_turn
 def test_without_a_schema_json_becomes_a_variant_and_keep_adds_message_data(pipeline):
     """Pass: any JSON value is taken, its parts can be read, and the position is kept."""
     pipeline.document(
@@ -148,6 +152,7 @@ def test_without_a_schema_json_becomes_a_variant_and_keep_adds_message_data(pipe
     ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_without_a_schema_nothing_may_follow_the_value(pipeline):
     """Pass: one JSON value of any kind is taken, two are not, whatever the first is."""
     good = ['"x"', "[1,2]", "5", '{"a":1}', '{"a":{"b":1}} ']
@@ -162,6 +167,7 @@ def test_without_a_schema_nothing_may_follow_the_value(pipeline):
     assert len(pipeline.rows("bad")) == len(bad)
 
 
+@pytest.mark.in_turn
 def test_csv_lines_are_split_and_checked(pipeline):
     """Pass: quoted values come through; too few, too many and wrong ones are rejected."""
     pipeline.document(
@@ -175,6 +181,7 @@ def test_csv_lines_are_split_and_checked(pipeline):
     assert len(pipeline.rows("bad")) == 3
 
 
+@pytest.mark.in_turn
 def test_a_schema_can_be_a_map_or_a_file(pipeline):
     """Pass: both give the columns that the text would."""
     (pipeline.folder / "row.ddl").write_text("a INT,\n b STRING")

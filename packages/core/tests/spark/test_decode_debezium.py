@@ -69,6 +69,7 @@ def ordered(rows):
     )
 
 
+@pytest.mark.in_turn
 def test_changes_come_out_as_they_were_made(trial):
     """Pass: the real engine's envelopes, schemas in them, tell each change with the row before it."""
     made = trial(document())
@@ -85,6 +86,7 @@ def test_changes_come_out_as_they_were_made(trial):
     assert before["_commit_version"] == after["_commit_version"] == after["position"]
 
 
+@pytest.mark.in_turn
 def test_without_preimages_the_key_is_enough(trial):
     """Pass: what PostgreSQL leaves out by default is missed by nobody; a tombstone deletes too."""
     made = trial(document(preimages=False))
@@ -100,6 +102,7 @@ def test_without_preimages_the_key_is_enough(trial):
     assert made.rows("bad") == []
 
 
+@pytest.mark.in_turn
 def test_updates_without_the_state_before_are_refused(trial):
     """Pass: with what to do about it; nothing else is."""
     made = trial(document())
@@ -149,6 +152,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_what_is_no_envelope_is_refused_with_its_reason(trial):
     """Pass: each bad message is refused with the reason that the table above gives, whole."""
     made = trial(document())
@@ -158,6 +162,7 @@ def test_what_is_no_envelope_is_refused_with_its_reason(trial):
     assert {row["payload"]: row["reason"] for row in made.rows("bad")} == REFUSED
 
 
+@pytest.mark.in_turn
 def test_messages_that_tell_only_a_key_need_it(trial):
     """Pass: a deletion takes the key from the message's key, and is refused if there is none."""
     made = trial(document(preimages=False))
@@ -177,6 +182,7 @@ def test_messages_that_tell_only_a_key_need_it(trial):
     assert [row["reason"] for row in made.rows("bad")] == [no_key, no_key, "id is null"]
 
 
+@pytest.mark.in_turn
 def test_numbers_in_times_count_what_the_document_says(trial):
     """Pass: milliseconds are read as such, before 1970 too, to the last of the year 9999; what is text is
     read as text. A number beyond is refused, and a strange time of the change is left out."""
@@ -193,6 +199,7 @@ def test_numbers_in_times_count_what_the_document_says(trial):
     assert [row["reason"] for row in made.rows("bad")] == ["at is beyond the years 1 to 9999"] * 2
 
 
+@pytest.mark.in_turn
 def test_deletions_that_tell_the_key_alone_fit_the_shape(trial):
     """Pass: columns that must have a value may be null where only the key is told, also by a key that is
     called as the part of an envelope is."""
@@ -208,6 +215,7 @@ def test_deletions_that_tell_the_key_alone_fit_the_shape(trial):
     ]  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_whether_anybody_reads_the_refused_changes_nothing_else(pipeline):
     """Pass: with `on_rejected: drop` the same rows come out, deletions without a value among them."""
     given = document(preimages=False)["operators"]
@@ -232,6 +240,7 @@ def test_whether_anybody_reads_the_refused_changes_nothing_else(pipeline):
     assert kinds == [("delete", 9), ("insert", 1)]
 
 
+@pytest.mark.in_turn
 def test_another_column_can_be_the_sequence(trial):
     """Pass: one that is kept from the message, and the position is then not added."""
     made = trial(document(keep={"lsn": "CAST(headers['lsn'] AS STRING)"}, sequence="lsn"))
@@ -307,6 +316,7 @@ def rows_of(trial, name, **options):
 
 
 @pytest.mark.parametrize("server", ["mysql", "mariadb"])
+@pytest.mark.in_turn
 def test_units_and_decimals_come_from_the_messages_own_schema(trial, server):
     """Pass: DATETIME(3) beside DATETIME(6), bytes of decimals, and the row before each change."""
     rows, bad = rows_of(trial, f"{server}-precise")
@@ -316,6 +326,7 @@ def test_units_and_decimals_come_from_the_messages_own_schema(trial, server):
 
 
 @pytest.mark.parametrize("server", ["mysql", "mariadb"])
+@pytest.mark.in_turn
 def test_without_a_schema_the_options_say_it(trial, server):
     """Pass: what the connector has cut to milliseconds is milliseconds; nothing else is lost."""
     rows, bad = rows_of(trial, f"{server}-plain", **MYSQL_TOLD)
@@ -328,6 +339,7 @@ def test_without_a_schema_the_options_say_it(trial, server):
 
 
 @pytest.mark.parametrize("server", ["mysql", "mariadb"])
+@pytest.mark.in_turn
 def test_without_a_schema_each_column_has_a_unit_of_its_own(trial, server):
     """Pass: schemas taken from the engine's envelopes, DATETIME(3) counts millis and DATETIME(6) micros."""
     bare = [

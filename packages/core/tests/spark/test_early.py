@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from mainstem.plan.build import make_plan
 
 COLUMNS = "k STRING, at TIMESTAMP"
@@ -25,6 +26,7 @@ def document(**watermark):
     }  # fmt: skip
 
 
+@pytest.mark.in_turn
 def test_one_date_in_2099_makes_nothing_late(pipeline):
     """Pass: it comes out of `early` with its time; rows that are ahead by less, or have none, go on."""
     made = document(ahead="1 hour")

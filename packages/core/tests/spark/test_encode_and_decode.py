@@ -97,6 +97,7 @@ def test_every_plain_value_comes_back_as_it_was(spark, format_):
         assert plain(found) == plain(wanted), kind
 
 
+@pytest.mark.in_turn
 def test_nested_values_come_back_from_json_and_are_refused_by_csv(spark):
     """Pass: arrays, maps and structs are as they were; csv says that it has none, before Spark starts."""
     for kind, values in NESTED.items():

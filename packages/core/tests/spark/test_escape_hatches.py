@@ -100,6 +100,7 @@ def pairs(pipeline: Any, name: str = "out") -> list[tuple[Any, ...]]:
 # -- sql ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_sql_runs_a_query_over_its_input(pipeline):
     """Pass: computed columns and a filter, with `*`, a WITH and braces; no view is left behind."""
     from pyspark.sql import SparkSession
@@ -117,6 +118,7 @@ def test_sql_runs_a_query_over_its_input(pipeline):
     assert [table.name for table in session.catalog.listTables()] == []
 
 
+@pytest.mark.in_turn
 def test_sql_joins_a_table_that_does_not_stream(pipeline):
     """Pass: each row has found its partner in a table that stands in the query."""
     query = "SELECT i.k, n AS v FROM input i LEFT JOIN VALUES ('a', 7) AS t(k, n) ON i.k = t.k"
@@ -231,6 +233,7 @@ def test_sql_refuses_a_step_that_keeps_state(pipeline, query, step, instead):
 
 
 @pytest.mark.parametrize("same_anchor", [True, False])
+@pytest.mark.in_turn
 def test_sql_refuses_a_join_of_two_streams(pipeline, same_anchor):
     """Pass: of two tables of one batch as of two sources, and with an outer join too."""
     ports = {"orders": "row", "cities": "row" if same_anchor else "more"}
@@ -320,6 +323,7 @@ def both(orders, cities, sign):
 """
 
 
+@pytest.mark.in_turn
 def test_python_calls_a_function_of_a_module_beside_the_document(pipeline):
     """Pass: with options, and with a UDF whose helper module the workers do not have on disk."""
     module(pipeline, "adding", RULES.format(helper="adding_help"))
@@ -330,6 +334,7 @@ def test_python_calls_a_function_of_a_module_beside_the_document(pipeline):
     assert pairs(pipeline) == [("a", 12), ("b", 14)]
 
 
+@pytest.mark.in_turn
 def test_python_has_several_tables_and_each_document_its_own_module(pipeline, tmp_path_factory):
     """Pass: frames come by the ports' names; a module of the same name elsewhere does not get in."""
     other = type(pipeline)(tmp_path_factory.mktemp("other"))
@@ -450,6 +455,7 @@ def spark(**options: Any) -> dict[str, Any]:
     return {"use": "spark", "with": options}
 
 
+@pytest.mark.in_turn
 def test_the_source_reads_text_and_the_sink_adds_parquet(pipeline):
     """Pass: two runs; all lines are in the sink's files, once, beside what was there."""
     pipeline.document(
@@ -469,6 +475,7 @@ def parquet(pipeline: Any, column: str = "value") -> list[Any]:
     return sorted(v for file in files for v in pq.ParquetFile(file).read()[column].to_pylist())
 
 
+@pytest.mark.in_turn
 def test_the_sink_replaces_what_was_there_if_asked(pipeline):
     """Pass: only the last run's rows are left."""
     pipeline.document(
@@ -481,6 +488,7 @@ def test_the_sink_replaces_what_was_there_if_asked(pipeline):
     assert parquet(pipeline) == ["1"]
 
 
+@pytest.mark.in_turn
 def test_the_source_reads_parquet_with_options_and_identity(pipeline):
     """Pass: one file a batch as asked; a refused row has an `_id` of the column that was named."""
     import pyarrow as pa
@@ -514,6 +522,7 @@ def test_the_source_reads_parquet_with_options_and_identity(pipeline):
     assert summary["queries"]["rows"]["batches"] == 3
 
 
+@pytest.mark.in_turn
 def test_a_format_that_finds_its_own_schema(pipeline):
     """Pass: `rate` is read without being given one, and only the declared column goes on."""
     pipeline.document(
@@ -557,6 +566,7 @@ def test_what_is_wrong_with_a_format_is_told(pipeline, options, told):
     assert all(text in str(error.value) for text in told)
 
 
+@pytest.mark.in_turn
 def test_a_sink_that_can_not_write_ends_the_run_and_tells_no_secret(pipeline, monkeypatch):
     """Pass: the cause is told without the value that a reference stands for."""
     monkeypatch.setenv("PASSWORD", "hunter2-hunter2")

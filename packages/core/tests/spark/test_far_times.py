@@ -35,6 +35,7 @@ def decode(schema=SCHEMA, **options):
 
 
 @pytest.mark.parametrize("missing", ["null", "reject"])
+@pytest.mark.in_turn
 def test_decode_refuses_them_wherever_they_are(pipeline, missing):
     """Pass: each is refused by its column's name, the first and last good ones are not."""
     strict = decode(missing=missing)
@@ -50,6 +51,7 @@ def test_decode_refuses_them_wherever_they_are(pipeline, missing):
     assert reasons == sorted(f"{name} is beyond the years 1 to 9999" for _, name in BAD)
 
 
+@pytest.mark.in_turn
 def test_decode_reads_them_as_null_where_it_is_told_to(pipeline):
     """Pass: with `types: null` they are as other values that don't fit; NOT NULL refuses the row."""
     pipeline.document(
@@ -70,6 +72,7 @@ def test_decode_reads_them_as_null_where_it_is_told_to(pipeline):
     assert [row["reason"] for row in pipeline.rows("bad")] == ["at is null"]
 
 
+@pytest.mark.in_turn
 def test_decode_refuses_them_in_csv_and_in_envelopes(pipeline):
     """Pass: each of the two rows is refused, by its column's name."""
     log = {"use": "files", "with": {"path": "./log", "format": "message"}}
@@ -120,6 +123,7 @@ def test_a_file_with_one_ends_the_run(pipeline):
     assert [row["n"] for row in pipeline.rows("out")] == [1]
 
 
+@pytest.mark.in_turn
 def test_a_file_is_read_however_old_it_is(pipeline):
     """Pass: one that was last changed ten years before the newest one read is read all the same."""
     pipeline.document(sinks={"out": pipeline.sink("out", "lines")})

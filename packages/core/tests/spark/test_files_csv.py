@@ -27,6 +27,7 @@ def read(pipeline, **more):
     return rows, bad, summary["queries"]["rows"]["nodes"]["rows"]
 
 
+@pytest.mark.in_turn
 def test_each_file_is_read_by_its_own_header_and_each_bad_row_is_named(pipeline):
     """Pass: any order of columns, marks, line ends, quotes and packing give the rows; each row that does not
     fit is refused with its file, its line and its bytes, and nothing else is lost."""
@@ -60,6 +61,7 @@ def test_each_file_is_read_by_its_own_header_and_each_bad_row_is_named(pipeline)
     assert counts == {"rows": len(rows), "rejected": len(bad) + 1}
 
 
+@pytest.mark.in_turn
 def test_encodings_and_decimal_commas_are_as_the_document_says(pipeline):
     """Pass: Latin-1 with commas is read; a byte that the encoding has not is refused."""
     pipeline.feed(
@@ -72,6 +74,7 @@ def test_encodings_and_decimal_commas_are_as_the_document_says(pipeline):
     assert bad == {b"3;\x81;1": "a.csv, line 4: not cp1252"}
 
 
+@pytest.mark.in_turn
 def test_utf_16_is_read_and_its_end_can_be_broken(pipeline):
     """Pass: an encoding with bytes unlike ASCII is read as text first."""
     pipeline.feed("a.csv", "id,name,amt\n1,grüße 🎉,1\n".encode("utf-16"))
@@ -80,6 +83,7 @@ def test_utf_16_is_read_and_its_end_can_be_broken(pipeline):
     assert bad == {}
 
 
+@pytest.mark.in_turn
 def test_what_the_sink_writes_the_source_reads(pipeline):
     """Pass: texts with every special character, nulls and empty texts come back as they were."""
     texts = [
@@ -116,6 +120,7 @@ def test_what_the_sink_writes_the_source_reads(pipeline):
 
 
 @pytest.mark.parametrize("format_", ["jsonlines", "csv"])
+@pytest.mark.in_turn
 def test_columns_may_have_the_names_that_rows_are_read_by(pipeline, format_):
     """Pass: a column that is named as what the source makes of each row is the file's own."""
     names = ("value", "name", "payload", "origin", "position", "reason", "c0", "partition")

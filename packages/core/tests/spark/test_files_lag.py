@@ -10,6 +10,7 @@ from mainstem.run.lag import lags
 
 
 @pytest.mark.parametrize("path", ["./in", "./other/../in", "./linked", "./in/*.jsonl"])
+@pytest.mark.in_turn
 def test_files_that_were_read_are_known_by_any_way_to_them(pipeline, path):
     """Pass: nothing is unread after a run, and a file that comes is; names with spaces and signs too."""
     (pipeline.folder / "other").mkdir()

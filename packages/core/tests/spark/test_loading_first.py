@@ -333,6 +333,7 @@ def queries(pipeline):
     return pipeline.folder / "checkpoints/test/queries/looked"
 
 
+@pytest.mark.in_turn
 def test_a_broken_record_is_told(pipeline):
     """Pass: the error names the file."""
     document(pipeline)

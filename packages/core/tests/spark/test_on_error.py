@@ -47,6 +47,7 @@ def run(trial, made):
     return good, bad
 
 
+@pytest.mark.in_turn
 def test_select_refuses_the_rows_that_it_cannot_compute(trial):
     """Pass: each row is refused with its expression and its content, or is as it would have been."""
     columns = {"k": "k", "n": "CAST(n AS INT)", "half": "CAST(n AS INT) / 2"}
@@ -143,6 +144,7 @@ def test_sql_refuses_the_rows_that_it_cannot_compute(trial):
         ("m IS NOT NULL", "ad", "b"),
     ],
 )
+@pytest.mark.in_turn
 def test_a_row_that_is_dropped_by_what_came_is_not_refused(trial, condition, kept, refused):
     """Pass: one whose condition rests on what failed is, whatever the condition makes of a null."""
     query = (

@@ -35,6 +35,7 @@ def test_good_and_bad_rows_in_one_folder(pipeline, spark):
     assert [row["n"] for row in pipeline.rows("out") if "n" in row] == [1]
 
 
+@pytest.mark.in_turn
 def test_a_connection_of_somebody_else_that_breaks_is_not_taken_for_spark(spark):
     """Pass: while Spark's process lives, what a client raises is told as it is."""
     with pytest.raises(ConnectionRefusedError), telling_of_a_lost_session():

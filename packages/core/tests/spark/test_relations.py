@@ -33,6 +33,7 @@ def test_rows_are_appended_and_what_is_observed_of_them_is_complete(spark, url):
     assert sorted(row[0] for row in found.collect()) == [0, 0, 1, 1, 2, 2, 3]
 
 
+@pytest.mark.in_turn
 def test_what_ends_a_task_comes_up_as_by_sparks_own_writer(spark, url):
     """Pass: an error of a row's is raised with its text."""
     rows = spark.range(3).selectExpr("IF(id = 2, raise_error('two is too many'), id) AS id")

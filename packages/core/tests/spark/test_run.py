@@ -66,6 +66,7 @@ def test_a_sink_that_asks_python_to_end_fails_the_run(pipeline, monkeypatch):
         pipeline.run()
 
 
+@pytest.mark.in_turn
 def test_what_a_sinks_task_raises_ends_the_run_as_what_it_is(pipeline, monkeypatch):
     """Pass: the error's class, also where it is a plugin's subclass, and its whole text, after the sink's
     name; nothing of Spark's, nor of what it came of."""
@@ -88,6 +89,7 @@ def test_what_a_sinks_task_raises_ends_the_run_as_what_it_is(pipeline, monkeypat
     assert (str(error.value), error.value.node) == ("out: nobody is at home", "out")
 
 
+@pytest.mark.in_turn
 def test_rows_are_counted_by_node_and_a_dropped_refusal_is_counted(pipeline):
     """Pass: the summary tells rows and refusals of each node."""
     pipeline.document(
@@ -211,6 +213,7 @@ def test_a_signal_ends_the_batch_in_hand_and_the_next_run_goes_on(pipeline, numb
     assert sorted(row["v"] for row in pipeline.rows("out")) == list(range(30))
 
 
+@pytest.mark.in_turn
 def test_a_stop_from_python_ends_a_run_too(pipeline):
     """Pass: setting the event ends an endless run with its summary."""
     pipeline.document(
@@ -288,6 +291,7 @@ def test_what_the_files_sink_writes_the_files_source_reads(pipeline, form):
     assert found == sorted(rows, key=str)
 
 
+@pytest.mark.in_turn
 def test_partitions_merged_files_and_plain_readers(pipeline):
     """Pass: folders by value, one file each, read by pandas and by Spark's glob."""
     import pandas as pd
@@ -412,6 +416,7 @@ def test_a_component_tells_what_to_do_about_a_failure_that_it_knows(pipeline):
         assert ("\n  Mend the tape." in str(failure.value)) is told
 
 
+@pytest.mark.in_turn
 def test_a_source_can_give_a_changelog(pipeline):
     """Pass: the changes reach the sink with type, sequence and time, identified by key and sequence."""
 

@@ -56,6 +56,7 @@ def told(trial, **parts):
 
 
 @pytest.mark.parametrize("preimages", [True, False])
+@pytest.mark.in_turn
 def test_a_row_that_no_longer_meets_the_condition_is_deleted(trial, preimages):
     """Pass: the table has those that meet it alone; a null is none; the sequence stays the change's."""
     rows, table = told(trial, preimages=preimages, where="status = 'open'")
@@ -67,6 +68,7 @@ def test_a_row_that_no_longer_meets_the_condition_is_deleted(trial, preimages):
     assert len({row["_commit_version"] for row in rows}) == len(STORY)
 
 
+@pytest.mark.in_turn
 def test_what_the_condition_keeps_out_is_not_computed(trial):
     """Pass: a division by what the condition excludes fails nothing; the deletion has key and plain columns."""
     columns = {"id": "ID", "status": "status", "share": "100 / cents"}
@@ -76,6 +78,7 @@ def test_what_the_condition_keeps_out_is_not_computed(trial):
     assert (closed["_change_type"], closed["share"]) == ("delete", None)
 
 
+@pytest.mark.in_turn
 def test_a_condition_on_the_key_alone_drops_rows(trial):
     """Pass: pre-images of the other keys stay, and nothing at all comes of those that are dropped."""
     rows, table = told(trial, where="id IN (1, 5) AND NOT id = 2")
