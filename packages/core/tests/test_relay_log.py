@@ -110,15 +110,34 @@ def test_what_was_taken_back_is_read_again_though_nothing_is_left(log):
 
 
 def test_what_is_gone_is_not_kept_in_mind(log):
-    """Pass: a reader knows no more entries than there are, however many there were."""
+    """Pass: a reader that goes on for long knows a thousand entries at most, and so does the writer."""
     planner = RelayReading(log.folder, timed=True, tasks=2).planner()
     offset = planner.initial()
-    for batch in range(20):
-        write(log, batch, [batch])
+    for batch in range(1200):
+        log.add("query", batch, None, {})
         offset = planner.latest(offset)
-        log.remove(log.numbers()[:-1])
-    planner.latest(offset)
-    assert len(planner._log._known) <= 2
+    assert offset["segment"] == 1200
+    assert len(planner._log._known) <= 1000
+    assert len(log._known) <= 1000
+
+
+def test_what_was_read_is_kept_for_as_long_as_it_is_to_be(log):
+    """Pass: of what all have read the older part goes, without a look at the rest; the newest stays."""
+    for batch in range(4):
+        write(log, batch, [batch])
+    times = [log.entry(number).at for number in range(1, 5)]
+    log.remove_old(4, times[1])
+    assert log.numbers() == [3, 4]
+    log.remove_old(2, times[3] + 1)
+    assert log.numbers() == [3, 4]
+    log.remove_old(4, times[3] + 1)
+    write(log, 4, [4])
+    assert log.numbers() == [4, 5]
+    anew = RelayLog(log.folder)
+    anew.remove_old(4, times[3] + 1)
+    assert anew.numbers() == [5]
+    write(anew, 5, [5])
+    assert anew.last().number == 6
 
 
 def test_a_log_made_anew_is_not_taken_for_the_other(log, tmp_path):

@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 import polars as pl
-from joins_driver import Driver, micros
 from mainstem_keyed_state.guard import Guard
+from mainstem_keyed_state.testing import Driver, micros
 from mainstem_operators_joins.frames import TIME
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic, StreamTableSettings
 

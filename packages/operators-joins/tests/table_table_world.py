@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pandas as pd
 import polars as pl
-from joins_driver import Driver, Paged
 from mainstem_keyed_state.logic import MAIN
+from mainstem_keyed_state.testing import Driver, Paged
 from mainstem_operators_joins.table_table_foreign import (
     DELETED,
     REFERENCE,

@@ -131,6 +131,22 @@ def test_a_query_above_starts_over_with_all_that_reads_its_relay(pipeline):
 
 
 @pytest.mark.in_turn
+def test_a_query_that_is_new_below_has_what_is_kept(pipeline):
+    """Pass: what others have read is there for it, by `keep`; the plan says for how long."""
+    made = parts(operators={}, sinks={"one": {**pipeline.sink("one", "rows"), "query": "own"}})
+    made["sources"]["rows"]["relay"] = {"keep": "1 day"}
+    plan = pipeline.document(**made).plan()
+    assert "(`relay: true`); kept for 1 day" in as_text(plan)
+    assert [relay["keep"] for relay in as_json(plan)["relays"]] == ["1 day"]
+    for day in range(4):
+        feed(pipeline, day)
+    pipeline.run()
+    made["sinks"]["two"] = {**pipeline.sink("two", "rows"), "query": "own"}
+    pipeline.document(**made).run()
+    assert len(pipeline.rows("one")) == len(pipeline.rows("two")) == 4 + sum(range(2, 6))
+
+
+@pytest.mark.in_turn
 def test_a_query_above_is_taken_back_once_what_is_below_is(pipeline):
     """Pass: first what has read later batches; then both go on, and all is there once."""
     pipeline.document(**parts(trigger={"available_now": True}))

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from joins_driver import Driver, micros
+from mainstem_keyed_state.testing import Driver, micros
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic
 from stream_table_model import (
     KEYS,

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pytest
-from joins_driver import micros
 from mainstem_keyed_state.logic import KEY, Step
+from mainstem_keyed_state.testing import micros
 from mainstem_operators_joins.frames import TIME
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic, StreamTableSettings
 

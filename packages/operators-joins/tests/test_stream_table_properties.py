@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from joins_driver import Paged, cut, micros
 from joins_fuzz import fuzz
+from mainstem_keyed_state.testing import Paged, cut, micros
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic
 from stream_table_model import (
     MINUTE,

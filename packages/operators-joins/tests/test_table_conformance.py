@@ -6,6 +6,7 @@ from mainstem_testkit.conformance.operator import OperatorSuite
 
 
 class TestTable(OperatorSuite):
+    stands_for = "keyed_state"
     use = "table"
     inputs = {"input": "k STRING, at TIMESTAMP, v INT, seq INT"}
     event_time = {"input": "at"}

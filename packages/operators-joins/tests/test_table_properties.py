@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from joins_driver import Driver, cut, micros
 from joins_fuzz import fuzz
 from mainstem_keyed_state.guard import Guard
+from mainstem_keyed_state.testing import Driver, cut, micros
 from mainstem_operators_joins.frames import TIME, with_columns
 from mainstem_operators_joins.table_logic import TableLogic, TableSettings
 from stream_table_model import minute

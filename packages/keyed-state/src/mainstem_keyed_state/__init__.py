@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mainstem_keyed_state.logic import Step as Step
     from mainstem_keyed_state.logic import Table as Table
     from mainstem_keyed_state.operator import KeyedOperator as KeyedOperator
+    from mainstem_keyed_state.operator import event_time as event_time
     from mainstem_keyed_state.operator import lacking as lacking
     from mainstem_keyed_state.reading import read_state as read_state
 
@@ -29,7 +30,7 @@ _HOMES = {
     "frames": "Port keyed spark_needs",
     "layout": "layouts_in",
     "logic": "KEY MAIN Done Logic Step Table",
-    "operator": "KeyedOperator lacking",
+    "operator": "KeyedOperator event_time lacking",
     "reading": "read_state",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

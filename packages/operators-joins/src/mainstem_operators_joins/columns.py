@@ -69,8 +69,3 @@ def exact(shape: Shape, name: str) -> str:
     """Return a column's name as the shape has it; options may have it in other case."""
     column = shape.column(name)
     return name if column is None else column.name
-
-
-def time_column(shape: Shape) -> str | None:
-    """Return the name of the event-time column, as the shape has it, or None."""
-    return None if shape.event_time is None else exact(shape, shape.event_time.column)

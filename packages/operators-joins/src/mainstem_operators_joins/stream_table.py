@@ -29,9 +29,9 @@ from mainstem import (
     watermark_hint,
 )
 from mainstem.columns import Column, quoted
-from mainstem_keyed_state import KeyedOperator, lacking
+from mainstem_keyed_state import KeyedOperator, event_time, lacking
 
-from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns, time_column
+from mainstem_operators_joins.columns import check_columns, exact, pairs, taken_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -185,9 +185,9 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
         stream, table = inputs[STREAM], self._changes(inputs)
         timed = self.options.as_of == "event_time" or self._wait(inputs) is not None
         key = [exact(table, name) for name in table.key]
-        times = [time for time in (time_column(table),) if time is not None]
+        times = [time for time in (event_time(table),) if time is not None]
         return {
-            STREAM: lacking(filter(None, [time_column(stream) if timed else None])),
+            STREAM: lacking(filter(None, [event_time(stream) if timed else None])),
             TABLE: lacking([*key, *times, COMMIT_VERSION]),
         }
 
@@ -196,7 +196,7 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
 
     def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         shapes = ctx.shapes
-        table, time = inputs[TABLE], time_column(shapes[TABLE])
+        table, time = inputs[TABLE], event_time(shapes[TABLE])
         names = [column.name for column in self._late_changes(shapes).columns]
         names += [name for name in (IDENTITY,) if name in table.columns]
         told = [
@@ -321,8 +321,8 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
             when=self._when,
             join=options.join,
             table_key=tuple(exact(table, name) for name in table.key),
-            stream_time=time_column(stream),
-            table_time=time_column(table),
+            stream_time=event_time(stream),
+            table_time=event_time(table),
             takes={name: column.name for name, column in self._takes(inputs).items()},
             wait=None if wait is None else wait // _MICROSECOND,
             deletes_within=None if within is None else within // _MICROSECOND,

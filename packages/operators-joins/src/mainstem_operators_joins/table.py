@@ -26,10 +26,10 @@ from mainstem import (
 )
 from mainstem.attempts import Attempts, OnError, on_error_option
 from mainstem.columns import Column, find_column, quoted
-from mainstem_keyed_state import KeyedOperator, lacking
+from mainstem_keyed_state import KeyedOperator, event_time, lacking
 from pydantic import model_validator
 
-from mainstem_operators_joins.columns import GONE, check_columns, exact, time_column
+from mainstem_operators_joins.columns import GONE, check_columns, exact
 
 if TYPE_CHECKING:
     import polars as pl
@@ -180,7 +180,7 @@ class ToTable(KeyedOperator, Expressions, Checked):
 
     def _time(self, given: Shape) -> str | None:
         """Return the column that says when a change was made, or None."""
-        time, sequence = time_column(given), exact(given, self.options.sequence)
+        time, sequence = event_time(given), exact(given, self.options.sequence)
         kind = given.column(sequence)
         if time is None and kind is not None and kind.type == "timestamp":
             return sequence

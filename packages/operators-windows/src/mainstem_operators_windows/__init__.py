@@ -1,1 +1,1 @@
-"""Aggregation by keys and event-time windows, on Spark's own stateful operators."""
+"""Operators by keys and event time: totals of windows, ranks, order, and copies taken out."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from mainstem.contracts.options import Duration, LocalPath, Options, option
+from mainstem.contracts.options import Duration, LocalPath, Options, PositiveDuration, option
 
 NodeName = Annotated[
     str,
@@ -80,12 +80,22 @@ class Component(Options):
     with_: dict[str, Any] = option(dict, alias="with", description="The plugin's options.")
 
 
+class RelayOptions(Options):
+    """Options of a relay that a node asks for."""
+
+    keep: PositiveDuration = option(
+        description="How long rows stay in the relay after all have read them, so that a query that is "
+        "new below it, or starts over, has them too.",
+        example="7 days",
+    )
+
+
 def _relay_option() -> Any:
     return option(
         None,
         description="Whether what the node gives goes through a relay, a log in the checkpoint, so that "
         "what reads it has queries of its own; when left out, where one query can't hold the graph, or "
-        "a step with state would run twice.",
+        "a step with state would run twice. `{keep: 7 days}` asks for one, and keeps what was read.",
         advanced=True,
     )
 
@@ -94,7 +104,7 @@ class SourceNode(Component):
     """A stream that comes in."""
 
     watermark: Watermark | None = option(None, description="Gives the stream event time.")
-    relay: bool | None = _relay_option()
+    relay: bool | RelayOptions | None = _relay_option()
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
         description="What a refused row does when nobody reads the output `rejected` of a source "
@@ -111,7 +121,7 @@ class OperatorNode(Component):
         "port to one of these.",
     )
     watermark: Watermark | None = option(None, description="Gives the stream event time.")
-    relay: bool | None = _relay_option()
+    relay: bool | RelayOptions | None = _relay_option()
     on_rejected: Literal["fail", "drop"] = option(
         "fail",
         description="What a refused row does when nobody reads the output `rejected`: end the run, "

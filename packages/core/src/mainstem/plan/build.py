@@ -27,7 +27,7 @@ from mainstem.contracts.shapes import (
     messages,
 )
 from mainstem.document import checking
-from mainstem.document.model import SECTIONS, Document, Watermark
+from mainstem.document.model import SECTIONS, Document, RelayOptions, Watermark
 from mainstem.document.model import Component as Used
 from mainstem.document.model import SinkNode as WrittenSink
 from mainstem.document.overriding import override
@@ -264,7 +264,9 @@ class _Maker:
         make = SinkNode if kind == "sink" else Node
         node = make(name, kind, word.name, word.distribution, component)
         node.drops_rejected = getattr(used, "on_rejected", "fail") == "drop"
-        node.relay = getattr(used, "relay", None)
+        relay = getattr(used, "relay", None)
+        node.relay = True if isinstance(relay, RelayOptions) else relay
+        node.relay_keep = relay.keep if isinstance(relay, RelayOptions) else None
         node.says_rejected = "on_rejected" in used.model_fields_set
         if isinstance(node, SinkNode) and isinstance(used, WrittenSink):
             node.own_query = used.query == "own"

@@ -68,6 +68,8 @@ class Node:
     makes_id: bool = False
     #: Whether a relay is to take its rows to those that read them; None where need be.
     relay: bool | None = None
+    #: How long it keeps what all have read.
+    relay_keep: timedelta | None = None
     #: Of the ends of a relay, the stream whose rows it takes.
     relayed: Stream | None = None
 
@@ -195,12 +197,14 @@ class Relay:
         why: why one query can't hold what is above and below.
         sink: the name of the end in the query above.
         source: that of the end in those below.
+        keep: how long rows stay after all have read them; None for not at all.
     """
 
     stream: Stream
     why: str
     sink: str
     source: str
+    keep: timedelta | None = None
 
 
 @dataclass(frozen=True)

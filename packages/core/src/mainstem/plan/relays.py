@@ -51,7 +51,8 @@ def place(
         if key not in made:
             base = f"{edge.stream.node}_{edge.stream.output}".rstrip("_")
             other = "_untimed" if time is not None and not timed else ""
-            relay = Relay(edge.stream, why, f"{base}_relay", f"{base}{other}_relayed")
+            keep = written[edge.stream.node].relay_keep
+            relay = Relay(edge.stream, why, f"{base}_relay", f"{base}{other}_relayed", keep)
             made[key] = relay
             taken = nodes.get(relay.sink)
             if taken is not None and taken.relayed not in (None, edge.stream):
@@ -71,14 +72,15 @@ def place(
                 )
             name = relay.sink
             if name not in nodes:
-                sink = SinkNode(name, "sink", "relay", "mainstem", RelaySink(checkpoint, name))
+                end = RelaySink(checkpoint, name, keep)
+                sink = SinkNode(name, "sink", "relay", "mainstem", end)
                 sink.inputs, sink.relayed = {"input": (edge.stream,)}, edge.stream
                 sink.delivery, sink.delivery_word = Relaying(), "relay"
                 nodes[name] = sink
             mark = _carried(time) if timed else None
             shape = replace(shape, event_time=mark, watermarked=relay.source if timed else "")
-            end = RelaySource(checkpoint, name, shape, timed=timed)
-            source = Node(relay.source, "source", "relay", "mainstem", end, relayed=edge.stream)
+            begin = RelaySource(checkpoint, name, shape, timed=timed)
+            source = Node(relay.source, "source", "relay", "mainstem", begin, relayed=edge.stream)
             source.shape, source.watermark = shape, mark
             nodes[relay.source] = source
         reader.inputs = {

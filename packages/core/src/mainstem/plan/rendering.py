@@ -40,6 +40,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
                 "sink": relay.sink,
                 "source": relay.source,
                 "why": relay.why,
+                "keep": None if relay.keep is None else write_duration(relay.keep),
             }
             for relay in plan.relays
         ],
@@ -129,7 +130,8 @@ def _text(plan: Plan) -> Iterator[str]:
         yield ""
         yield "relays: what reads them has its rows a trigger later"
         for relay in plan.relays:
-            yield f"  {relay.stream} by {relay.sink} to {relay.source}: {relay.why}"
+            kept = f"; kept for {write_duration(relay.keep)}" if relay.keep is not None else ""
+            yield f"  {relay.stream} by {relay.sink} to {relay.source}: {relay.why}{kept}"
     yield ""
     yield "guarantees"
     for sink in _live(plan):

@@ -50,6 +50,11 @@ class NoOptions(Options):
 class RelaySink(Sink, Prepared, Forgetful):
     """Writes a stream into the log of a relay, each batch once.
 
+    Args:
+        checkpoint: the pipeline's folder.
+        name: the relay's.
+        keep: how long what was written stays after all have read it.
+
     Attributes:
         readers: by query, the names of its reads of the relay: what all of them have read is removed.
     """
@@ -57,9 +62,10 @@ class RelaySink(Sink, Prepared, Forgetful):
     options: NoOptions
     capabilities = SinkCapabilities(replaces_batch=True, uses=("_id",))
 
-    def __init__(self, checkpoint: Path, name: str) -> None:
+    def __init__(self, checkpoint: Path, name: str, keep: timedelta | None = None) -> None:
         super().__init__(NoOptions())
         self._checkpoint = checkpoint
+        self._keep = keep or timedelta()
         self.log = RelayLog(checkpoint / "relays" / name)
         self.readers: Mapping[str, Sequence[str]] = {}
         self._sequence = ""
@@ -122,8 +128,7 @@ class RelaySink(Sink, Prepared, Forgetful):
                 return
             ends = history.offsets(done[-2]).ends
             read += [_segment(ends.get(name)) for name in reads]
-        # The newest says which batch was written last, and what the next one's number is.
-        self.log.remove([n for n in self.log.numbers()[:-1] if n <= min(read, default=0)])
+        self.log.remove_old(min(read, default=0), time.time() - self._keep.total_seconds())
 
 
 class RelaySource(Source, Measurable, Rewindable, Punctuated, Verifiable):
@@ -157,11 +162,11 @@ class RelaySource(Source, Measurable, Rewindable, Punctuated, Verifiable):
         return ctx.read_planned(RelayReading(folder, self._timed, tasks))
 
     def end(self, home: Path) -> Mapping[str, str]:
-        return {"relay": str(max(self._log.numbers(), default=0))}
+        last = self._log.last()
+        return {"relay": str(last.number if last is not None else 0)}
 
     def lag(self, reached: Reached) -> Sequence[Lag]:
-        read = _segment(reached.offset)
-        waiting = [self._log.entry(number) for number in self._log.numbers() if number > read]
+        waiting = list(self._log.after(max(_segment(reached.offset), self.first() - 1)))
         oldest = next((entry.at for entry in waiting if entry.rows), None)
         seconds = 0.0 if oldest is None else max(0.0, time.time() - oldest)
         return [Lag("relay", sum(entry.rows for entry in waiting), seconds)]

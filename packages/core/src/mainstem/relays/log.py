@@ -24,6 +24,8 @@ from mainstem.durable import made_folder, read_whole, sync_folder, sync_tree, wr
 from mainstem.errors import PipelineError
 
 _WIDTH = 20
+#: How many entries are kept in memory at most.
+_MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class RelayLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known: dict[int, Entry] = {}
+        #: The oldest and the newest segment when they were last looked for.
+        self._oldest = self._newest = 0
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -87,12 +91,9 @@ class RelayLog:
             raise PipelineError(f"there is no relay in {self.folder}") from None
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the segments that are there, in order."""
+        """Return the numbers of the segments that are there, in order: lists a folder."""
         names = (file.name for file in self.folder.glob("*.json"))
-        found = sorted(int(name.removesuffix(".json")) for name in names)
-        for gone in self._known.keys() - set(found):
-            del self._known[gone]
-        return found
+        return sorted(int(name.removesuffix(".json")) for name in names)
 
     def entry(self, number: int) -> Entry:
         """Return what is known of a segment.
@@ -101,6 +102,8 @@ class RelayLog:
             PipelineError: it is gone, or its entry was changed.
         """
         if number not in self._known:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
             file = self._entry(number)
             try:
                 self._known[number] = Entry(**json.loads(read_whole(file)))
@@ -112,18 +115,17 @@ class RelayLog:
 
     def last(self) -> Entry | None:
         """Return the newest segment, or None."""
-        numbers = self.numbers()
-        return self.entry(numbers[-1]) if numbers else None
+        if not self._entry(self._newest).exists():
+            self._newest = max(self.numbers(), default=0)
+        for entry in self.after(self._newest):
+            self._newest = entry.number
+        return self.entry(self._newest) if self._newest else None
 
     def after(self, number: int) -> Iterator[Entry]:
-        """Yield the segments after one, in order.
-
-        Raises:
-            PipelineError: some are gone.
-        """
-        numbers = [each for each in self.numbers() if each > number]
-        for wanted in range(number + 1, number + 1 + len(numbers)):
-            yield self.entry(wanted)
+        """Yield the segments after one, in order, up to one that is not there."""
+        while self._entry(number + 1).exists():
+            number += 1
+            yield self.entry(number)
 
     def files(self, number: int) -> list[tuple[Path, int]]:
         """Return the files of a segment, each with how many rows are in it."""
@@ -162,7 +164,8 @@ class RelayLog:
 
     def add(self, query_id: str, batch: int, watermark: int | None, files: dict[str, int]) -> None:
         """Add the segment whose files were written into `room`; it is on disk afterwards."""
-        number = max(self.numbers(), default=0) + 1
+        last = self.last()
+        number = last.number + 1 if last is not None else 1
         hidden, segment = self.folder / "segments" / ".next", self._segment(number)
         failpoint("relay.before-segment")
         if files:
@@ -193,6 +196,23 @@ class RelayLog:
             )
             write_whole(self._entry(stand.number), json.dumps(asdict(stand)))
         self.remove([entry.number for entry in reversed(later)])
+
+    def remove_old(self, number: int, before: float) -> None:
+        """Remove the oldest segments: up to one, and as far as they were written before a time.
+
+        The newest stays: it says which batch was written last, and what the next one's number is.
+        """
+        last = self.last()
+        if last is None or number < self._oldest:
+            return
+        first = self._oldest or self.numbers()[0]
+        gone = []
+        for each in range(first, min(number + 1, last.number)):
+            if self.entry(each).at > before:
+                break
+            gone.append(each)
+        self.remove(gone)
+        self._oldest = first + len(gone)
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove segments; one that is gone is fine."""

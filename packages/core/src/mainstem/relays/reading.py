@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 #: A batch takes segments until it has so many rows.
 _ROWS = 1_000_000
 _CHUNK = 100_000
-#: A folder's time of change may be so old though something has just come, in nanoseconds.
-_TICK = 1_000_000_000
+#: How often it is looked whether what comes next was removed before it was read, in seconds.
+_LOOK = 60.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _Segments(Planner):
     def __init__(self, reading: RelayReading) -> None:
         self._reading = reading
         self._log = RelayLog(reading.folder)
-        self._seen: tuple[int, list[int]] = (0, [])
+        self._look_at = 0.0
         self._bound: int | None = None
 
     def initial(self) -> Offset:
@@ -95,13 +95,6 @@ class _Segments(Planner):
 
     def latest(self, start: Offset) -> Offset:
         self._check(start)
-        # Spark asks again and again, and nearly always nothing has come. What comes within the tick of a
-        # clock that others have come in does not show.
-        changed = self._reading.folder.stat().st_mtime_ns
-        if changed != self._seen[0] or time.time_ns() - changed < _TICK:
-            self._seen = changed, self._log.numbers()
-        if not self._seen[1] or self._seen[1][-1] <= start["segment"]:
-            return start
         end, rows = start["segment"], 0
         for entry in self._log.after(end):
             if self._bound is not None and entry.number > self._bound:
@@ -109,7 +102,20 @@ class _Segments(Planner):
             end, rows = entry.number, rows + entry.rows
             if rows >= _ROWS:
                 break
+        if end == start["segment"]:
+            self._look(end)
         return {**start, "segment": end}
+
+    def _look(self, read: int) -> None:
+        """See now and then that what comes next was not removed: later segments are there without it.
+
+        Raises:
+            PipelineError: it was.
+        """
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK
+            if max(self._log.numbers(), default=0) > read:
+                self._log.entry(read + 1)
 
     def parts(self, start: Offset, end: Offset) -> Sequence[Part]:
         self._check(start)
@@ -124,7 +130,8 @@ class _Segments(Planner):
         return [*made, Part((), told)] if told is not None else made
 
     def prepare(self) -> None:
-        self._bound = max(self._log.numbers(), default=0)
+        last = self._log.last()
+        self._bound = last.number if last is not None else 0
 
     def newest(self) -> Offset | None:
         last = self._log.last()

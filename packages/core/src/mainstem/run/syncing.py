@@ -149,7 +149,10 @@ def _torn_notes(history: History, log: Path) -> list[Path]:
     Of a batch that is done nothing can: it was synced before the batch was written.
     """
     last = history.last()
-    end = None if last is None else history.offsets(last).ends.get(log.name)
+    try:
+        end = None if last is None else history.offsets(last).ends.get(log.name)
+    except ValueError:  # told when the run reads it
+        return []
     relied = -1 if end is None else end.get("logOffset", 0) if isinstance(end, dict) else 0
     notes = {n: file for file in log.glob("[0-9]*") if (n := _version(file.name)) is not None}
     numbers = sorted(n for n in notes if n > relied)

@@ -88,7 +88,7 @@ class OperatorSuite(TryingSuite):
 
     # -- rows -------------------------------------------------------------------------------
 
-    @proves("batches", dear=True)
+    @proves("batches", dear=True, shown_by="keyed_state")
     def test_batches_partitions_and_restarts_do_not_show(self) -> None:
         """However the input is cut, and wherever it crashes, the same rows (or table) come out."""
         outputs = outputs_of(self.plan())
@@ -114,7 +114,7 @@ class OperatorSuite(TryingSuite):
         self._each_course(self.tries, check)
         assert came["out"], f"of all examples no row came out: write `examples`; there were: {came}"
 
-    @proves("identity", dear=True)
+    @proves("identity", dear=True, shown_by="keyed_state")
     def test_each_row_has_an_id_of_its_own_that_stays(self) -> None:
         """Where rows have an identity no two have one `_id`, and no other batches change it."""
         plan = self.plan()
@@ -183,7 +183,7 @@ class OperatorSuite(TryingSuite):
 
     # -- state and time ---------------------------------------------------------------------
 
-    @proves("late rows", dear=True)
+    @proves("late rows", dear=True, shown_by="keyed_state")
     def test_no_late_row_is_lost_in_silence(self) -> None:
         """A row far behind the watermark comes out somewhere, or is counted as late.
 
@@ -227,7 +227,7 @@ class OperatorSuite(TryingSuite):
         assert max(held), "there never was any state"
         assert left == 0, f"{left} rows of state are left, and `StateFacts.grows` does not say why"
 
-    @proves("state", dear=True)
+    @proves("state", dear=True, shown_by="keyed_state")
     def test_all_has_come_out_once_time_has_passed(self) -> None:
         """`holds` is long enough: when much more time passes, nothing more comes out."""
         state, plan = self._state_in_time(), self.plan()

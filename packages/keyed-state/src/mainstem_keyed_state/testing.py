@@ -1,8 +1,8 @@
-"""Runs a `Logic` without Spark: the library's part in plain Python, and as hostile as the contract allows.
+"""Runs a `Logic` without Spark: the library in plain Python, as hostile as the contract allows.
 
-State is kept key by key, as dicts of frames. Each batch is handed over in portions that are cut by key, the
-rows of other keys beside the touched ones, all in an order of no meaning; what comes back is held against
-what the contract asks.
+State is kept key by key. Each batch is handed over in portions that are cut by key, the rows of other
+keys beside the touched ones, all in an order of no meaning; what comes back is compared with what the
+contract asks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
+
 from mainstem_keyed_state.directory import Directory
 from mainstem_keyed_state.entries import opened
 from mainstem_keyed_state.logic import KEY, MAIN, Logic, Step
@@ -297,7 +298,8 @@ class Paged:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a kind of state."""
-        kept = {name: opened(name, entry) for name, entry in self._store.there.items()}
+        found = {name: opened(name, entry) for name, entry in self._store.there.items()}
+        kept = {name: entry for name, entry in found.items() if entry is not None}
         if ("", 0) not in kept:
             return []
         layouts = Directory.of_bytes(kept["", 0][1]).layouts

@@ -1,0 +1,103 @@
+"""Operator `deduplicate`: of rows that are copies of each other one stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+from mainstem import (
+    EVENTS,
+    Events,
+    Inputs,
+    OperatorCapabilities,
+    Options,
+    PositiveDuration,
+    Shape,
+    StateFacts,
+    option,
+)
+from mainstem_keyed_state import KeyedOperator, event_time, lacking
+
+from mainstem_operators_windows.keyed import key_of, time_of, waited
+
+if TYPE_CHECKING:
+    import polars as pl
+    from mainstem_keyed_state import Logic
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class DeduplicateOptions(Options):
+    """Options of `deduplicate`."""
+
+    by: list[str] = option(
+        min_length=1,
+        description="The columns in which copies are equal; null equals null.",
+        example=["order_id"],
+    )
+    within: PositiveDuration = option(
+        description="How far from the row that stays, by event time, another is its copy. So long a row "
+        "is remembered, by the watermark.",
+        example="1 hour",
+    )
+    keep: Literal["first", "last"] = option(
+        "first",
+        description="`first`: the row that comes first, at once. `last`: the last one within `within` of "
+        "the earliest, when the watermark has passed that time; which it is hangs on event times alone.",
+    )
+
+
+class Deduplicate(KeyedOperator):
+    """Gives one of the rows that are equal in some columns and near each other in time.
+
+    The others come out of `copies`.
+    """
+
+    options: DeduplicateOptions
+    ports = {"input": EVENTS}
+    nulls_equal = True
+
+    @property
+    def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
+        """Which row comes first depends on how the rows come."""
+        return OperatorCapabilities(passes_ids=True, batch_invariant=self.options.keep == "last")
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given = inputs.only
+        key_of(given, self.options.by)
+        time, same = time_of(given), given.with_columns(given.columns)
+        return same if self.options.keep == "first" else replace(same, event_time=waited(time))
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"copies": Events(inputs.only.columns), **super().outputs(inputs)}
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        keep = self.options.keep
+        found = super().state(inputs)
+        shaped_by: dict[str, object] = {**found.shaped_by, "keep": keep}
+        if keep == "last":
+            shaped_by["columns"] = list(inputs.only.names)
+        return replace(
+            found, shaped_by=shaped_by, gains=frozenset({"columns"}), waits=keep == "last"
+        )
+
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        return {"input": key_of(inputs.only, self.options.by)}
+
+    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
+        return {"input": lacking(filter(None, [event_time(inputs.only)]))}
+
+    def in_time(self, inputs: Inputs[Shape]) -> str | None:
+        return "input"
+
+    def holds(self, inputs: Inputs[Shape]) -> timedelta:
+        return self.options.within + _MICROSECOND if self.options.keep == "last" else timedelta(0)
+
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem_operators_windows.deduplicate_logic import FirstLogic, LastLogic
+
+        make = FirstLogic if self.options.keep == "first" else LastLogic
+        within = self.options.within // _MICROSECOND
+        return make(rows["input"], event_time(inputs.only) or "", within)
