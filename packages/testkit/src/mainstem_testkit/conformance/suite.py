@@ -153,7 +153,7 @@ class Suite:
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
-        """Return what the component is built on, and no more: `ingress`, `egress`, `positions`, `keyed_state`."""
+        """Return what the component is built on, and no more: `ingress`, `egress`, `keyed_state`, ..."""
         try:
             made = cls.component_class()
         except PluginError:  # each test tells
