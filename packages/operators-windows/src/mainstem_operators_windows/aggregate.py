@@ -11,7 +11,6 @@ from mainstem import (
     EVENTS,
     Changelog,
     Checked,
-    Duration,
     Events,
     EventTime,
     Expressions,
@@ -27,10 +26,10 @@ from mainstem import (
     Statement,
     option,
     watermark_hint,
-    write_duration,
 )
 from mainstem.columns import EVENT_TIME, Column, check_names, find_column, quoted
-from pydantic import model_validator
+
+from mainstem_operators_windows.window import Window, windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -39,44 +38,6 @@ if TYPE_CHECKING:
 _BEFORE = "_before"
 #: Among the node's counts: rows that are in no window.
 WITHOUT_TIME = "without_time"
-
-
-class Window(Options):
-    """A window: exactly one of `tumbling`, `hopping` (with `every`) and `session`."""
-
-    on: str = option(description="The TIMESTAMP column with the event's time.")
-    tumbling: Duration | None = option(
-        None, description="Windows of this length, one after another.", example="1 hour"
-    )
-    hopping: Duration | None = option(
-        None, description="Windows of this length that overlap; `every` says when one begins."
-    )
-    every: Duration | None = option(
-        None, description="The time from one hopping window to the next."
-    )
-    session: Duration | None = option(
-        None, description="A window lasts as long as events of a key follow within this gap."
-    )
-
-    start: str = option(
-        "window_start", min_length=1, description="The name of the column with the window's start."
-    )
-    end: str = option(
-        "window_end", min_length=1, description="The name of the column with the window's end."
-    )
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Window:
-        kinds = [k for k in (self.tumbling, self.hopping, self.session) if k is not None]
-        if len(kinds) != 1:
-            raise ValueError("expected exactly one of `tumbling`, `hopping` and `session`")
-        if (self.hopping is None) != (self.every is None):
-            raise ValueError("`hopping` and `every` go together")
-        if any(length <= timedelta() for length in (*kinds, *filter(None, [self.every]))):
-            raise ValueError("expected a length above 0")
-        if self.hopping is not None and self.every is not None and self.every > self.hopping:
-            raise ValueError("`every` above `hopping` leaves gaps between windows")
-        return self
 
 
 class AggregateOptions(Options):
@@ -99,7 +60,7 @@ class AggregateOptions(Options):
 
 
 class Aggregate(Operator, Stateful, Expressions, Checked):
-    """Computes totals by keys, over tumbling, hopping or session windows or for ever."""
+    """Computes totals by keys, over windows of event time or for ever."""
 
     options: AggregateOptions
     ports = {"input": EVENTS}
@@ -167,7 +128,6 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options, given = self.options, inputs.only
         window = options.window
-        length = (window.tumbling or window.hopping or window.session) if window else None
         watermarked = window is not None and _timed(given, window)
         grows = ""
         if window is None:
@@ -180,12 +140,10 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
                 "by": options.by,
                 "columns": options.columns,
                 "emit": options.emit,
-                "window": window.model_dump(mode="json", exclude={"start", "end"})
-                if window
-                else None,
+                "window": window.facts() if window else None,
             },
             grows=grows,
-            holds=length or timedelta(0),
+            holds=window.longest if window else timedelta(0),
             by_time=watermarked,
             output_mode="append" if options.emit == "final" else "update",
             waits=options.emit == "final",
@@ -223,15 +181,15 @@ class Aggregate(Operator, Stateful, Expressions, Checked):
                 before = F.expr(f"{quoted(on)} - INTERVAL 1 MICROSECOND")
                 rows = rows.withColumn(_BEFORE, before.alias(_BEFORE, metadata={EVENT_TIME: 0}))
                 on = _BEFORE
-            # Made before the totals are: one over a column named `window` would be one over the window.
-            rows = rows.withColumn("_window", _window(options.window, on))
-            groups.append(F.col("_window"))
+            within = windowed(rows, options.window, on)
+            rows = within.rows
+            groups += within.groups
         totals = [F.expr(text).alias(name) for name, text in options.columns.items()]
         frame = rows.groupBy(*groups).agg(*totals)
         columns = [quoted(name) for name in by]
         if options.window is not None:
             start, end = quoted(options.window.start), quoted(options.window.end)
-            columns += [f"_window.start AS {start}", f"_window.end AS {end}"]
+            columns += [f"{within.start} AS {start}", f"{within.end} AS {end}"]
         columns += [quoted(name) for name in options.columns]
         if options.emit == "changes":
             columns.append("'update_postimage' AS _change_type")
@@ -252,13 +210,3 @@ def _timed(given: Shape, window: Window) -> bool:
     """Whether the watermark is on the column of the windows."""
     time = given.event_time
     return time is not None and time.column.lower() == window.on.lower()
-
-
-def _window(window: Window, on: str) -> SparkColumn:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if window.session is not None:
-        return F.session_window(quoted(on), write_duration(window.session))
-    length = window.tumbling or window.hopping or timedelta(0)
-    every = window.every or length
-    return F.window(quoted(on), write_duration(length), write_duration(every))
