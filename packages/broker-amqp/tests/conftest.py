@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pytest
 from mainstem_broker_amqp.connection import parameters
 from mainstem_broker_amqp.options import ConnectionOptions
 from mainstem_broker_amqp.testing import RabbitMQ
+from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.plugin import serve
 from mainstem_testkit.server import free_port
 
@@ -110,15 +110,7 @@ class SecuredRabbitMQ(RabbitMQ):
     def prepare(self) -> None:
         super().prepare()
         made = self.certificates
-        made.mkdir()
-        for name in ("ca", "other"):
-            self._openssl("req", "-x509", "-subj", f"/CN=test {name}", "-days", "2", name=name)
-        (made / "names").write_text("subjectAltName=DNS:broker.test\n")
-        for name in ("server", "client"):
-            self._openssl("req", "-new", "-subj", f"/CN={name}", name=name, into=f"{name}.csr")
-            signed = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key")
-            rest = ("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")
-            self._run(*signed, *rest)
+        make_certificates(made, {"server": "DNS:broker.test", "client": "DNS:broker.test"})
         for name in ("server", "client"):
             (made / f"{name}.key").chmod(0o644)
         lines = (
@@ -139,14 +131,6 @@ class SecuredRabbitMQ(RabbitMQ):
         right = {"ca": f"{made}/ca.pem", "certificate": f"{made}/client.pem"}
         right |= {"key": f"{made}/client.key", "server_name": "broker.test"}
         return {k: v for k, v in {**right, **changes}.items() if v is not None}
-
-    def _openssl(self, *arguments: str, name: str, into: str = "") -> None:
-        key = ("-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key")
-        self._run(*arguments, *key, "-out", into or f"{name}.pem")
-
-    def _run(self, *arguments: str) -> None:
-        argv = ["openssl", *arguments]
-        subprocess.run(argv, cwd=self.certificates, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from mainstem_broker_kafka.testing import Kafka
+from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.server import free_port
 
 USER, PASSWORD = "reader", 'p"a\\ss=w;ord $x'
@@ -75,59 +76,9 @@ class SecuredKafka(Kafka):
         return self.folder / "jwks.json"
 
     def prepare(self):
-        self.certificates.mkdir()
-        for name in ("ca", "other"):
-            self._openssl(
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-keyout",
-                f"{name}.key",
-                "-subj",
-                f"/CN=test {name}",
-                "-days",
-                "2",
-                "-out",
-                f"{name}.pem",
-            )
-        for name, also in (
-            ("server", "IP:127.0.0.1"),
-            ("named", "DNS:kafka.test"),
-            ("client", "DNS:client"),
-        ):
-            (self.certificates / f"{name}.names").write_text(f"subjectAltName={also}\n")
-            self._openssl(
-                "req",
-                "-new",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-keyout",
-                f"{name}.key",
-                "-subj",
-                f"/CN={name}",
-                "-out",
-                f"{name}.csr",
-            )
-            self._openssl(
-                "x509",
-                "-req",
-                "-in",
-                f"{name}.csr",
-                "-CA",
-                "ca.pem",
-                "-CAkey",
-                "ca.key",
-                "-CAcreateserial",
-                "-days",
-                "2",
-                "-extfile",
-                f"{name}.names",
-                "-out",
-                f"{name}.pem",
-            )
+        names = {"server": "IP:127.0.0.1", "named": "DNS:kafka.test", "client": "DNS:client"}
+        make_certificates(self.certificates, names)
+        for name in names:
             whole = [(self.certificates / f"{name}.{kind}").read_text() for kind in ("key", "pem")]
             (self.certificates / f"{name}-whole.pem").write_text("".join(whole))
         self._openssl(

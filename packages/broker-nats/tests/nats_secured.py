@@ -6,13 +6,13 @@ import base64
 import json
 import os
 import ssl
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import nkeys
 from mainstem_broker_nats.testing import NATS
+from mainstem_testkit.certificates import make_certificates
 
 
 def seed(prefix: int) -> str:
@@ -111,15 +111,7 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True)
-        (folder / "names").write_text("subjectAltName=DNS:nats.test\n")
-        for name in ("ca", "other"):
-            self._openssl("req", "-x509", "-subj", f"/CN=test {name}", "-days", "2", name=name)
-        for name in ("server", "client"):
-            self._openssl("req", "-new", "-subj", f"/CN={name}", name=name, into=f"{name}.csr")
-            given = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key")
-            rest = ("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")
-            self._run(*given, *rest)
+        make_certificates(folder, {"server": "DNS:nats.test", "client": "DNS:nats.test"})
 
     def settings(self, **more: Any) -> str:
         """Return the server's `tls` block."""
@@ -137,10 +129,3 @@ class Certificates:
         right = {"ca": f"{made}/ca.pem", "certificate": f"{made}/client.pem"}
         right |= {"key": f"{made}/client.key", "server_name": "nats.test"}
         return {k: v for k, v in {**right, **changes}.items() if v is not None}
-
-    def _openssl(self, *arguments: str, name: str, into: str = "") -> None:
-        key = ("-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key")
-        self._run(*arguments, *key, "-out", into or f"{name}.pem")
-
-    def _run(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)

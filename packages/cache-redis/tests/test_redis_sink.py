@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 import uuid
 from base64 import b64encode
@@ -14,6 +13,7 @@ from mainstem_cache_redis.options import RedisOptions
 from mainstem_cache_redis.sink import RedisSink
 from mainstem_cache_redis.testing import Redis
 from mainstem_testkit import wait_for
+from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.conformance.sender import send_by
 from mainstem_testkit.server import free_port
 
@@ -165,38 +165,17 @@ def test_a_user_who_may_not_append_fails_the_batch(redis, client, stream):
 @pytest.mark.in_turn
 def test_tls_is_spoken_with_a_certificate_of_the_client(tmp_path, stream):
     """Pass: entries arrive at a port of TLS that asks for one; without one the batch fails."""
-    for name in ("server", "client"):
-        argv = [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            f"/CN={name}",
-        ]
-        files = [
-            "-keyout",
-            f"{name}.key",
-            "-out",
-            f"{name}.pem",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-        ]
-        subprocess.run([*argv, *files], cwd=tmp_path, check=True, capture_output=True)
+    make_certificates(tmp_path, {"server": "DNS:localhost", "client": "DNS:localhost"})
     port = free_port()
     settings = {
         "tls-port": port,
         "tls-cert-file": tmp_path / "server.pem",
         "tls-key-file": tmp_path / "server.key",
-        "tls-ca-cert-file": tmp_path / "client.pem",
+        "tls-ca-cert-file": tmp_path / "ca.pem",
     }
     (tmp_path / "data").mkdir()
     lines = "\n".join(f"{name} {value}" for name, value in settings.items())
-    files = {"ca": "server.pem", "certificate": "client.pem", "key": "client.key"}
+    files = {"ca": "ca.pem", "certificate": "client.pem", "key": "client.key"}
     tls = {option: str(tmp_path / file) for option, file in files.items()}
     with Redis(tmp_path / "data", lines) as server, client_of(server) as client:
         there = {"url": f"rediss://localhost:{port}", "stream": stream, "give_up": "2 seconds"}

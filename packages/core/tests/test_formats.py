@@ -265,6 +265,10 @@ def test_faults_have_their_own_names():
     deep = "[" * 2000 + "]" * 2000
     assert read_json("string", f'{{"x":{deep},"v":"a"}}')[0][1] == "nested too deep"
     assert AnyJson().read(pa.array([deep.encode()]))[1] == ["nested too deep"]
+    most, text = "[" * 499 + "]" * 499, "[" * 2000
+    assert read_json("string", f'{{"x":{most},"y":"\\"{text}","v":"a"}}')[0] == ("a", None)
+    assert AnyJson().read(pa.array([f"[{most}]".encode()]))[1] == [None]
+    assert AnyJson().read(pa.array([f"[[{most}]]".encode()]))[1] == ["nested too deep"]
     assert read_json("date", '{"v":"20240229"}')[0][1] == "v is no DATE"
     assert read_json("date", '{"v":"+12024-01-01"}')[0][1] == "v is beyond the years 1 to 9999"
 

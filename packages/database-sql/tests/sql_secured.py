@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 
 from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
+from mainstem_testkit.certificates import make_certificates
 
 #: The user who needs a password, and whose it is.
 USER, PASSWORD = "alice", "S3CRET@/#?:%"
@@ -17,23 +17,8 @@ CERTIFIED = "carol"
 
 def certificates(folder):
     """Make two authorities; of the first a server's certificate, for `localhost`, and a client's."""
-    folder.mkdir()
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout")
-
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    for name in ("ca", "other"):
-        subject = ("-subj", f"/CN=test {name}", "-days", "2", "-out", f"{name}.pem")
-        openssl("req", "-x509", *key, f"{name}.key", *subject)
-    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
-    for name, subject in (("server", "server"), ("client", CERTIFIED)):
-        openssl(
-            "req", "-new", *key, f"{name}.key", "-subj", f"/CN={subject}", "-out", f"{name}.csr"
-        )
-        signed = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key")
-        rest = ("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem")
-        openssl(*signed, *rest)
+    whom = {"server": "DNS:localhost", "client": "DNS:localhost"}
+    make_certificates(folder, whom, client=CERTIFIED)
     for file in folder.glob("*.key"):
         file.chmod(0o600)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import threading
 from contextlib import suppress
 from ipaddress import ip_address
@@ -19,6 +18,7 @@ from mainstem_direct_webhook.sink import worker as lane_module
 from mainstem_direct_webhook.sink.addresses import AddressRefusedError, refusal, resolve
 from mainstem_direct_webhook.sink.client import Client
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.plugin import serve
 from test_webhook_sink_sending import run
 from webhook_far import FarEndpoint
@@ -216,20 +216,7 @@ def certificates(tmp_path_factory):
     """Make a CA, a server's certificate for `localhost` alone, and a client's."""
     made = tmp_path_factory.mktemp("certificates")
 
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], cwd=made, check=True, capture_output=True)
-
-    key = ("-newkey", "rsa:2048", "-nodes", "-keyout")
-    for name in ("ca", "other"):
-        subject = ("-x509", "-subj", f"/CN=test {name}", "-days", "2")
-        openssl("req", *subject, *key, f"{name}.key", "-out", f"{name}.pem")
-    (made / "names").write_text("subjectAltName=DNS:localhost\n")
-    for name in ("server", "client"):
-        openssl("req", "-new", "-subj", f"/CN={name}", *key, f"{name}.key", "-out", f"{name}.csr")
-        signed = ("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key")
-        openssl(
-            *signed, "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem"
-        )
+    make_certificates(made, {"server": "DNS:localhost", "client": "DNS:localhost"})
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,11 @@ NOT_JSON = "not JSON"
 NO_OBJECT = "no JSON object"
 MORE_TEXT = "more text after the JSON value"
 TOO_DEEP = "nested too deep"
+
+#: How deep a value may be nested: how deep msgspec can read hangs on the version of Python, and Spark
+#: reads no VARIANT beyond a thousand.
+MOST_NESTED = 500
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
 #: A batch as columns, and by row why it is refused, or None.
 Decoded = tuple[list[Array], list[str | None]]
@@ -73,6 +79,8 @@ class JsonValues:
             try:
                 if not utf8 and value is not None:
                     value.decode()
+                if value is not None and _too_deep(value):
+                    raise RecursionError
                 rows.append(self._quick(value))
             except (msgspec.MsgspecError, RecursionError, TypeError, UnicodeDecodeError):
                 row, reasons[index], found = self._slow(value)
@@ -146,6 +154,8 @@ def _flaw(value: bytes | None) -> str | None:
         value.decode()
         if not value.strip():
             return EMPTY
+        if _too_deep(value):
+            return TOO_DEEP
         _any.decode(value)
     except UnicodeDecodeError:
         return NOT_UTF8
@@ -154,6 +164,19 @@ def _flaw(value: bytes | None) -> str | None:
     except msgspec.DecodeError as error:
         return MORE_TEXT if "trailing characters" in str(error) else NOT_JSON
     return None
+
+
+def _too_deep(value: bytes) -> bool:
+    """Whether a text that may be JSON is nested deeper than it may be."""
+    if len(value) < 2 * MOST_NESTED or value.count(b"[") + value.count(b"{") <= MOST_NESTED:
+        return False
+    depth = 0
+    for found in _BRACKETS.finditer(value):
+        first = found[0][:1]
+        depth += (first in b"[{") - (first in b"]}")
+        if depth > MOST_NESTED:
+            return True
+    return False
 
 
 def as_object(value: bytes | None) -> tuple[dict[str, msgspec.Raw], str | None]:
