@@ -23,8 +23,7 @@ NO_OBJECT = "no JSON object"
 MORE_TEXT = "more text after the JSON value"
 TOO_DEEP = "nested too deep"
 
-#: How deep a value may be nested: how deep msgspec can read hangs on the version of Python, and Spark
-#: reads no VARIANT beyond a thousand.
+#: How deep a value may be nested; without a limit of ours it hangs on the version of Python.
 MOST_NESTED = 500
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
