@@ -272,3 +272,15 @@ def test_observers_are_told_by_hook(site):
     registry.component("source", "hello")
     registry.hook.mainstem_run_progress(facts={"event": "batch"})
     assert sys.modules["mainstem_hello"].seen == [{"event": "batch"}]
+
+
+def test_what_is_installed_while_a_process_runs_is_found(site):
+    """Pass: a distribution that comes into a folder, and one that goes, between two looks."""
+    site.install("mainstem-one", HELLO, words="one")
+    assert {"one"} <= {word.name for word in Registry().words}
+    site.install("mainstem-two", HELLO, words="two")
+    assert {"one", "two"} <= {word.name for word in Registry().words}
+    for file in site.folder.glob("mainstem_one-*.dist-info/*"):
+        file.unlink()
+    next(site.folder.glob("mainstem_one-*.dist-info")).rmdir()
+    assert {word.name for word in Registry().words} & {"one", "two"} == {"two"}

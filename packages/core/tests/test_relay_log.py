@@ -140,6 +140,21 @@ def test_what_was_read_is_kept_for_as_long_as_it_is_to_be(log):
     assert anew.last().number == 6
 
 
+def test_what_a_loss_of_power_has_brought_back_is_removed_again(log):
+    """Pass: of segments that were removed one is there again: a new reader begins after it, and it goes."""
+    for batch in range(6):
+        write(log, batch, [batch])
+    back = log.folder / f"{2:020}.json"
+    entry = back.read_text()
+    log.remove_old(3, log.entry(6).at)
+    back.write_text(entry)
+    anew = RelayLog(log.folder)
+    assert anew.first() == 4
+    assert sorted(row["n"] for row in read(anew, beginning(anew))[1]) == [3, 4, 5]
+    anew.remove_old(4, log.entry(6).at)
+    assert anew.numbers() == [5, 6]
+
+
 def test_a_log_made_anew_is_not_taken_for_the_other(log, tmp_path):
     """Pass: an offset of the one is refused by the other."""
     write(log, 0, [1])

@@ -97,6 +97,24 @@ def test_sorted_rows_come_once_each_in_the_order_of_their_time(kind, rows):
 
 
 @pytest.mark.parametrize("kind", [Driver, Paged])
+@pytest.mark.parametrize(
+    ("logic", "keys"),
+    [
+        (lambda: SortLogic(COLUMNS, "at"), ["k"]),
+        (lambda: LastLogic(COLUMNS, "at", 0), ["k"]),
+        (lambda: top(time="at", final=True), ["k", "at"]),
+    ],
+)
+def test_rows_that_a_step_above_has_held_back_come_out_with_their_batch(kind, logic, keys):
+    """Pass: of rows that the watermark has passed when they come nothing waits for a later batch."""
+    driver = kind(logic(), {"input": keys}, {})
+    driver.advance(micros(START + 20 * MINUTE))
+    came = driver.batch({"input": [row(n, "a", n, n) for n in (7, 3, 5)]})[""]
+    assert sorted(r["v"] for r in came) == [3, 5, 7]
+    assert all(driver.rows(name) == [] for name in driver.logic.tables)
+
+
+@pytest.mark.parametrize("kind", [Driver, Paged])
 @settings(deadline=None, max_examples=60)
 @given(rows=ROWS)
 def test_the_last_copy_hangs_on_times_alone(kind, rows):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
-    EVENTS,
     Events,
     Inputs,
     OperatorCapabilities,
@@ -18,9 +17,9 @@ from mainstem import (
     StateFacts,
     option,
 )
-from mainstem_keyed_state import KeyedOperator, event_time, lacking
+from mainstem_keyed_state import event_time
 
-from mainstem_operators_windows.keyed import key_of, time_of, waited
+from mainstem_operators_windows.keyed import ByKey, needed_time, waited
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,15 +48,13 @@ class DeduplicateOptions(Options):
     )
 
 
-class Deduplicate(KeyedOperator):
+class Deduplicate(ByKey):
     """Gives one of the rows that are equal in some columns and near each other in time.
 
     The others come out of `copies`.
     """
 
     options: DeduplicateOptions
-    ports = {"input": EVENTS}
-    nulls_equal = True
 
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
@@ -66,8 +63,8 @@ class Deduplicate(KeyedOperator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = inputs.only
-        key_of(given, self.options.by)
-        time, same = time_of(given), given.with_columns(given.columns)
+        self.key_columns(given)
+        time, same = needed_time(given), given.with_columns(given.columns)
         return same if self.options.keep == "first" else replace(same, event_time=waited(time))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
@@ -77,20 +74,10 @@ class Deduplicate(KeyedOperator):
         keep = self.options.keep
         found = super().state(inputs)
         shaped_by: dict[str, object] = {**found.shaped_by, "keep": keep}
-        if keep == "last":
-            shaped_by["columns"] = list(inputs.only.names)
-        return replace(
-            found, shaped_by=shaped_by, gains=frozenset({"columns"}), waits=keep == "last"
-        )
-
-    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        return {"input": key_of(inputs.only, self.options.by)}
-
-    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
-        return {"input": lacking(filter(None, [event_time(inputs.only)]))}
-
-    def in_time(self, inputs: Inputs[Shape]) -> str | None:
-        return "input"
+        if keep == "first":
+            return replace(found, shaped_by=shaped_by)
+        shaped_by["columns"] = list(inputs.only.names)
+        return replace(found, shaped_by=shaped_by, gains=frozenset({"columns"}), waits=True)
 
     def holds(self, inputs: Inputs[Shape]) -> timedelta:
         return self.options.within + _MICROSECOND if self.options.keep == "last" else timedelta(0)

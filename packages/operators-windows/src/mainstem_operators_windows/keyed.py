@@ -1,23 +1,49 @@
-"""What the operators with state by key share: columns as options name them, and event time."""
+"""What the operators with state by key share: keys as options name them, and event time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from mainstem import EventTime, OptionError, Shape, watermark_hint
+from mainstem import EVENTS, EventTime, Inputs, OptionError, Shape, watermark_hint
 from mainstem.columns import find_column, quoted
+from mainstem_keyed_state import KeyedOperator, event_time, lacking
 
 
-def key_of(shape: Shape, names: Iterable[str]) -> list[str]:
-    """Return the SQL of a key; one for all rows where there are no columns.
+class _By(Protocol):
+    by: list[str]
 
-    Raises:
-        OptionError: a column is not there.
+
+class ByKey(KeyedOperator):
+    """An operator whose option `by` names the key; null equals null. Rows without a time are refused.
+
+    Late rows come out of `late`.
     """
-    return [quoted(find_column(shape.columns, name, "by").name) for name in names] or ["1"]
+
+    options: _By  # type: ignore[assignment]
+    ports = {"input": EVENTS}
+    nulls_equal = True
+
+    def key_columns(self, given: Shape) -> list[str]:
+        """Return the columns of the key, as the stream writes them.
+
+        Raises:
+            OptionError: one is not there.
+        """
+        return [find_column(given.columns, name, "by").name for name in self.options.by]
+
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        """Return the key: one for all rows where `by` is empty."""
+        return {"input": [quoted(name) for name in self.key_columns(inputs.only)] or ["1"]}
+
+    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
+        return {"input": lacking(filter(None, [event_time(inputs.only)]))}
+
+    def in_time(self, inputs: Inputs[Shape]) -> str | None:
+        return "input"
 
 
-def time_of(shape: Shape) -> EventTime:
+def needed_time(shape: Shape) -> EventTime:
     """Return the event time of a stream.
 
     Raises:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from mainstem import EVENTS, Inputs, OperatorCapabilities, Options, Shape, StateFacts, option
-from mainstem_keyed_state import KeyedOperator, event_time, lacking
+from mainstem import Inputs, OperatorCapabilities, Options, Shape, StateFacts, option
+from mainstem_keyed_state import event_time
 
-from mainstem_operators_windows.keyed import key_of, time_of, waited
+from mainstem_operators_windows.keyed import ByKey, needed_time, waited
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,18 +28,16 @@ class SortOptions(Options):
     )
 
 
-class Sort(KeyedOperator):
+class Sort(ByKey):
     """Holds rows back until the watermark has passed them, and gives them in the order of their time."""
 
     options: SortOptions
-    ports = {"input": EVENTS}
     capabilities = OperatorCapabilities(passes_ids=True)
-    nulls_equal = True
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = inputs.only
-        key_of(given, self.options.by)
-        return replace(given.with_columns(given.columns), event_time=waited(time_of(given)))
+        self.key_columns(given)
+        return replace(given.with_columns(given.columns), event_time=waited(needed_time(given)))
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         columns = {"columns": list(inputs.only.names)}
@@ -50,15 +48,6 @@ class Sort(KeyedOperator):
             gains=frozenset({"columns"}),
             waits=True,
         )
-
-    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        return {"input": key_of(inputs.only, self.options.by)}
-
-    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
-        return {"input": lacking(filter(None, [event_time(inputs.only)]))}
-
-    def in_time(self, inputs: Inputs[Shape]) -> str | None:
-        return "input"
 
     def holds(self, inputs: Inputs[Shape]) -> timedelta:
         return timedelta(microseconds=1)

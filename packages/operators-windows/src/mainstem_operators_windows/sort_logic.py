@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
-from mainstem_keyed_state.times import TIME
+from mainstem_keyed_state.times import TIME, passed
 
 _WAITING, _DUE = "waiting", "__due"
 IDENTITY = "_id"
@@ -27,9 +27,14 @@ class SortLogic(Logic):
         self.tables = {_WAITING: Table(waiting, due=_DUE, queued=True)}
 
     def step(self, step: Step) -> Done:
-        """Give what is due, and let the batch's rows wait."""
-        rows = step.rows["input"].select(KEY, *self.ports["input"])
-        due = step.state[_WAITING].sort(self._order, maintain_order=True)
+        """Give what is due, and let the others wait.
+
+        A row of the batch is due at once if a step above has held it back until the watermark passed it.
+        """
         # One of the watermark's own time is not late yet.
-        late = (pl.col(self._time) + pl.duration(microseconds=1)).alias(_DUE)
-        return Done({MAIN: due.drop(KEY, _DUE)}, {_WAITING: rows.with_columns(late)})
+        due = (pl.col(self._time) + pl.duration(microseconds=1)).alias(_DUE)
+        rows = step.rows["input"].select(KEY, *self.ports["input"]).with_columns(due)
+        over = passed(_DUE, step.watermark)
+        ready = pl.concat([step.state[_WAITING].select(rows.columns), rows.filter(over)])
+        ready = ready.sort(self._order, maintain_order=True)
+        return Done({MAIN: ready.drop(KEY, _DUE)}, {_WAITING: rows.filter(~over)})

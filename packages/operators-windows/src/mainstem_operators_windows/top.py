@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
-    EVENTS,
     Changelog,
     Events,
     Inputs,
@@ -21,9 +20,9 @@ from mainstem import (
     option,
 )
 from mainstem.columns import Column, check_names, find_column
-from mainstem_keyed_state import KeyedOperator, event_time, lacking
+from mainstem_keyed_state import event_time
 
-from mainstem_operators_windows.keyed import key_of, time_of, waited
+from mainstem_operators_windows.keyed import ByKey, needed_time, waited
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +32,7 @@ _TERM = re.compile(
     r"(?:`(?P<quoted>[^`]+)`|(?P<plain>\S+))(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?",
     re.IGNORECASE,
 )
-#: Types without an order, or whose values have another form in the state.
+#: Types without an order, or whose values have another form in the state. Nor are texts of a collation.
 _UNORDERED = ("map", "array", "struct", "variant", "interval")
 
 
@@ -70,12 +69,10 @@ class TopOptions(Options):
     )
 
 
-class Top(KeyedOperator):
+class Top(ByKey):
     """Ranks the rows of each key, and gives the first ones: as they change, or when they are final."""
 
     options: TopOptions
-    ports = {"input": EVENTS}
-    nulls_equal = True
 
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
@@ -84,7 +81,7 @@ class Top(KeyedOperator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
-        keys = self._by(given)
+        keys = self.key_columns(given)
         self._terms(given)
         check_names([options.rank], "rank")
         if given.column(options.rank) is not None:
@@ -93,7 +90,7 @@ class Top(KeyedOperator):
         columns = (*given.columns, rank)
         if options.emit == "changes":
             return Changelog(columns, key=[*keys, options.rank], preimages=True)
-        time = time_of(given)
+        time = needed_time(given)
         if time.column.lower() not in {key.lower() for key in keys}:
             raise OptionError(
                 f"final ranks need the event time {time.column!r} among the keys",
@@ -116,12 +113,8 @@ class Top(KeyedOperator):
         )
         return replace(found, shaped_by=shaped_by, grows=grows, waits=options.emit == "final")
 
-    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        return {"input": key_of(inputs.only, self.options.by)}
-
     def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
-        time = event_time(inputs.only) if self._passes(inputs.only) else None
-        return {"input": lacking(filter(None, [time]))}
+        return super().refuses(inputs) if self._passes(inputs.only) else {}
 
     def in_time(self, inputs: Inputs[Shape]) -> str | None:
         return "input" if self._passes(inputs.only) else None
@@ -144,13 +137,10 @@ class Top(KeyedOperator):
 
     # -- what the options mean for the input --------------------------------------------------
 
-    def _by(self, given: Shape) -> list[str]:
-        return [find_column(given.columns, name, "by").name for name in self.options.by]
-
     def _passes(self, given: Shape) -> bool:
         """Whether the watermark passes each key: its time is a part of it."""
         time = event_time(given)
-        return time is not None and time in self._by(given)
+        return time is not None and time in self.key_columns(given)
 
     def _terms(self, given: Shape) -> list[Term]:
         found = []
@@ -163,7 +153,8 @@ class Top(KeyedOperator):
                     hint="Compute what rows are ranked by with `select` before.",
                 )
             column = find_column(given.columns, term["quoted"] or term["plain"], "order")
-            if (column.type or "").startswith(_UNORDERED):
+            kind = column.type or ""
+            if kind.startswith(_UNORDERED) or "collate" in kind:
                 raise OptionError(f"{column.ddl} can't be ranked by", option="order")
             descending = (term["way"] or "").lower() == "desc"
             # As in Spark's SQL null is the least.

@@ -71,8 +71,10 @@ class TopLogic(Logic):
         mine = known.join(touched, on=KEY, how="semi", maintain_order="left")
         ranked = self._ranked(mine, rows)
         kept = ranked.with_columns(pl.col(_NEW).alias(_RANK)).drop(_NEW)
-        outputs = self._told(gone if self._final else self._changes(mine, ranked))
-        return Done(outputs, {_TOP: pl.concat([others, kept])})
+        # A key is over at once if a step above has held its rows back until the watermark passed them.
+        final = pl.concat([gone, kept.filter(over)])
+        outputs = self._told(final if self._final else self._changes(mine, ranked))
+        return Done(outputs, {_TOP: pl.concat([others, kept.filter(~over)])})
 
     def _ranked(self, mine: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows of each key, in order, with their ranks of now as `_NEW`."""

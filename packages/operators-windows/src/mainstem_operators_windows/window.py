@@ -108,7 +108,10 @@ class Window(Options):
 
     def facts(self) -> dict[str, object]:
         """Return what decides which window a row is in."""
-        return self.model_dump(mode="json", exclude={"start", "end"}, exclude_unset=True)
+        of_calendar = () if self.calendar else ("zone",)
+        return self.model_dump(
+            mode="json", exclude={"start", "end", *of_calendar}, exclude_none=True
+        )
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class RelayOptions(Options):
 
     keep: PositiveDuration = option(
         description="How long rows stay in the relay after all have read them, so that a query that is "
-        "new below it, or starts over, has them too.",
+        "new below it has them too.",
         example="7 days",
     )
 

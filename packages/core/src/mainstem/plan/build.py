@@ -265,8 +265,10 @@ class _Maker:
         node = make(name, kind, word.name, word.distribution, component)
         node.drops_rejected = getattr(used, "on_rejected", "fail") == "drop"
         relay = getattr(used, "relay", None)
-        node.relay = True if isinstance(relay, RelayOptions) else relay
-        node.relay_keep = relay.keep if isinstance(relay, RelayOptions) else None
+        if isinstance(relay, RelayOptions):
+            node.relay_keep = relay.keep
+            relay = True
+        node.relay = relay
         node.says_rejected = "on_rejected" in used.model_fields_set
         if isinstance(node, SinkNode) and isinstance(used, WrittenSink):
             node.own_query = used.query == "own"

@@ -151,7 +151,7 @@ class RelaySource(Source, Measurable, Rewindable, Punctuated, Verifiable):
 
     def first(self) -> int:
         """Return the number of the oldest segment that is there; 1 before there is any."""
-        return min(self._log.numbers(), default=1)
+        return self._log.first()
 
     def damage(self, home: Path) -> Iterable[str]:
         return self._log.damage()

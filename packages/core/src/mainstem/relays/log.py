@@ -101,17 +101,32 @@ class RelayLog:
         Raises:
             PipelineError: it is gone, or its entry was changed.
         """
-        if number not in self._known:
-            if len(self._known) == _MOST_KNOWN:
-                self._known.clear()
-            file = self._entry(number)
-            try:
-                self._known[number] = Entry(**json.loads(read_whole(file)))
-            except FileNotFoundError:
-                raise PipelineError(
-                    f"{file} is gone, and has not been read: bring it back from a copy, or start over"
-                ) from None
-        return self._known[number]
+        if (known := self._known.get(number)) is not None:
+            return known
+        file = self._entry(number)
+        try:
+            found = Entry(**json.loads(read_whole(file)))
+        except FileNotFoundError:
+            raise PipelineError(
+                f"{file} is gone, and has not been read: bring it back from a copy, or start over"
+            ) from None
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[number] = found
+        return found
+
+    def first(self) -> int:
+        """Return the number of the oldest segment; 1 before there is any.
+
+        Of segments that were removed a loss of power can bring some back: those before a gap are none.
+        """
+        numbers = self.numbers()
+        first = numbers[-1] if numbers else 1
+        for number in reversed(numbers[:-1]):
+            if number != first - 1:
+                break
+            first = number
+        return first
 
     def last(self) -> Entry | None:
         """Return the newest segment, or None."""
@@ -203,16 +218,18 @@ class RelayLog:
         The newest stays: it says which batch was written last, and what the next one's number is.
         """
         last = self.last()
-        if last is None or number < self._oldest:
+        if last is None:
             return
-        first = self._oldest or self.numbers()[0]
+        if not self._oldest:
+            self._oldest = self.first()
+            self.remove([each for each in self.numbers() if each < self._oldest])
         gone = []
-        for each in range(first, min(number + 1, last.number)):
+        for each in range(self._oldest, min(number + 1, last.number)):
             if self.entry(each).at > before:
                 break
             gone.append(each)
         self.remove(gone)
-        self._oldest = first + len(gone)
+        self._oldest += len(gone)
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Remove segments; one that is gone is fine."""

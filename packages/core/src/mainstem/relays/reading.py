@@ -90,8 +90,7 @@ class _Segments(Planner):
         self._bound: int | None = None
 
     def initial(self) -> Offset:
-        first = min(self._log.numbers(), default=1)
-        return {"relay": self._log.identity(), "segment": first - 1}
+        return {"relay": self._log.identity(), "segment": self._log.first() - 1}
 
     def latest(self, start: Offset) -> Offset:
         self._check(start)
