@@ -267,6 +267,7 @@ def test_faults_have_their_own_names():
     assert AnyJson().read(pa.array([deep.encode()]))[1] == ["nested too deep"]
     most, text = "[" * 499 + "]" * 499, "[" * 2000
     assert read_json("string", f'{{"x":{most},"y":"\\"{text}","v":"a"}}')[0] == ("a", None)
+    assert read_json("string", f'{{"x":[[{most}]],"v":"a"}}')[0][1] == "nested too deep"
     assert AnyJson().read(pa.array([f"[{most}]".encode()]))[1] == [None]
     assert AnyJson().read(pa.array([f"[[{most}]]".encode()]))[1] == ["nested too deep"]
     assert read_json("date", '{"v":"20240229"}')[0][1] == "v is no DATE"

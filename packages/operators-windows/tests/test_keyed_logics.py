@@ -147,6 +147,18 @@ def test_the_first_copy_passes_at_once(kind, rows):
     assert driver.rows("kept") == []
 
 
+def test_a_copy_at_the_very_end_of_the_time_is_one():
+    """Pass: a row is known as long as a copy of it can be on time, and no longer."""
+    logic = FirstLogic(COLUMNS, "at", WITHIN // MICRO)
+    driver = Driver(logic, {"input": ["k"]}, {"input": ("at", DELAY // MICRO)})
+    driver.batch({"input": [row(0, "a", 0, 0), row(1, "b", 15, 1)]})
+    assert driver.watermark == micros(START + WITHIN)
+    came = driver.batch({"input": [row(2, "a", 5, 2)]})
+    assert (came[""], [r["v"] for r in came[COPIES]]) == ([], [2])
+    driver.advance(micros(START + WITHIN) + 1)
+    assert [r["__at"] for r in driver.rows("kept")] == [START + 15 * MINUTE]
+
+
 def top(**changed: Any) -> TopLogic:
     terms = [Term("v", descending=True, nulls_last=True), Term("at", False, False)]
     given = {"terms": terms, "n": 2, "rank": "rank", "time": None, "final": False, **changed}
@@ -176,6 +188,11 @@ def test_changes_of_ranks_make_the_table(kind, rows):
             if change["_change_type"] == "update_preimage":
                 assert table[at] == value
             assert (change["_change_type"] == "insert") == (at not in table)
+        kinds = defaultdict(list)
+        for change in changes:
+            kinds[change["k"], change["rank"]].append(change["_change_type"])
+        both = ["update_postimage", "update_preimage"]
+        assert all(sorted(each) in (["insert"], both) for each in kinds.values())
         for change in changes:
             if change["_change_type"] != "update_preimage":
                 at = (change["k"], change["rank"])
