@@ -149,6 +149,32 @@ def test_a_variable_that_is_set_and_empty_is_told_as_that(tmp_path, monkeypatch)
     make_plan(RIGHT.replace("path: in", "path: '${env:MAINSTEM_EMPTY:-in}'"))
 
 
+@pytest.mark.parametrize(
+    ("relay", "told"),
+    [
+        ("{keep: 0 seconds}", {"keep: expected more than 0 seconds, not '0 seconds'"}),
+        ("{}", {"keep: key 'keep' is missing"}),
+        ("{kep: 1 day}", {"keep: key 'keep' is missing", "kep: unknown key 'kep'"}),
+        ("often", {"expected a boolean, not 'often'; or expected a map, not 'often'"}),
+    ],
+)
+def test_where_one_of_several_kinds_fits_the_others_are_not_told(relay, told):
+    """Pass: what is wrong inside a map, and not that it is no boolean."""
+    text = (
+        "pipeline: p\n"
+        f"sources: {{rows: {{use: rate, relay: {relay}}}}}\n"
+        "sinks: {out: {use: console, from: rows}}\n"
+    )
+    with pytest.raises(DocumentError) as caught:
+        make_plan(text)
+    found = {(problem.key, problem.message) for problem in caught.value.problems}
+    keyed = {
+        f"{key.rpartition('.')[2]}: {message}" if key != "sources.rows.relay" else message
+        for key, message in found
+    }
+    assert keyed == told
+
+
 def test_a_duration_that_is_too_long_is_a_problem_beside_others(tmp_path):
     """Pass: its line is told, and so is that of the other mistake."""
     text = RIGHT.replace("pipeline: test", "pipeline: test\ntrigger: {every: 9999999999 weeks}")

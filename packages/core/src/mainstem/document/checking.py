@@ -49,6 +49,7 @@ def _report(
     referring: set[Path_],
 ) -> None:
     messages: dict[Path_, list[str]] = {}
+    places: list[Path_] = []
     for details in errors:
         kind, loc = details["type"], details["loc"]
         place = _existing(values, loc)
@@ -63,9 +64,11 @@ def _report(
                 hint = f"{hint} {below}".lstrip()
             hint = hint or f"Known keys: {', '.join(sorted(allowed))}."
             message = f"unknown key {loc[-1]!r}"
+            places.append(full)
             written.problems.append(written.problem(message, full, hint=hint, at_key=True))
         elif kind == "missing":
             message = f"key {str(loc[-1])!r} is missing"
+            places.append((*full, str(loc[-1])))
             written.problems.append(written.problem(message, (*full, str(loc[-1])), at_key=True))
         else:
             shown = ""
@@ -77,7 +80,10 @@ def _report(
             ):
                 shown = f", not {details['input']!r}"
             messages.setdefault(full, []).append(_plain(details) + shown)
+    places += messages
     for full, found in messages.items():
+        if any(place[: len(full)] == full and place != full for place in places):
+            continue  # of a branch of a union, where another one has looked inside
         # Each branch of a union has its own complaint: one problem tells them all.
         text = "; or ".join(dict.fromkeys(found))
         written.problems.append(written.problem(text, full))
@@ -99,6 +105,7 @@ def _plain(details: ErrorDetails) -> str:
         .replace("Input should be", "expected")
         .replace("an dictionary", "a map")
         .replace("a dictionary", "a map")
+        .replace("an object", "a map")
     )
 
 
