@@ -36,10 +36,15 @@ def _nothing_chosen(monkeypatch):
 
 
 def test_all_come_round_in_as_many_turns_as_there_are():
-    """Pass: each test has one turn, and every turn has some."""
-    names = [f"test_{n}" for n in range(1000)]
-    took = [sum(Turn(n, 10, "").takes(name) for name in names) for n in range(10)]
-    assert sum(took) == len(names)
+    """Pass: each test of a file has one turn, and all turns as many, one more or less."""
+    took = [sum(Turn(n, 10, "").takes("test_a.py", nth) for nth in range(57)) for n in range(10)]
+    assert sorted(took) == [5] * 3 + [6] * 7
+
+
+def test_files_begin_with_turns_of_their_own():
+    """Pass: what files have one of, is not all in one turn."""
+    took = [sum(Turn(n, 10, "").takes(f"test_{m}.py", 0) for m in range(1000)) for n in range(10)]
+    assert sum(took) == 1000
     assert min(took) > 50
 
 
@@ -66,9 +71,9 @@ def test_the_report_names_what_was_drawn(pytester, monkeypatch, workers):
     monkeypatch.setenv("MAINSTEM_TURN", "3")
     pytester.makeini(INI)
     pytester.makepyfile(test_it=TESTS)
-    drawn = [n for n in range(40) if Turn(2, 10, "").takes(f"test_it.py::test_dear[{n}]")]
+    drawn = [n for n in range(40) if Turn(2, 10, "").takes("test_it.py", n)]
     result = pytester.runpytest_inprocess(*workers)
-    assert 0 < len(drawn) < 20
+    assert len(drawn) == 4
     result.assert_outcomes(passed=len(drawn) + 1)
     result.stdout.fnmatch_lines(
         ["*in turn: 3 of 10*", *(f"test_it.py::test_dear?{n}?" for n in drawn)]
@@ -93,10 +98,8 @@ def test_a_further_server_of_the_same_is_tried_in_turn(pytester, monkeypatch):
             pass
         """
     )
-    drawn = [n for n in range(20) if Turn(2, 10, "").takes(f"test_it.py::test_both[other-{n}]")]
-    assert len(drawn) < 10
     result = pytester.runpytest_inprocess()
-    result.assert_outcomes(passed=20 + len(drawn) + 2)
+    result.assert_outcomes(passed=20 + 2 + 2)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import EntryPoint, entry_points
@@ -266,12 +267,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.in_turn)
     turn = config.stash[_TURN]
     left_out = set()
+    dealt: Counter[str] = Counter()
     for item in items:
         mark = item.get_closest_marker("in_turn")
         if mark is None:
             continue
-        name = item.nodeid.partition("::")[0] if mark.kwargs.get("together") else item.nodeid
-        if turn.takes(name) or _asked_for(item):
+        file, together = item.nodeid.partition("::")[0], mark.kwargs.get("together")
+        nth = 0 if together else dealt[file]
+        dealt[file] += not together
+        if turn.takes(file, nth) or _asked_for(item):
             item.user_properties.append((_DRAWN, True))
         else:
             left_out.add(item)

@@ -1,9 +1,9 @@
 """Tests that are run in turn: each commit draws a share of the dear ones.
 
-A test marked `in_turn` has one of `mainstem_turns` numbers, by its name, or with `together=True` by that
-of its file; a commit has one too, by its id.
-Those whose numbers are equal are run: the same ones whenever the same commit is tested, others with the
-next commit.
+The tests marked `in_turn` of a file are dealt to `mainstem_turns` turns one after the other, from a turn
+that the file's name gives, so that each turn has its share of every file and takes about as long; those
+marked `together=True` are all in that one. A commit has a turn by its id: the same tests are run whenever
+the same commit is tested, others with the next.
 """
 
 from __future__ import annotations
@@ -45,9 +45,15 @@ class Turn:
     why: str
     draw: int = 0
 
-    def takes(self, name: str) -> bool:
-        """Whether the test of a name is run now."""
-        return self.number is None or _hashed(name) % self.of == self.number
+    def takes(self, file: str, nth: int) -> bool:
+        """Whether a test is run now.
+
+        Args:
+            file: the name of its file.
+            nth: its number among the file's tests that are run in turn, from 0; 0 for all of a file that
+                is drawn together.
+        """
+        return self.number is None or (_hashed(file) + nth) % self.of == self.number
 
     def one(self, names: Sequence[str]) -> list[str]:
         """Return one of some names, drawn anew by each commit; all of them where all tests are run.
