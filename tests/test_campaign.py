@@ -94,9 +94,9 @@ def test_the_table_of_a_campaign_stands_between_its_marks(tmp_path):
     "kafka", "kinesalite", "nats", "postgres", "rabbitmq"
 )  # skips without them
 def test_a_round_of_a_fixed_seed_holds_what_is_claimed(tmp_path, turn):
-    """Pass: a round of two paths, by the turn's own seed; with all turns three of four: no claim broken."""
+    """Pass: a path, by the turn's own seed; with all turns three rounds of four: no claim broken."""
     file = tmp_path / "outcomes.jsonl"
-    rounds, together, seed = (3, 4, 7) if turn.number is None else (1, 2, 7 + turn.number)
+    rounds, together, seed = (3, 4, 7) if turn.number is None else (1, 1, 7 + turn.number)
     argv = [sys.executable, "-m", "campaign", "--rounds", f"{rounds}", "--seed", f"{seed}"]
     argv += ["--together", f"{together}"]
     argv += ["--seconds", "12", "--load", "600", "--json", str(file)]

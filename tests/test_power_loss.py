@@ -101,7 +101,7 @@ class Run:
             for thread in work:
                 thread.start()
             process.wait_for(
-                lambda: min(_batches(self.posts), _batches(self.totals)) >= batches, 120
+                lambda: min(_batches(self.posts), _batches(self.totals)) >= batches, 400
             )
             stop.set()
             for thread in work:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mainstem import DocumentError
 from mainstem.plan.build import make_plan
+from mainstem.plan.rendering import as_text
 
 BASE: dict[str, Any] = {
     "pipeline": "test",
@@ -75,8 +76,35 @@ def document(watermark: bool = True, **options: Any) -> dict[str, Any]:
         (document(columns={"_n": "count(*)"}), "operators.total.with.columns", "is taken"),
         (document(window=None), "operators.total.with.emit", "never final"),
         (document(watermark=False), "operators.total.with.window", "need a watermark"),
-        (document(window={"on": "at", "session": "1 hour"}, emit="changes"),
-         "operators.total.with.emit", "only when they are final"),
+        (document(window={"on": "at", "count": 3, "slide": 4}),
+         "operators.total.with.window", "leaves rows out"),
+        (document(window={"on": "at", "sliding": "1 hour", "slide": 4}),
+         "operators.total.with.window", "`slide` goes with `count`"),
+        (document(window={"on": "at", "count": 3}, emit="changes"),
+         "operators.total.with.emit", "come when they are final"),
+        (document(window={"on": "at", "sliding": "1 hour"}, emit={"late": "each"}, lateness="1 hour"),
+         "operators.total.with.emit", "come when they are final"),
+        (document(window={"on": "at", "sliding": "1 hour"}, lateness="1 hour"),
+         "operators.total.with.lateness", "are over at once"),
+        (document(emit={"early": {"count": 1, "every": "1 hour"}}),
+         "operators.total.with.emit.early", "one of `every` and `count`"),
+        (document(emit={"late": "each"}), "operators.total.with.lateness", "keeps a window open"),
+        (document(emit={"early": {"count": 1}}, lateness="1 hour"),
+         "operators.total.with.emit", "do not come out again"),
+        (document(emit={"early": {"count": 1}, "results": "increments"},
+                  window={"on": "at", "session": "1 hour"}),
+         "operators.total.with.emit", "sessions merge"),
+        (document(emit={"early": {"count": 1}}, columns={"pane": "count(*)"}),
+         "operators.total.with.columns", "'pane' is taken"),
+        (document(window=None, emit={"late": "each"}, lateness="1 hour"),
+         "operators.total.with.lateness", "nothing is late"),
+        (document(window=None, emit={}), "operators.total.with.emit", "early results alone"),
+        (document(watermark=False, lateness="1 hour", emit="changes"),
+         "operators.total.with.window", "need a watermark"),
+        (document(watermark=False, window=None, emit={"early": {"every": "1 hour"}}),
+         "operators.total.with.emit", "goes by a watermark"),
+        (document(lateness="1 hour", columns={"n": "approx_count_distinct(v)"}),
+         "operators.total.with.columns", "can't be computed here"),
         (document(window=None, by=None, emit="changes"), "operators.total.with.by", "needs a key"),
     ],
 )  # fmt: skip
@@ -153,3 +181,26 @@ def test_importing_the_plugin_imports_no_spark():
 
     script = "import mainstem_operators_windows.plugin, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        ({}, "in Spark's own aggregation"),
+        ({"lateness": "1 hour"}, "by key: Spark drops late rows"),
+        ({"emit": {"early": {"count": 1}}}, "by key: Spark gives one result of a window"),
+        ({"window": {"on": "at", "count": 2}}, "by key: Spark has no windows by count"),
+        ({"window": {"on": "at", "sliding": "1 hour"}}, "by key: Spark has no sliding windows"),
+        (
+            {"window": {"on": "at", "session": "1 hour"}, "emit": "changes"},
+            "by key: Spark gives sessions only when they are final",
+        ),
+    ],
+)
+def test_a_plan_says_where_totals_are_kept_and_why(more, kept):
+    """Pass: in Spark's own aggregation wherever it can do it."""
+    plan = make_plan(document(**more))
+    state = plan.nodes["total"].state
+    assert state is not None
+    assert state.kept == kept
+    assert f"kept {kept})" in as_text(plan)

@@ -46,3 +46,61 @@ class TestTotalsForEver(OperatorSuite):
 
     def options(self):
         return {"by": ["k"], "columns": {"n": "sum(v)"}, "emit": "changes"}
+
+
+class ByKey(OperatorSuite):
+    """On state by key: with all that a total can be of."""
+
+    use = "aggregate"
+    inputs = TestTumbling.inputs
+    event_time = TestTumbling.event_time
+    window = TestTumbling.window
+    more: dict = {}
+
+    def options(self):
+        columns = {
+            "n": "sum(v)",
+            "mean": "round(avg(v), 3)",
+            "different": "count(DISTINCT v)",
+            "rows": "count(*) FILTER (WHERE v > 0)",
+            "last": "last(v)",
+        }
+        return {"by": ["k"], "window": self.window, "columns": columns, **self.more}
+
+
+class TestLateness(ByKey):
+    more = {"lateness": "7 minutes"}
+
+
+class TestEarly(ByKey):
+    more = {"emit": {"early": {"count": 2}, "late": "each"}, "lateness": "7 minutes"}
+
+
+class TestIncrements(ByKey):
+    more = {"emit": {"early": {"every": "4 minutes"}, "results": "increments"}}
+
+
+class TestChangesByKey(ByKey):
+    more = {"emit": "changes", "lateness": "0 seconds"}
+
+
+class TestChangingSessions(ByKey):
+    window = {"on": "at", "session": "5 minutes"}
+    more = {"emit": "changes"}
+
+
+class TestSliding(ByKey):
+    window = {"on": "at", "sliding": "5 minutes"}
+
+
+class TestCounted(ByKey):
+    window = {"on": "at", "count": 3}
+
+
+class TestSlidingCount(ByKey):
+    window = {"on": "at", "count": 3, "slide": 2}
+
+
+class TestTriggered(ByKey):
+    window = None
+    more = {"emit": {"early": {"count": 3}}}

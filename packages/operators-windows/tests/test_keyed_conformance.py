@@ -47,3 +47,30 @@ class TestFinal(OperatorSuite):
 
     def options(self):
         return {"by": ["at"], "order": ["v DESC NULLS FIRST"], "n": 1, "emit": "final"}
+
+
+class TestRates(OperatorSuite):
+    use = "rates"
+    inputs = TestSort.inputs
+    event_time = TestSort.event_time
+
+    def options(self):
+        columns = {"per_second": "rate", "usual": "mean", "odd": "zscore"}
+        return {"by": ["k"], "value": "v", "half_life": "5 minutes", "columns": columns}
+
+
+class TestClock(OperatorSuite):
+    use = "clock"
+    inputs = {"input": "k STRING, at TIMESTAMP, sent TIMESTAMP, received TIMESTAMP"}
+
+    def options(self):
+        times = {"event": "at", "sent": "sent", "received": "received"}
+        return {"by": ["k"], **times, "half_life": "5 minutes"}
+
+
+class TestSample(OperatorSuite):
+    use = "sample"
+    inputs = TestSort.inputs
+
+    def options(self):
+        return {"share": 0.5, "by": ["k"]}

@@ -70,7 +70,7 @@ def clusters(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("kind", [Driver, Paged])
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
 def test_sorted_rows_come_once_each_in_the_order_of_their_time(kind, rows):
     """Pass: all that was on time, by time and identity; each when the watermark has passed it."""
@@ -115,7 +115,7 @@ def test_rows_that_a_step_above_has_held_back_come_out_with_their_batch(kind, lo
 
 
 @pytest.mark.parametrize("kind", [Driver, Paged])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
 def test_the_last_copy_hangs_on_times_alone(kind, rows):
     """Pass: however rows are cut into batches, of each cluster the last comes out, the others as copies."""
@@ -128,7 +128,7 @@ def test_the_last_copy_hangs_on_times_alone(kind, rows):
 
 
 @pytest.mark.parametrize("kind", [Driver, Paged])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
 def test_the_first_copy_passes_at_once(kind, rows):
     """Pass: each batch's earliest row that is near none that has passed; all others are copies."""
@@ -172,7 +172,7 @@ def best(rows: list[dict[str, Any]], key: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("kind", [Driver, Paged])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
 def test_changes_of_ranks_make_the_table(kind, rows):
     """Pass: put into a table they give the first rows after each batch; pre-images are what was there."""
@@ -204,7 +204,7 @@ def test_changes_of_ranks_make_the_table(kind, rows):
     played(kind, top(), rows, after=check)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
 def test_final_ranks_come_once_their_time_has_passed(rows):
     """Pass: keyed by their time, the first rows of each, once; nothing is kept of them."""

@@ -2,63 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Any
-
 import pytest
 from mainstem import Events
 from mainstem_keyed_state import polars_schema
 from mainstem_keyed_state.testing import Driver
 from mainstem_operators_windows.top import Top, TopOptions
 from mainstem_operators_windows.top_logic import TopLogic
+from windows_cases import SCHEMA, Case, step
 
-SCHEMA = "k STRING, at TIMESTAMP, v INT"
 DEDUPLICATED = ("node", "node.copies", "node.late")
 pytestmark = pytest.mark.in_turn
-
-
-class Case:
-    """A document over JSON lines with a watermark of ten minutes, whose files are a batch each."""
-
-    def __init__(self, pipeline: Any, operators: dict[str, Any], *outputs: str) -> None:
-        self.pipeline = pipeline
-        self.operators = operators
-        self.outputs = outputs
-        self.fed = 1_700_000_000
-
-    def feed(self, *rows: tuple[Any, ...]) -> None:
-        """Feed a file of rows: key, time of the day, value."""
-        self.fed += 1
-        name = f"{self.fed}.json"
-        lines = [{"k": k, "at": f"2026-01-01T{at}:00Z", "v": v} for k, at, v in rows]
-        self.pipeline.feed(name, [json.dumps(line) for line in lines])
-        os.utime(self.pipeline.folder / "in" / name, (self.fed, self.fed))
-
-    def run(self, *, flush: bool = False, schema: str = SCHEMA) -> None:
-        read = {"path": "./in", "format": "jsonlines", "schema": schema, "max_files": 1}
-        time = {"column": "at", "delay": "10 minutes"}
-        self.pipeline.document(
-            trigger={"available_now": True, "flush": flush},
-            sources={"rows": {"use": "files", "with": read, "watermark": time}},
-            operators=self.operators,
-            sinks={_sink(name): self.pipeline.sink(_sink(name), name) for name in self.outputs},
-        ).run()
-
-    def rows(self, output: str) -> list[dict[str, Any]]:
-        return self.pipeline.rows(_sink(output))
-
-    def found(self, output: str) -> list[tuple[Any, ...]]:
-        """Return (key, hour and minute, value) of the rows that came out, in the order in files."""
-        return [(row.get("k"), row["at"][11:16], row.get("v")) for row in self.rows(output)]
-
-
-def _sink(output: str) -> str:
-    return f"to_{output.replace('.', '_')}"
-
-
-def step(use: str, **options: Any) -> dict[str, Any]:
-    return {"node": {"use": use, "from": "rows", "with": options}}
 
 
 def test_sorted_rows_stand_in_their_order_in_the_files_of_a_sink(pipeline, spark):

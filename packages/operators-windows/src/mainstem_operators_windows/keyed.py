@@ -56,4 +56,11 @@ def needed_time(shape: Shape) -> EventTime:
 
 def waited(time: EventTime) -> EventTime:
     """Return the event time of rows that come out when the watermark has passed them."""
-    return EventTime(time.column, time.delay * 0, punctual=True, passed=True, ends=time.ends)
+    return EventTime(
+        time.column,
+        time.delay * 0,
+        punctual=True,
+        passed=True,
+        ends=time.ends,
+        behind=time.behind,
+    )

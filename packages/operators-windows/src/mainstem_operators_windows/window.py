@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 from zoneinfo import available_timezones
 
-from mainstem import Duration, OptionError, Options, option, write_duration
+from mainstem import Duration, OptionError, Options, PositiveDuration, option, write_duration
 from mainstem.columns import EVENT_TIME, literal, quoted
 from pydantic import field_validator, model_validator
 
@@ -25,12 +25,13 @@ _UNITS = {
     "quarter": ("3 MONTHS", timedelta(days=92, hours=2)),
     "year": ("1 YEAR", timedelta(days=366, hours=2)),
 }
+_MICROSECOND = timedelta(microseconds=1)
 _SESSION_ZONE = "spark.sql.session.timeZone"
 _WINDOW, _START, _END = "_window", "_start", "_end"
 
 
 class Window(Options):
-    """A window: exactly one of `tumbling`, `hopping` (with `every`), `calendar` and `session`."""
+    """A window: exactly one of `tumbling`, `hopping`, `calendar`, `session`, `sliding` and `count`."""
 
     on: str = option(description="The TIMESTAMP column with the event's time.")
     tumbling: Duration | None = option(
@@ -62,11 +63,33 @@ class Window(Options):
     session: Duration | None = option(
         None, description="A window lasts as long as events of a key follow within this gap."
     )
+    sliding: PositiveDuration | None = option(
+        None,
+        description="A window for each time at which a row is: so far back, both ends among it.",
+        example="5 minutes",
+    )
+    count: int | None = option(
+        None,
+        ge=1,
+        description="Windows of so many rows of a key, in the order of their time.",
+        example=100,
+    )
+    slide: int | None = option(
+        None,
+        ge=1,
+        description="After how many rows there is a next window of `count` rows; when left out, they "
+        "come one after another.",
+    )
     start: str = option(
         "window_start", min_length=1, description="The name of the column with the window's start."
     )
     end: str = option(
         "window_end", min_length=1, description="The name of the column with the window's end."
+    )
+    number: str = option(
+        "window_number",
+        min_length=1,
+        description="The name of the column with the number of a window of `count` rows, from 1.",
     )
 
     @field_validator("zone")
@@ -80,10 +103,16 @@ class Window(Options):
     @model_validator(mode="after")
     def _one_kind(self) -> Window:
         lengths = [k for k in (self.tumbling, self.hopping, self.session) if k is not None]
-        if len(lengths) + (self.calendar is not None) != 1:
+        others = [k for k in (self.calendar, self.sliding, self.count) if k is not None]
+        if len(lengths) + len(others) != 1:
             raise ValueError(
-                "expected exactly one of `tumbling`, `hopping`, `calendar` and `session`"
+                "expected exactly one of `tumbling`, `hopping`, `calendar`, `session`, `sliding` and "
+                "`count`"
             )
+        if self.slide is not None and self.count is None:
+            raise ValueError("`slide` goes with `count`")
+        if self.slide is not None and self.count is not None and self.slide > self.count:
+            raise ValueError("`slide` above `count` leaves rows out")
         if (self.hopping is None) != (self.every is None):
             raise ValueError("`hopping` and `every` go together")
         if any(length <= timedelta() for length in (*lengths, *filter(None, [self.every]))):
@@ -100,8 +129,15 @@ class Window(Options):
         return self
 
     @property
+    def by_rows(self) -> bool:
+        """Whether windows go by rows in the order of their time, and end with one."""
+        return self.sliding is not None or self.count is not None
+
+    @property
     def longest(self) -> timedelta:
         """How long after a row's time its last window ends, at most."""
+        if self.by_rows:
+            return _MICROSECOND
         if self.calendar is not None:
             return _UNITS[self.calendar][1]
         return self.tumbling or self.hopping or self.session or timedelta()
@@ -110,7 +146,7 @@ class Window(Options):
         """Return what decides which window a row is in."""
         of_calendar = () if self.calendar else ("zone",)
         return self.model_dump(
-            mode="json", exclude={"start", "end", *of_calendar}, exclude_none=True
+            mode="json", exclude={"start", "end", "number", *of_calendar}, exclude_none=True
         )
 
 

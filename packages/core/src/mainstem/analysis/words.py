@@ -67,7 +67,7 @@ def flaw(statement: Statement, answer: Answer, tables: Tables) -> tuple[str, str
             if step in STEPS:
                 words, hint = STEPS[step]
                 return f"keeps no state, and has {words}", hint
-    if statement.form == "totals" and answer.distinct:
+    if statement.form == "totals" and answer.distinct and not statement.distinct:
         return (
             "has an aggregate over DISTINCT values, which Spark does not compute on streams",
             "Write approx_count_distinct(x), or size(collect_set(x)) where the values are few.",

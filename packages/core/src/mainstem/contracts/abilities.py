@@ -47,6 +47,8 @@ class StateFacts:
     by_time: bool = False
     #: It is kept by transformWithState, which not every state store can do; see `StateStoreCapabilities`.
     keyed: bool = False
+    #: Where it is kept and why there, in a few words that follow "kept", where an operator has a choice.
+    kept: str = ""
     gains: frozenset[str] = frozenset()
 
 
@@ -105,6 +107,7 @@ class Statement:
         form: `rows`: an expression of one row; `totals`: an aggregate; `query`: a whole query.
         column: the column that the SQL gives, whose type the plan then knows.
         columns: what a whole query gives, as the document declares it.
+        distinct: whether aggregates over distinct values can be computed, which Spark can't on streams.
     """
 
     option: str
@@ -114,6 +117,7 @@ class Statement:
     after: str = ") AS `value` FROM `input`"
     column: str | None = None
     columns: tuple[Column, ...] = ()
+    distinct: bool = False
 
     @staticmethod
     def condition(option: str, text: str) -> Statement:

@@ -51,6 +51,7 @@ class EventTime:
             rows by their time can stand below only in another query.
         ends: whether the column is the end of an interval, which is not part of it: a row belongs to the
             time just before.
+        behind: how far the watermark may be past a row when it comes, where `passed`.
     """
 
     column: str
@@ -58,6 +59,7 @@ class EventTime:
     punctual: bool = field(default=False, compare=False)
     passed: bool = field(default=False, compare=False)
     ends: bool = field(default=False, compare=False)
+    behind: timedelta = field(default=timedelta(), compare=False)
 
 
 ShapeT = TypeVar("ShapeT", bound="Shape")

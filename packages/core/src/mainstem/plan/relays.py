@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 from mainstem.contracts.shapes import EventTime, sequenced_by_batch
@@ -79,7 +80,8 @@ def place(
                 nodes[name] = sink
             mark = _carried(time) if timed else None
             shape = replace(shape, event_time=mark, watermarked=relay.source if timed else "")
-            begin = RelaySource(checkpoint, name, shape, timed=timed)
+            behind = time.behind if time is not None else timedelta()
+            begin = RelaySource(checkpoint, name, shape, timed=timed, behind=behind)
             source = Node(relay.source, "source", "relay", "mainstem", begin, relayed=edge.stream)
             source.shape, source.watermark = shape, mark
             nodes[relay.source] = source

@@ -84,6 +84,7 @@ def _node(node: Node) -> dict[str, Any]:
             "version": node.state.version,
             "grows": node.state.grows,
             "holds": write_duration(node.state.holds),
+            "kept": node.state.kept,
         }
         if node.state
         else None,
@@ -198,7 +199,8 @@ def _node_lines(node: Node) -> Iterator[str]:
         yield f"  watermark {node.watermark.column} - {delay}{ahead}{idle}"
     if node.state:
         grows = f"grows: {node.state.grows}" if node.state.grows else "bounded"
-        yield f"  keeps state ({grows})"
+        kept = f", kept {node.state.kept}" if node.state.kept else ""
+        yield f"  keeps state ({grows}{kept})"
     if node.makes_id:
         yield f"  makes _id of {', '.join(node.identity)}"
 

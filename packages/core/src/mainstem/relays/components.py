@@ -137,11 +137,20 @@ class RelaySource(Source, Measurable, Rewindable, Punctuated, Verifiable):
     options: NoOptions
     capabilities = SourceCapabilities(replayable=True, ordered=True)
 
-    def __init__(self, checkpoint: Path, name: str, shape: Shape, *, timed: bool) -> None:
+    def __init__(
+        self,
+        checkpoint: Path,
+        name: str,
+        shape: Shape,
+        *,
+        timed: bool,
+        behind: timedelta = timedelta(),
+    ) -> None:
         super().__init__(NoOptions())
         self._log = RelayLog(checkpoint / "relays" / name)
         self._shape = shape
         self._timed = timed
+        self._behind = behind
 
     def shape(self) -> Shape:
         return self._shape
@@ -159,7 +168,9 @@ class RelaySource(Source, Measurable, Rewindable, Punctuated, Verifiable):
     def load(self, ctx: SourceContext) -> DataFrame:
         tasks = ctx.spark.sparkContext.defaultParallelism
         folder = self._log.folder.absolute()
-        return ctx.read_planned(RelayReading(folder, self._timed, tasks))
+        # In whole milliseconds, as Spark's watermarks are: rather more than less.
+        behind = -(-self._behind // timedelta(milliseconds=1))
+        return ctx.read_planned(RelayReading(folder, self._timed, tasks, behind))
 
     def end(self, home: Path) -> Mapping[str, str]:
         last = self._log.last()

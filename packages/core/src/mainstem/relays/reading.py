@@ -41,11 +41,14 @@ class RelayReading(Reading):
         folder: of the log.
         timed: whether the rows come with a column `CARRIED`, in rows of its own.
         tasks: into how many parts a batch is cut at most.
+        behind: how far the rows may be behind the watermark that they were written under, in
+            milliseconds: as far behind it is told.
     """
 
     folder: Path
     timed: bool
     tasks: int
+    behind: int = 0
 
     def schema(self) -> str:
         columns = read_columns(RelayLog(self.folder).columns())
@@ -124,7 +127,9 @@ class _Segments(Planner):
             files += self._log.files(number)
             told = self._log.entry(number).watermark
             watermark = told if told is not None else watermark
-        told = watermark if self._reading.timed else None
+        told = None
+        if self._reading.timed and watermark is not None:
+            told = watermark - self._reading.behind
         made = [Part(tuple(map(str, each))) for each in _shared(files, self._reading.tasks)]
         return [*made, Part((), told)] if told is not None else made
 

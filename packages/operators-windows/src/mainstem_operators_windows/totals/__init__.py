@@ -1,0 +1,1 @@
+"""Totals: SQL with aggregate functions, and how state by key computes them."""
