@@ -56,7 +56,7 @@ class TestRates(OperatorSuite):
 
     def options(self):
         columns = {"per_second": "rate", "usual": "mean", "odd": "zscore"}
-        return {"by": ["k"], "value": "v", "half_life": "5 minutes", "columns": columns}
+        return {"by": ["k"], "value": "v", "half_life": "10 seconds", "columns": columns}
 
 
 class TestClock(OperatorSuite):

@@ -68,7 +68,7 @@ class ClockOptions(Options):
 class Clock(KeyedOperator):
     """Corrects the time of events by the difference of two clocks, seen when events are sent.
 
-    What a message needs on its way counts as an offset too; it is small beside clocks that are wrong.
+    How long a message takes to arrive counts as an offset too; it is short beside clocks that are wrong.
     """
 
     options: ClockOptions
