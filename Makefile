@@ -98,6 +98,7 @@ bench: install services
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/relay.py
+	$(BIN)/python benchmarks/windows.py
 	$(BIN)/python benchmarks/decode.py
 	$(BIN)/python benchmarks/small_batch.py
 	$(BIN)/python benchmarks/syncing.py

@@ -122,7 +122,11 @@ def _minute(at: datetime | None) -> int | None:
 
 
 def whole(
-    events: Sequence[Row], changes: Sequence[Row], join: str
+    events: Sequence[Row],
+    changes: Sequence[Row],
+    join: str,
+    within: int | None = None,
+    direction: str = "backward",
 ) -> tuple[list[tuple[Any, ...]], list[int]]:
     """Return the output over the whole data, and the events without a partner (inner join)."""
     keys = {"left_by": ["k", "j"], "right_by": ["key", "sub"]}
@@ -135,7 +139,11 @@ def whole(
     right["valid_from"] = right["since"]
     for side, column in ((asked, "at"), (right, "since")):
         side[column] = pd.to_datetime(side[column], utc=True)
-    met = pd.merge_asof(asked.sort_values("at"), right, left_on="at", right_on="since", **keys)
+    # Of one time and key the last one holds, whichever way it is looked for.
+    right = right.drop_duplicates(["key", "sub", "since"], keep="last")
+    tolerance = None if within is None else timedelta(microseconds=within)
+    asof = {"left_on": "at", "right_on": "since", "tolerance": tolerance, **keys}
+    met = pd.merge_asof(asked.sort_values("at"), right, direction=direction, **asof)
     there = met[met["_change_type"].isin(["update_postimage"])]
     found = [
         (int(row.n), int(row.price), int(row.version), _minute(row.valid_from.to_pydatetime()))

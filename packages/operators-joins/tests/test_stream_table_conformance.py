@@ -65,6 +65,16 @@ class TestLeft(JoinSuite):
         return {"on": ["k"], "join": "left", "take": {"cost": "price", "deleted": "gone"}}
 
 
+class TestNearest(JoinSuite):
+    __test__ = True
+    use = "stream_table_join"
+    inputs = TestComplete.inputs
+    event_time = TestComplete.event_time
+
+    def options(self):
+        return {"on": ["k"], "within": "10 minutes", "direction": "nearest", "take": ["price"]}
+
+
 class TestNow(JoinSuite):
     __test__ = True
     use = "stream_table_join"

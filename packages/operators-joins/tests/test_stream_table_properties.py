@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from joins_fuzz import fuzz
-from mainstem_keyed_state.testing import Paged, cut, micros
+from mainstem_keyed_state.testing import Driver, Paged, cut, micros
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic
 from stream_table_model import (
     MINUTE,
@@ -116,6 +116,33 @@ def test_a_complete_join_is_the_same_for_every_interleaving(data):
         assert not run.outputs["late_changes"]
         assert not run.outputs["rejected"]
         assert not run.rows("waiting")
+
+
+@fuzz(200)
+@given(st.data())
+@pytest.mark.in_turn
+def test_a_version_that_is_too_far_is_none(data):
+    """Pass: as pandas' merge_asof has it with a tolerance, backward, forward or nearest, however rows come;
+    no version stays once no event can meet it."""
+    delays = data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    events, changes = data.draw(_events()), data.draw(_changes())
+    within = data.draw(st.integers(1, 6)) * MINUTE
+    direction = data.draw(st.sampled_from(["backward", "forward", "nearest"]))
+    expected, alone = whole(events, changes, "inner", within, direction)
+    by = data.draw(st.sampled_from([Driver, Paged]))
+    run = driver(settings(within=within, direction=direction), delays, by=by, pages=2)
+    stream = data.draw(_arrivals(events, "at", delays[0]))
+    table = data.draw(_arrivals(changes, "since", delays[1]))
+    for batch in data.draw(_interleaved(stream=stream, table=table)):
+        run.batch(batch)
+        if data.draw(st.booleans()):
+            run.restart()
+    run.advance(FAR)
+    run.advance(FAR + MINUTE)
+    assert brief(run.outputs[""]) == expected
+    assert sorted(row["n"] for row in run.outputs.get("unmatched", ())) == alone
+    assert not run.rows("waiting")
+    assert not run.rows("versions")
 
 
 _MODES = [

@@ -26,43 +26,6 @@ def in_order(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(changes, key=lambda r: (r["_commit_version"], r["_change_type"] in new))
 
 
-def test_a_straggler_is_counted_as_long_as_its_window_is_open(pipeline, spark):
-    """Pass: early, on time and late results follow each other, each with its number; what is later still
-    comes out of `late` with its window, the watermark and how late it was."""
-    emit = {"early": {"count": 2}, "late": "each"}
-    options = {
-        "by": ["k"],
-        "window": HOURS,
-        "columns": COLUMNS,
-        "emit": emit,
-        "lateness": "30 minutes",
-    }
-    case = Case(pipeline, step("aggregate", **options), "node", "node.late")
-    case.feed(("a", "01:05", 1), ("a", "01:10", 3), ("b", "01:00", 5))
-    case.feed(("a", "01:30", 3))
-    case.feed(("a", "02:20", 10))  # a watermark of 02:10, by which the next batch goes
-    case.feed(("a", "02:20", 20))
-    case.feed(("a", "01:40", 4), ("b", "01:59", 6))
-    case.feed(("b", "02:50", 7))  # 02:40
-    case.feed(("c", "02:50", 9))
-    case.feed(("a", "01:50", 100), ("b", "02:10", 8))
-    case.run()
-    found = case.rows("node")
-    assert sorted(totals(found, "ratio", "pane", "pane_number", "_change_type")) == [
-        ("a", "01:00", 2, 4, 2.0, "early", 1, "insert"),
-        ("a", "01:00", 3, 7, 3.5, "on_time", 2, "update_postimage"),
-        ("a", "01:00", 4, 11, 3.67, "late", 3, "update_postimage"),
-        ("a", "02:00", 2, 30, 15.0, "early", 1, "insert"),
-        ("b", "01:00", 1, 5, 5.0, "on_time", 1, "insert"),
-        ("b", "01:00", 2, 11, 5.5, "late", 2, "update_postimage"),
-        ("b", "02:00", 2, 15, 7.5, "early", 1, "insert"),
-    ]
-    (late,) = case.rows("node.late")
-    assert (late["k"], late["v"], late["at"][11:16]) == ("a", 100, "01:50")
-    assert (late["_window_start"][11:16], late["_window_end"][11:16]) == ("01:00", "02:00")
-    assert (late["_batch_watermark"][11:16], late["_late_ms"]) == ("02:40", 50 * 60_000)
-
-
 def test_another_lateness_is_served_and_another_length_refused(pipeline, spark):
     """Pass: the window that is open takes the straggler that it would not have taken."""
     options = {"by": ["k"], "window": HOURS, "columns": COLUMNS}
@@ -137,7 +100,7 @@ def test_totals_of_a_table_follow_its_rows(pipeline, spark):
         "sources": {"rows": {"use": "files", "with": read}},
         "operators": {
             "customers": {
-                "use": "table",
+                "use": "changelog",
                 "from": "rows",
                 "with": {"key": ["id"], "sequence": "seq", "delete": "op = 'd'"},
             },

@@ -74,6 +74,7 @@ def test_a_call_is_read_with_what_belongs_to_it(text, call):
         ("sum(a", "a bracket is not closed"),
         ("sum(a) FILTER (b)", "FILTER has a condition"),
         ("percentile_disc(0.5) WITHIN GROUP (a)", "WITHIN GROUP has an order"),
+        ("hll_sketch_agg(a, b)", "how large a sketch is, is a whole number"),
         ("percentile(a, 2)", "which percentile is a number from 0 to 1"),
         ("percentile(a, b)", "which percentile is a number from 0 to 1"),
         ("percentile(a, array())", "which percentile is a number from 0 to 1"),

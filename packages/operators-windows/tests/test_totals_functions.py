@@ -43,6 +43,13 @@ TOTALS = [
     "percentile_cont(0.25) WITHIN GROUP (ORDER BY y DESC)",
     "percentile_disc(0.4) WITHIN GROUP (ORDER BY n)",
     "percentile_disc(0.4) WITHIN GROUP (ORDER BY y DESC) FILTER (WHERE ok)",
+    "hll_sketch_estimate(hll_sketch_agg(n))", "hll_sketch_estimate(hll_sketch_agg(s, 10))",
+    "hll_sketch_estimate(hll_sketch_agg(big) FILTER (WHERE ok))",
+    "theta_sketch_estimate(theta_sketch_agg(big))", "theta_sketch_estimate(theta_sketch_agg(s))",
+    "theta_sketch_estimate(theta_sketch_agg(x, 8))",
+    "kll_sketch_get_n_double(kll_sketch_agg_double(y))",
+    "IF(count(y) > 0, kll_sketch_get_quantile_double(kll_sketch_agg_double(y), 0.5), NULL)",
+    "IF(count(f) > 0, kll_sketch_get_quantile_float(kll_sketch_agg_float(f, 100), 0.9), NULL)",
     "round(avg(y), 2) + count(*) * 10", "sum(n) / count(DISTINCT s)", "coalesce(max(s), 'none')",
     "concat_ws(',', 'count(*)', min(s), \"sum(n)\")", "sum(n) -- count(x)\n + 1",
 ]  # fmt: skip

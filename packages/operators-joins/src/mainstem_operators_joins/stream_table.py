@@ -79,6 +79,18 @@ class StreamTableOptions(Options):
         description="Which version of the table's row: the one that holds at the event's time (by "
         "the event-time columns of both sides), or the latest that is known.",
     )
+    within: PositiveDuration | None = option(
+        None,
+        description="As of event time: how far the time of a version may be from the event's; one that "
+        "is further is none. So long, by the watermark, versions are kept.",
+        example="1 hour",
+    )
+    direction: Literal["backward", "forward", "nearest"] = option(
+        "backward",
+        description="As of event time: `backward`, the version that holds at the event's time; "
+        "`forward`, the first that begins then or later, within `within`; `nearest`, the one that begins "
+        "nearest.",
+    )
     when: Literal["complete", "now"] | None = option(
         None,
         description="`complete`: once the watermark of both sides has passed the event; the output "
@@ -133,6 +145,12 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
         """Whether what comes out is never behind the watermark, as steps with windows below ask."""
         return self._when == "now" and self.options.wait is None
 
+    @property
+    def _ahead(self) -> timedelta:
+        """How far after an event's time a version may begin that it meets."""
+        looks_back = self.options.direction == "backward"
+        return timedelta(0) if looks_back else self.options.within or timedelta(0)
+
     def loaded_first(self) -> frozenset[str]:
         """Return the port whose rows are there before the first event is joined."""
         return frozenset({TABLE})
@@ -165,13 +183,16 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
                 "as_of": options.as_of,
                 "when": self._when,
                 "waits": self._when == "complete" or wait is not None,
+                **({"direction": options.direction} if options.direction != "backward" else {}),
                 "columns": [c.name for c in self._takes(inputs).values()],
                 "stream": list(inputs[STREAM].names),
             },
             gains=frozenset({"columns", "stream"}),
-            grows="the table itself is kept: the newest version of every key"
+            grows=""
+            if options.within is not None
+            else "the table itself is kept: the newest version of every key"
             + ("." if options.deletes_within else ", deleted keys too (see `deletes_within`)."),
-            holds=max(wait or timedelta(0), timedelta(0)),
+            holds=max(wait or timedelta(0), self._ahead),
         )
 
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
@@ -252,6 +273,15 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
                 option="when",
                 hint="Write `as_of: event_time`, or leave out `when`.",
             )
+        if options.as_of == "latest" and (options.within or options.direction != "backward"):
+            at_fault = "within" if options.within else "direction"
+            raise OptionError("goes by event time, and the join does not", option=at_fault)
+        if options.direction != "backward" and options.within is None:
+            hint = "Write how far a version may be from an event: `within: 1 hour`."
+            raise OptionError("needs an end", option="direction", hint=hint)
+        if options.direction != "backward" and self._when == "now":
+            message = "which version comes next is not known now"
+            raise OptionError(message, option="direction", hint="Leave out `when`.")
         if options.wait is not None and self._when == "complete":
             raise OptionError("is for `when: now`; a complete join waits by itself", option="wait")
         timed = "as_of" if options.as_of == "event_time" else ""
@@ -329,6 +359,8 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
             version_sequence=version.sequence,
             version_time=version.since,
             table_punctual=table.event_time is not None and table.event_time.punctual,
+            within=None if options.within is None else options.within // _MICROSECOND,
+            direction=options.direction,
         )
 
 

@@ -58,6 +58,9 @@ class StreamTableSettings:
         version_sequence: the output column that tells the sequence of the version used, or None.
         version_time: the one that tells since when it holds, or None.
         table_punctual: whether no change of the table is late; see `mainstem.EventTime`.
+        within: how far the time of a version may be from an event's, in microseconds; None for any.
+        direction: `backward`: the version that holds at the event's time; `forward`: the first one from
+            then on; `nearest`: the nearer of both, of equally near ones the one that holds.
     """
 
     as_of: Literal["event_time", "latest"]
@@ -72,6 +75,13 @@ class StreamTableSettings:
     version_sequence: str | None = None
     version_time: str | None = None
     table_punctual: bool = False
+    within: int | None = None
+    direction: Literal["backward", "forward", "nearest"] = "backward"
+
+    @property
+    def ahead(self) -> int:
+        """How far after an event's time a version may begin that it meets, in microseconds."""
+        return 0 if self.direction == "backward" else self.within or 0
 
 
 class StreamTableLogic(Logic):
@@ -188,15 +198,20 @@ class StreamTableLogic(Logic):
         Args:
             versions: all of their keys, in the order in which they hold.
         """
-        within = self._set.deletes_within
+        within, reach = self._set.deletes_within, self._set.within
         forget = pl.lit(None, TIME)
         if within is not None:
             forget = pl.when(_GONE).then(pl.col(_TIME) + pl.duration(microseconds=within))
+        if reach is not None:
+            # Of no event that comes out after that, whichever way it looks.
+            far = pl.duration(microseconds=reach + self._set.ahead + 1)
+            forget = pl.min_horizontal(forget, pl.col(_TIME) + far)
         versions = versions.with_columns(forget.alias(_DUE))
         if not self._by_time:
             return versions.filter(~passed(_DUE, watermark))
         versions = versions.with_columns(pl.col(_TIME).shift(-1).over(KEY).alias(_UNTIL))
-        versions = versions.filter(~passed(_UNTIL, watermark) & ~passed(_DUE, watermark))
+        needed = None if watermark is None else watermark - self._set.ahead
+        versions = versions.filter(~passed(_UNTIL, needed) & ~passed(_DUE, watermark))
         replaced = pl.col(_UNTIL).is_not_null()
         crowded = pl.len().over(KEY) > _PATIENCE
         look = pl.when(replaced & crowded).then(_UNTIL).when(~replaced).then(_DUE)
@@ -235,7 +250,7 @@ class StreamTableLogic(Logic):
             return self._with_version(events, versions), None
         columns = [KEY, *self.tables[_WAITING].columns]
         # The watermark has passed a time for good once it is beyond it.
-        wait = 1 if self._set.wait is None else self._set.wait
+        wait = 1 + self._set.ahead if self._set.wait is None else self._set.wait
         due = pl.col(self._at) + pl.duration(microseconds=wait)
         events = events.with_columns(due.alias(_DUE)).select(columns)
         every = pl.concat([step.state[_WAITING], events])
@@ -258,25 +273,47 @@ class StreamTableLogic(Logic):
         known = known.rename(lambda name: name if name == KEY else _marked(name))
         since, gone = _marked(_TIME), pl.col(_marked(_GONE))
         holds = gone.is_not_null()
-        if not self._by_time or known[KEY].n_unique() == known.height:
+        alone = known[KEY].n_unique() == known.height and self._set.direction == "backward"
+        if not self._by_time or alone:
             found = events.join(known, on=KEY, how="left")
             if self._by_time:
                 holds = holds & (pl.col(since) <= pl.col(self._at))
         else:
-            found = events.sort(self._at).join_asof(
-                known.sort(since),
-                left_on=self._at,
-                right_on=since,
-                by=KEY,
-                coalesce=False,
-                check_sortedness=False,
-            )
+            found = self._as_of(events, known, since)
+        if self._set.within is not None:
+            far = (pl.col(since) - pl.col(self._at)).abs()
+            holds = holds & (far <= pl.duration(microseconds=self._set.within))
         matched = (holds & ~gone).fill_null(value=False)
         names = [name for name in known.columns if name != KEY]
         return found.with_columns(
             holds.fill_null(value=False).alias(_KNOWN),
             matched.alias(_MATCHED),
             *(pl.when(matched).then(name).alias(name) for name in names),
+        )
+
+    def _as_of(self, events: pl.DataFrame, known: pl.DataFrame, since: str) -> pl.DataFrame:
+        """Return events with the columns of the version that each meets by its time."""
+        events, known = events.sort(self._at), known.sort(since)
+
+        def met(strategy: Literal["backward", "forward"]) -> pl.DataFrame:
+            return events.join_asof(
+                known,
+                left_on=self._at,
+                right_on=since,
+                by=KEY,
+                strategy=strategy,
+                coalesce=False,
+                check_sortedness=False,
+            )
+
+        if self._set.direction != "nearest":
+            return met(self._set.direction)
+        before, after = met("backward"), met("forward")
+        far = [(each[since] - each[self._at]).abs() for each in (before, after)]
+        nearer = far[0].is_null() | (far[1] < far[0]).fill_null(value=False)
+        names = [name for name in known.columns if name != KEY]
+        return before.with_columns(
+            before[name].zip_with(~nearer, after[name]).alias(name) for name in names
         )
 
     def _joined(self, ready: pl.DataFrame) -> dict[str, pl.DataFrame]:

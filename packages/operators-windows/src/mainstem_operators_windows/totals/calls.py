@@ -28,10 +28,14 @@ FUNCTIONS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("percentile_cont", "percentile_disc"), (1, 1)),
     **dict.fromkeys(("median", "mode"), (1, 1)),
     **dict.fromkeys(("collect_list", "array_agg", "collect_set"), (1, 1)),
+    **dict.fromkeys(("hll_sketch_agg", "theta_sketch_agg"), (1, 2)),
+    **dict.fromkeys(("kll_sketch_agg_double", "kll_sketch_agg_float"), (1, 2)),
 }
 #: Spark's other ones, which only its own state can do.
 _SPARKS_ALONE = frozenset(
     {
+        *("kll_sketch_agg_bigint", "tuple_sketch_agg_double", "tuple_sketch_agg_integer"),
+        *("hll_union_agg", "theta_union_agg", "theta_intersection_agg"),
         *("approx_count_distinct", "approx_percentile", "percentile_approx", "approx_top_k"),
         *("bitmap_construct_agg", "bitmap_or_agg", "count_min_sketch", "histogram_numeric"),
         *("kurtosis", "skewness", "listagg", "string_agg", "regr_avgx", "regr_avgy", "regr_count"),
@@ -42,6 +46,10 @@ _SPARKS_ALONE = frozenset(
 _DISTINCT = frozenset({"count", "sum", "avg", "mean"})
 #: Functions over the values that WITHIN GROUP puts in order.
 ORDERED = frozenset({"percentile_cont", "percentile_disc"})
+#: Functions whose last argument is how large what they make is.
+SIZED = frozenset(
+    {"hll_sketch_agg", "theta_sketch_agg", "kll_sketch_agg_double", "kll_sketch_agg_float"}
+)
 #: Functions that may leave nulls out.
 _NULLS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 
@@ -81,10 +89,11 @@ class Call:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The SQL of what it is over, of a row: not which percentile."""
+        """The SQL of what it is over, of a row: not which percentile, nor how large a sketch is."""
         if self.order:
             return (self.order,)
-        return self.arguments[:1] if self.function == "percentile" else self.arguments
+        one = self.function == "percentile" or self.function in SIZED
+        return self.arguments[:1] if one else self.arguments
 
 
 @dataclass(frozen=True)
@@ -233,12 +242,28 @@ def _check(name: str, call: Call) -> None:
         raise _wrong(name, f"{call.function} takes no IGNORE NULLS")
     if call.function.startswith("percentile"):
         fractions(call)
+    size_of(call)
     for inner in (*call.arguments, call.where, call.order):
         words = [token.word for token in _tokens(inner) if not token.is_space]
         signs = [token.text for token in _tokens(inner) if not token.is_space]
         for word, sign in zip(words, signs[1:], strict=False):
             if word in FUNCTIONS and sign == "(" and word not in ("any", "some"):
                 raise _wrong(name, f"{call.function} is over another aggregate function, {word}")
+
+
+def size_of(call: Call) -> int | None:
+    """Return how large a sketch is to be, as the call says; None if it does not.
+
+    Raises:
+        OptionError: what it says is no number.
+    """
+    if call.function not in SIZED or len(call.arguments) < 2:
+        return None
+    text = call.arguments[1]
+    if not text.isdecimal():
+        message = f"{call.text}: how large a sketch is, is a whole number"
+        raise OptionError(message, option="columns")
+    return int(text)
 
 
 def fractions(call: Call) -> float | list[float]:

@@ -12,6 +12,7 @@ from mainstem_operators_windows.totals.bits import Bits, Booleans
 from mainstem_operators_windows.totals.calls import Call
 from mainstem_operators_windows.totals.extremes import By, Extreme, First
 from mainstem_operators_windows.totals.moments import Moments
+from mainstem_operators_windows.totals.sketches import Sketch, is_sketch
 from mainstem_operators_windows.totals.sums import Count, FloatSum, Sum
 from mainstem_operators_windows.totals.value_lists import Values
 
@@ -73,7 +74,9 @@ def accumulators_of(
 
 
 def _class(call: Call) -> type[Accumulator]:
-    return Values if call.distinct else _CLASSES[call.function]
+    if call.distinct:
+        return Values
+    return Sketch if is_sketch(call) else _CLASSES[call.function]
 
 
 def _refuse(call: Call, types: Sequence[str]) -> None:
