@@ -291,11 +291,24 @@ ORDERED = {
 @given(rows=ROWS)
 def test_windows_by_rows_give_what_a_plain_computation_gives(kind, which, rows):
     """Pass: the windows of the rows on time, in their order, however they came; the others are late."""
-    logic, expected = ORDERED[which]
-    driver = kind(logic, {"input": ["k"]}, {"input": ("__at", DELAY // MICRO)}, pages=2)
-    on_time, late = [], []
     places = [n + 1 for n, each in enumerate(rows) if each[2]]
-    for batch in cut([row(n, *each[:2]) for n, each in enumerate(rows)], places):
+    check_by_rows(kind, which, cut([row(n, *each[:2]) for n, each in enumerate(rows)], places))
+
+
+@pytest.mark.parametrize("kind", [Driver, Paged])
+@pytest.mark.parametrize("which", ORDERED)
+@pytest.mark.parametrize("together", [1, 2])
+def test_a_batch_for_each_row_has_the_same_windows(kind, which, together):
+    """Pass: where each row's turn comes alone, and where each second row is at the watermark."""
+    batches = [[row(n, "a", n // together)] for n in range(30)]
+    check_by_rows(kind, which, batches, delay=timedelta())
+
+
+def check_by_rows(kind: Any, which: str, batches: Any, delay: timedelta = DELAY) -> None:
+    logic, expected = ORDERED[which]
+    driver = kind(logic, {"input": ["k"]}, {"input": ("__at", delay // MICRO)}, pages=2)
+    on_time, late = [], []
+    for batch in batches:
         mark = driver.watermark
         for each in batch:
             (on_time if mark is None or micros(each["__at"]) >= mark else late).append(each)
