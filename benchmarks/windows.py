@@ -25,7 +25,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS, FILES, AT_ONCE = 4_000_000, 8, 2
+ROWS, FILES, AT_ONCE = 1_000_000, 8, 2
 KEYS = 1_000
 ROUNDS = 3  # the first warms up
 SCHEMA = "k STRING, at TIMESTAMP, v BIGINT"
