@@ -1,17 +1,14 @@
 """Totals by `aggregate`, on Spark's state and by key, against the same query on Spark by hand.
 
-All take the same files, some at a time, in windows of an hour that end where the input does. By hand is
+All take the same files, some at a time, in windows of an hour; ours also close the last ones. By hand is
 Spark's own aggregation over `window`, in append mode, into Parquet files. Goal: >= 0.95 on Spark's state;
 by key, which Spark can't do, no less than half of what Spark does where it can.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mainstem.plan.build import make_plan
 from mainstem.run.runner import run
 from mainstem.run.session import start
+from relay import measured
 from rich.console import Console
 from rich.table import Table
 
@@ -102,14 +100,6 @@ def by_hand(spark: SparkSession, folder: Path) -> None:
     query = totals.writeStream.format("parquet").outputMode("append")
     query = query.option("checkpointLocation", str(folder / "work" / "checkpoint"))
     query.trigger(availableNow=True).start((folder / "work" / "out").as_uri()).awaitTermination()
-
-
-def measured(folder: Path, work: Callable[[], Any]) -> float:
-    """Return how long some work takes, in seconds; its folder is empty before."""
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from mainstem_keyed_state.changes import in_order
 from mainstem_keyed_state.logic import KEY, MAIN, Logic, Step
 from mainstem_operators_joins.frames import with_columns
 from mainstem_operators_joins.stream_table_logic import StreamTableLogic
 from mainstem_operators_joins.table_logic import TableLogic, TableSettings
 from mainstem_operators_joins.table_table_pairs import Pairs
-from mainstem_operators_joins.ties import in_order
 from stream_table_model import STREAM, TABLE, brief, change, driver, event, settings
 from table_table_world import INT, LEFT_COLUMNS, RIGHT_COLUMNS
 

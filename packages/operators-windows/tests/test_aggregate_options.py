@@ -188,6 +188,10 @@ def test_importing_the_plugin_imports_no_spark():
     [
         ({}, "in Spark's own aggregation"),
         ({"lateness": "1 hour"}, "by key: Spark drops late rows"),
+        (
+            {"columns": {"n": "count(DISTINCT v)"}},
+            "by key: Spark computes nothing over DISTINCT values on streams",
+        ),
         ({"emit": {"early": {"count": 1}}}, "by key: Spark gives one result of a window"),
         ({"window": {"on": "at", "count": 2}}, "by key: Spark has no windows by count"),
         ({"window": {"on": "at", "sliding": "1 hour"}}, "by key: Spark has no sliding windows"),

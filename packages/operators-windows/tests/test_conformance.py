@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import strategies as st
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 
@@ -104,3 +105,40 @@ class TestSlidingCount(ByKey):
 class TestTriggered(ByKey):
     window = None
     more = {"emit": {"early": {"count": 3}}}
+
+
+class TestDistinct(ByKey):
+    more = {"emit": "changes"}
+    window = None
+    event_time = {}
+
+
+class TestOfATable(OperatorSuite):
+    use = "aggregate"
+    inputs = {
+        "input": {
+            "columns": "id INT, k STRING, v DECIMAL(6,2), seq INT, gone BOOLEAN",
+            "key": ["id"],
+            "sequence": "seq",
+            "delete": "gone",
+        }
+    }
+
+    def options(self):
+        columns = {
+            "n": "count(*)",
+            "mean": "avg(v)",
+            "most": "max(v)",
+            "different": "count(DISTINCT v)",
+        }
+        return {"by": ["k"], "columns": columns, "emit": "changes"}
+
+    def examples(self, port):
+        columns = {
+            "id": st.integers(1, 3),
+            "k": st.sampled_from(["a", "b", None]),
+            "v": st.sampled_from([None, 1, 2.5]),
+            "seq": st.none(),
+            "gone": st.sampled_from([False, False, None, True]),
+        }
+        return st.fixed_dictionaries(columns)

@@ -229,3 +229,24 @@ def test_each_function_is_compared():
     texts = [*TOTALS, *SORTED, *ORDERED]
     used = {call.function for text in texts for call in read_total("t", text).calls}
     assert used == set(FUNCTIONS)
+
+
+def test_a_sum_that_its_type_can_not_hold_is_told(spark):
+    """Pass: beyond BIGINT, and beyond the 38 digits that a decimal has anywhere, the sum fails with what to
+    write; try_sum gives null, and what fits is right to the last digit."""
+    columns = "g INT, n INT, at TIMESTAMP, big BIGINT, wide DECIMAL(38,0)"
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    big, wide = 2**62, Decimal(9 * 10**37)
+    made = [(0, 1, at, big, wide), (0, 2, at, big - 1, Decimal(-1))]
+    made += [(1, n, at, big, wide) for n in range(3)]
+    frame = spark.createDataFrame(made, columns)
+    found = by_key(spark, frame, ["try_sum(big)", "try_sum(wide)"], 1)
+    assert found["try_sum(big)"] == {0: ("bigint", 2**63 - 1), 1: ("bigint", None)}
+    assert found["try_sum(wide)"] == {
+        0: ("decimal(38,0)", Decimal(9 * 10**37 - 1)),
+        1: ("decimal(38,0)", None),
+    }
+    with pytest.raises(Exception, match="CAST_OVERFLOW"):
+        by_key(spark, frame, ["sum(big)"], 1)
+    with pytest.raises(Exception, match="has more digits than DECIMAL.* holds; use try_sum"):
+        by_key(spark, frame, ["sum(wide)"], 1)

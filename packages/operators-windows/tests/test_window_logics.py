@@ -27,14 +27,14 @@ COLUMNS = pl.Schema(
         "__at": TIME,
         "__start": TIME,
         "__end": TIME,
-        "_id": pl.Binary(),
+        "__tie": pl.Binary(),
         "_a1_0": pl.Int64(),
         "_a2_0": pl.Int64(),
     }
 )
 CALLS = [next(read_total("t", text).calls) for text in ("count(*)", "sum(v)", "collect_list(v)")]
 LATE = {"k": pl.String(), "_a1_0": pl.Int64()}
-ACCUMULATORS = accumulators_of(CALLS, COLUMNS, {"__at": TIME, "_id": pl.Binary()})
+ACCUMULATORS = accumulators_of(CALLS, COLUMNS, {"__at": TIME, "__tie": pl.Binary()})
 WINDOWING = Windowing(["k"], ACCUMULATORS, ("from", "to"), LATE)
 
 #: Rows as (key, minute, batch's end after it).
@@ -45,7 +45,7 @@ def row(number: int, key: str, minute: int) -> dict[str, Any]:
     at = BEGIN + minute * MINUTE
     start = BEGIN + minute // 10 * LENGTH
     found = {"k": key, "__at": at, "__start": start, "__end": start + LENGTH}
-    return {**found, "_id": number.to_bytes(2, "big"), "_a1_0": number, "_a2_0": number}
+    return {**found, "__tie": number.to_bytes(2, "big"), "_a1_0": number, "_a2_0": number}
 
 
 @dataclass
@@ -89,11 +89,11 @@ class Plain:
             known = [w for w in each if w in self.open]
             one = Window(each[0].key, min(w.start for w in each), max(w.end for w in each))
             one.rows = sorted(
-                (r for w in each for r in w.rows), key=lambda r: (r["__at"], r["_id"])
+                (r for w in each for r in w.rows), key=lambda r: (r["__at"], r["__tie"])
             )
             fresh = [r for w in each if w not in self.open for r in w.rows]
             since = [r for w in known for r in w.new]
-            one.new = sorted([*since, *fresh], key=lambda r: (r["__at"], r["_id"]))
+            one.new = sorted([*since, *fresh], key=lambda r: (r["__at"], r["__tie"]))
             one.panes = max((w.panes for w in known), default=0)
             one.fired = any(w.fired for w in known)
             one.told = any(w.told for w in known if w.start == one.start)
@@ -318,7 +318,7 @@ def check_by_rows(kind: Any, which: str, batches: Any, delay: timedelta = DELAY)
     wanted = []
     for key in "ab":
         mine = [r for r in on_time if r["k"] == key]
-        wanted += expected(sorted(mine, key=lambda r: (r["__at"], r["_id"])))
+        wanted += expected(sorted(mine, key=lambda r: (r["__at"], r["__tie"])))
     found = [
         (r["k"], r["to"], r.get("number"), r["_t0_n"], r["_t2_told"]) for r in driver.outputs[""]
     ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import polars as pl
+from mainstem_keyed_state.changes import in_order
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
 from mainstem_operators_joins.frames import (
@@ -23,7 +24,6 @@ from mainstem_operators_joins.frames import (
     time_of,
     with_columns,
 )
-from mainstem_operators_joins.ties import in_order
 
 STREAM, TABLE = "stream", "table"
 LATE_CHANGES, UNMATCHED = "late_changes", "unmatched"
@@ -96,7 +96,7 @@ class StreamTableLogic(Logic):
     - `joined` (`now` as of event time): up to which time events of a key have been joined, which tells
       of a change whether it came too late for one.
 
-    Two changes of a key with the same time and the same sequence are one change: see `ties`.
+    Two changes of a key with the same time and the same sequence are one change: see `in_order`.
 
     Args:
         settings: see there.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
+from mainstem_keyed_state.changes import in_order
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
 from mainstem_operators_joins.columns import GONE
@@ -18,7 +19,6 @@ from mainstem_operators_joins.frames import (
     passed,
     with_columns,
 )
-from mainstem_operators_joins.ties import in_order
 
 INPUT, LATE = "input", "late"
 #: On the rows of `late`: why it changes nothing.
@@ -63,7 +63,7 @@ class TableLogic(Logic):
     - `history`, if asked for: rows and deletions that are no longer the newest, and those that came when
       they were not the newest any more. It goes with its key when a deletion is forgotten.
 
-    Rows of one key and one sequence are one row: of one batch what `ties` says, else the first.
+    Rows of one key and one sequence are one row: of one batch what `in_order` says, else the first.
 
     Args:
         settings: see there.

@@ -18,23 +18,18 @@ from __future__ import annotations
 from typing import Literal
 
 import polars as pl
+from mainstem_keyed_state.changes import DELETED, SEQUENCE, emptied, newest, replaced, valid
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
 from mainstem_operators_joins.table_table_pairs import LATE, LEFT, REJECTED, RIGHT
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
-    DELETED,
     LEFT_SEQUENCE,
     RETRACTS,
     RIGHT_SEQUENCE,
     SEEN,
-    SEQUENCE,
     changes,
     effective,
-    emptied,
-    newest,
-    replaced,
-    valid,
 )
 
 #: What a left row refers to, as bytes; null if to nothing that could ever be there.

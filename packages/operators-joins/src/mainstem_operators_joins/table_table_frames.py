@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Changelog, Inputs, OperatorContext
 from mainstem.attempts import Attempts
 from mainstem.columns import Column, literal, quoted
+from mainstem_keyed_state.changes import DELETED, SEQUENCE
 
 from mainstem_operators_joins.table_table_options import LEFT, RIGHT, TableTableJoinOptions
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
-    DELETED,
     LEFT_SEQUENCE,
     RETRACTS,
     RIGHT_SEQUENCE,
-    SEQUENCE,
 )
 from mainstem_operators_joins.table_table_versions import check_sequence, known, version
 

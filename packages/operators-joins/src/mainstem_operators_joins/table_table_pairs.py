@@ -5,22 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 import polars as pl
+from mainstem_keyed_state.changes import DELETED, SEQUENCE, emptied, newest, replaced, valid
 from mainstem_keyed_state.logic import KEY, MAIN, Done, Logic, Step, Table
 
 from mainstem_operators_joins.table_table_sides import (
     CHANGE,
-    DELETED,
     LEFT_SEQUENCE,
     RETRACTS,
     RIGHT_SEQUENCE,
     SEEN,
-    SEQUENCE,
     changes,
     effective,
-    emptied,
-    newest,
-    replaced,
-    valid,
 )
 
 LEFT, RIGHT = "left", "right"

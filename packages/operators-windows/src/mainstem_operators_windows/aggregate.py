@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Literal
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import polars as pl
     from mainstem_keyed_state import Logic, Port
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
     from mainstem_operators_windows.totals.accumulator import Accumulator
     from mainstem_operators_windows.windows_logic import Emission
@@ -119,7 +119,16 @@ class Aggregate(KeyedOperator, Expressions, Checked):
             return "Spark drops late rows"
         if window is not None and window.session is not None and options.emit == "changes":
             return "Spark gives sessions only when they are final"
+        if self._distinct():
+            return "Spark computes nothing over DISTINCT values on streams"
         return ""
+
+    def _distinct(self) -> bool:
+        """Whether a total is over DISTINCT values; one that can't be read is not ours to compute."""
+        try:
+            return any(call.distinct for call in self._calls())
+        except OptionError:
+            return False
 
     @property
     def _panes(self) -> Panes | None:
@@ -385,9 +394,10 @@ class Aggregate(KeyedOperator, Expressions, Checked):
 
     def rows(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, DataFrame]:
         from mainstem_operators_windows.totals.frames import read_columns
-        from mainstem_operators_windows.windows_logic import AT, END, START
+        from mainstem_operators_windows.windows_logic import AT, END, START, TIE
 
         given, window = ctx.shapes.only, self.options.window
+        time = event_time(given)
         rows, on = self._timed_rows(inputs.only, ctx)
         wanted = [*self._keys(given)]
         if "late" in ctx.wanted:
@@ -400,19 +410,18 @@ class Aggregate(KeyedOperator, Expressions, Checked):
                 within = windowed(rows, window, on)
                 rows = within.rows
                 columns += [f"{within.start} AS {START}", f"{within.end} AS {END}"]
-        elif (time := event_time(given)) is not None:
+        elif time is not None:
             columns.append(f"{quoted(time)} AS {AT}")
-        if "_id" in rows.columns:
-            columns.append("_id")
-        return {"input": rows.selectExpr(*columns, *read_columns(self._calls(), rows))}
+        read = read_columns(self._calls(), rows)
+        if window is not None or time is not None:
+            columns.append(f"{_tie(rows, read)} AS {TIE}")
+        return {"input": rows.selectExpr(*columns, *read)}
 
     def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem_keyed_state.changes import DELETED, SEQUENCE
+
         from mainstem_operators_windows import ordered_logic
-        from mainstem_operators_windows.table_totals_logic import (
-            DELETED,
-            SEQUENCE,
-            TableTotalsLogic,
-        )
+        from mainstem_operators_windows.table_totals_logic import TableTotalsLogic
         from mainstem_operators_windows.windows_logic import Windowing, WindowsLogic
 
         given, window, schema = inputs.only, self.options.window, rows["input"]
@@ -455,11 +464,11 @@ class Aggregate(KeyedOperator, Expressions, Checked):
 
     def _accumulators(self, rows: pl.Schema, given: Shape) -> list[Accumulator]:
         from mainstem_operators_windows.totals.functions import accumulators_of
-        from mainstem_operators_windows.windows_logic import AT
+        from mainstem_operators_windows.windows_logic import AT, TIE
 
         if isinstance(given, Changelog):
             return accumulators_of(self._calls(), rows, {}, weighted=True)
-        order = {name: rows[name] for name in (AT, "_id") if name in rows}
+        order = {name: rows[name] for name in (AT, TIE) if name in rows}
         return accumulators_of(self._calls(), rows, order)
 
     def types(
@@ -497,6 +506,20 @@ class Aggregate(KeyedOperator, Expressions, Checked):
             rest = [name for name in frame.columns if name not in given and name not in told]
             columns += map(quoted, rest)
         return frame.selectExpr(*columns)
+
+
+def _tie(rows: DataFrame, read: Sequence[str]) -> str:
+    """Return SQL for what puts rows of one time in an order that is the same however they come."""
+    if "_id" in rows.columns:
+        return "_id"
+    kinds: Iterable[StructField] = rows.selectExpr(*read).schema if read else ()
+    # Of maps and variants there is no hash.
+    hashed = [
+        sql.rpartition(" AS ")[0]
+        for sql, field in zip(read, kinds, strict=True)
+        if not any(kind in field.dataType.simpleString() for kind in ("map<", "variant"))
+    ]
+    return f"xxhash64({', '.join(hashed) or '1'})"
 
 
 def _timed(given: Shape, window: Window | None) -> bool:

@@ -6,7 +6,8 @@ import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME
 
-IDENTITY = "_id"
+from mainstem_operators_windows.waiting import IDENTITY
+
 _CLOCKS = "clocks"
 _OFFSET, _AT = "offset", "at"
 #: The least share that a new offset has, however soon after the last one it is seen.

@@ -9,8 +9,9 @@ import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
 
+from mainstem_operators_windows.waiting import IDENTITY
+
 COPIES = "copies"
-IDENTITY = "_id"
 _KEPT, _WAITING = "kept", "waiting"
 _AT, _DUE, _STAYS = "__at", "__due", "__stays"
 

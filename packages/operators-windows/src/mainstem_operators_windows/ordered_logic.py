@@ -1,7 +1,7 @@
 """What `aggregate` does with windows that go by rows: from each row back, or so many rows.
 
-They hang on the order of rows by event time, so rows wait until the watermark has passed them. Rows of
-one time come in the order of their `_id`.
+They hang on the order of rows by event time, so rows wait until the watermark has passed them. Of one
+time the order is that of `TIE`, the same however rows come.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed, time_of
 
+from mainstem_operators_windows.waiting import in_turn, waiting_table
 from mainstem_operators_windows.windows_logic import (
     AT,
     END,
     LATE_MS,
     START,
+    TIE,
     TOO_LATE,
     WATERMARK,
     Windowing,
 )
 
-IDENTITY = "_id"
 _WAITING, _KEPT = "waiting", "kept"
 _DUE, _NOW, _PLACE, _SIZE = "__due", "__now", "__place", "__size"
 
@@ -41,15 +42,14 @@ class OrderedLogic(Logic):
         self._by = list(windowing.by)
         self._number = number
         self._parts = windowing.parts
-        self._order = [AT, *(name for name in (IDENTITY,) if name in rows)]
+        self._order = [AT, TIE]
         kept = (*self._by, *self._order)
         self._ready = {**{name: rows[name] for name in kept}, **self._parts}
         self.ports = {"input": rows}
         numbers = {number: pl.Int64()} if number is not None else {}
         late = pl.Schema({**windowing.late, WATERMARK: TIME, LATE_MS: pl.Int64()})
         self.outputs = {MAIN: windowing.told(rows, **numbers), TOO_LATE: late}
-        waiting = pl.Schema({**self._ready, _DUE: TIME})
-        self.tables = {_WAITING: Table(waiting, due=_DUE, queued=True), _KEPT: self._kept()}
+        self.tables = {_WAITING: waiting_table(self._ready), _KEPT: self._kept()}
 
     @abstractmethod
     def _kept(self) -> Table:
@@ -76,12 +76,11 @@ class OrderedLogic(Logic):
             if too_late.height:
                 columns = self.outputs[TOO_LATE]
                 outputs[TOO_LATE] = self._windowing.late_rows(too_late, columns, watermark)
-        # One of the watermark's own time is not late yet.
-        due = (pl.col(AT) + pl.duration(microseconds=1)).alias(_DUE)
-        new = rows.select(KEY, *self._by, *self._order, *self._windowing.lifted(), due)
-        ready = step.state[_WAITING].select(KEY, *self._ready)
+        new = rows.select(KEY, *self._by, *self._order, *self._windowing.lifted())
+        new = new.select(KEY, *self._ready)
+        ready, waiting = in_turn(new, step.state[_WAITING], AT, watermark)
         ready = ready.sort(KEY, *self._order, maintain_order=True)
-        state: dict[str, pl.DataFrame] = {_WAITING: new.select(KEY, *self._ready, _DUE)}
+        state: dict[str, pl.DataFrame] = {_WAITING: waiting}
         kept = step.state[_KEPT]
         touched = pl.concat([ready.select(KEY), kept.filter(self._over(watermark)).select(KEY)])
         if not touched.is_empty():

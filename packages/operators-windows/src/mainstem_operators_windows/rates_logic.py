@@ -10,7 +10,8 @@ import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
 
-IDENTITY = "_id"
+from mainstem_operators_windows.waiting import in_turn, order_of, waiting_table
+
 _WAITING, _KEPT, _DUE = "waiting", "kept", "__due"
 #: After so many half-lives nothing is left of a row that a double could tell.
 _FORGOTTEN = 60
@@ -93,11 +94,10 @@ class RatesLogic(Logic):
         self._value = value
         self._half_life = half_life
         self._columns = dict(columns)
-        self._order = [KEY, time, *(name for name in (IDENTITY,) if name in rows)]
         added = dict.fromkeys(columns, pl.Float64())
         self.ports = {"input": rows}
         self.outputs = {MAIN: pl.Schema({**rows, **added})}
-        waiting = Table(pl.Schema({**rows, _DUE: TIME}), due=_DUE, queued=True)
+        waiting = waiting_table(rows)
         past = {
             "at": pl.Int64(),
             **dict.fromkeys(("rows", "values", "mean", "squares"), pl.Float64()),
@@ -106,11 +106,9 @@ class RatesLogic(Logic):
 
     def step(self, step: Step) -> Done:
         """Give the rows whose turn has come."""
-        due = (pl.col(self._time) + pl.duration(microseconds=1)).alias(_DUE)
-        rows = step.rows["input"].select(KEY, *self.ports["input"]).with_columns(due)
-        over = passed(_DUE, step.watermark)
-        ready = pl.concat([step.state[_WAITING].select(rows.columns), rows.filter(over)])
-        ready = ready.sort(self._order, maintain_order=True)
+        rows = step.rows["input"].select(KEY, *self.ports["input"])
+        ready, waiting = in_turn(rows, step.state[_WAITING], self._time, step.watermark)
+        ready = ready.sort(KEY, *order_of(self._time, ready.schema), maintain_order=True)
         kept = step.state[_KEPT]
         mine = kept.join(ready.select(KEY).unique(), on=KEY, how="semi")
         pasts = {key: _Past(*rest) for key, *rest in mine.drop(_DUE).rows()}
@@ -128,7 +126,7 @@ class RatesLogic(Logic):
         others = kept.join(mine.select(KEY), on=KEY, how="anti", maintain_order="left")
         known = pl.concat([others, self._kept(pasts, kept)])
         known = known.filter(~passed(_DUE, step.watermark))
-        state = {_WAITING: rows.filter(~over), _KEPT: known}
+        state = {_WAITING: waiting, _KEPT: known}
         added = [pl.Series(name, values, pl.Float64()) for name, values in told.items()]
         shown = ready.with_columns(added).select(list(self.outputs[MAIN]))
         return Done({MAIN: shown} if shown.height else {}, state)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import polars as pl
-from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
-from mainstem_keyed_state.times import TIME, passed
+from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step
 
-_WAITING, _DUE = "waiting", "__due"
-IDENTITY = "_id"
+from mainstem_operators_windows.waiting import in_turn, order_of, waiting_table
+
+_WAITING = "waiting"
 
 
 class SortLogic(Logic):
@@ -20,21 +20,13 @@ class SortLogic(Logic):
 
     def __init__(self, rows: pl.Schema, time: str) -> None:
         self._time = time
-        self._order = [time, *(name for name in (IDENTITY,) if name in rows)]
         self.ports = {"input": rows}
         self.outputs = {MAIN: rows}
-        waiting = pl.Schema({**rows, _DUE: TIME})
-        self.tables = {_WAITING: Table(waiting, due=_DUE, queued=True)}
+        self.tables = {_WAITING: waiting_table(rows)}
 
     def step(self, step: Step) -> Done:
-        """Give what is due, and let the others wait.
-
-        A row of the batch is due at once if a step above has held it back until the watermark passed it.
-        """
-        # One of the watermark's own time is not late yet.
-        due = (pl.col(self._time) + pl.duration(microseconds=1)).alias(_DUE)
-        rows = step.rows["input"].select(KEY, *self.ports["input"]).with_columns(due)
-        over = passed(_DUE, step.watermark)
-        ready = pl.concat([step.state[_WAITING].select(rows.columns), rows.filter(over)])
-        ready = ready.sort(self._order, maintain_order=True)
-        return Done({MAIN: ready.drop(KEY, _DUE)}, {_WAITING: rows.filter(~over)})
+        """Give what is due, and let the others wait."""
+        rows = step.rows["input"].select(KEY, *self.ports["input"])
+        ready, waiting = in_turn(rows, step.state[_WAITING], self._time, step.watermark)
+        ready = ready.sort(order_of(self._time, ready.schema), maintain_order=True)
+        return Done({MAIN: ready.drop(KEY)}, {_WAITING: waiting})

@@ -58,8 +58,9 @@ def ports(
         calls: what is totalled.
     """
     from mainstem_keyed_state import Port, keyed, polars_schema
+    from mainstem_keyed_state.changes import DELETED, SEQUENCE
 
-    from mainstem_operators_windows.table_totals_logic import DELETED, SEQUENCE, RowsLogic
+    from mainstem_operators_windows.table_totals_logic import RowsLogic
     from mainstem_operators_windows.totals.frames import read_columns
 
     keys = {key_column(n): name for n, name in enumerate(given.key)}
@@ -83,7 +84,9 @@ def asides(given: Changelog, by: Sequence[str]) -> dict[str, str]:
 
 def aside_columns(given: Changelog, by: Sequence[str]) -> list[str]:
     """Return the SQL of the outputs `late_changes` and `rejected`, of what the logic put aside."""
-    from mainstem_operators_windows.table_totals_logic import DELETED, LATE, REFUSED, SEQUENCE
+    from mainstem_keyed_state.changes import DELETED, SEQUENCE
+
+    from mainstem_operators_windows.table_totals_logic import LATE, REFUSED
 
     def row(struct: str) -> str:
         columns = (

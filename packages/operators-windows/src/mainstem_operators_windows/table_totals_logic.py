@@ -12,16 +12,23 @@ from collections.abc import Sequence
 import polars as pl
 from mainstem import CHANGE_TYPE
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
+from mainstem_keyed_state.changes import (
+    DELETED,
+    SEQUENCE,
+    emptied,
+    newest,
+    replaced,
+    valid,
+)
 
 from mainstem_operators_windows.totals.accumulator import Accumulator, input_name
 
-SEQUENCE, DELETED = "_sequence", "_deleted"
 #: Of the messages of the first step: how a row counts, and what else a message is.
 WEIGHT, WHAT = "_weight", "_what"
 LATE, REFUSED = "late_changes", "rejected"
 
 _ROWS, _GROUPS, _VALUES = "rows", "groups", "values"
-_KNOWN, _NUMBER = "__known", "__number"
+_NUMBER = "__number"
 
 
 class RowsLogic(Logic):
@@ -43,41 +50,20 @@ class RowsLogic(Logic):
     def step(self, step: Step) -> Done:
         """Tell what changes, and remember it."""
         state = step.state[_ROWS]
-        rows = step.rows["input"].select(KEY, *self.ports["input"])
-        if rows.is_empty():
+        rows, refused = valid(step.rows["input"].select(KEY, *self.ports["input"]))
+        if rows.is_empty() and refused.is_empty():
             return Done()
-        known = state.select(KEY, pl.col(SEQUENCE).alias(_KNOWN))
-        usable = pl.col(KEY).is_not_null() & pl.col(SEQUENCE).is_not_null()
-        found = rows.filter(usable).join(known, on=KEY, how="left")
-        newer = pl.col(_KNOWN).is_null() | (pl.col(SEQUENCE) > pl.col(_KNOWN))
-        fresh = found.filter(newer).drop(_KNOWN)
-        # Of one sequence a row counts rather than a deletion; see `ties` in the joins.
-        order = [KEY, SEQUENCE, ~pl.col(DELETED), *self._sortable(fresh)]
-        fresh = fresh.sort(order, maintain_order=True)
-        greatest = pl.col(SEQUENCE) == pl.col(SEQUENCE).max().over(KEY)
-        last = pl.col(KEY).is_last_distinct()
-        twice = fresh.filter(greatest & ~last)
-        fresh = fresh.filter(last)
+        fresh, late = newest(rows, state)
         before = state.join(fresh.select(KEY), on=KEY, how="semi", maintain_order="left")
-        others = state.join(fresh.select(KEY), on=KEY, how="anti", maintain_order="left")
         told = [
             _message(before.filter(~pl.col(DELETED)), -1),
             _message(fresh.filter(~pl.col(DELETED)), 1),
-            _message(found.filter(~newer).drop(_KNOWN), 0, LATE),
-            _message(twice, 0, LATE),
-            _message(rows.filter(~usable), 0, REFUSED),
+            _message(late, 0, LATE),
+            _message(refused, 0, REFUSED),
         ]
-        # Of a deleted row the sequence alone is kept: an older change must not bring it back.
-        kept = fresh.with_columns(
-            pl.when(~pl.col(DELETED)).then(pl.col(name)).alias(name) for name in self._columns
-        )
         columns = list(self.outputs[MAIN])
         messages = pl.concat([each.select(columns) for each in told])
-        return Done({MAIN: messages}, {_ROWS: pl.concat([others, kept.select(state.columns)])})
-
-    def _sortable(self, rows: pl.DataFrame) -> list[str]:
-        nested = (pl.Struct, pl.List)
-        return [name for name in self._columns if not isinstance(rows.schema[name], nested)]
+        return Done({MAIN: messages}, {_ROWS: replaced(state, emptied(fresh, self._columns))})
 
 
 def _message(rows: pl.DataFrame, weight: int, what: str | None = None) -> pl.DataFrame:

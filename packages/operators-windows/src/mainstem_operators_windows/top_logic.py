@@ -10,10 +10,11 @@ from mainstem import CHANGE_TYPE
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
 
+from mainstem_operators_windows.waiting import IDENTITY
+
 if TYPE_CHECKING:
     from mainstem_operators_windows.top import Term
 
-IDENTITY = "_id"
 _TOP = "top"
 _RANK, _DUE, _NEW = "__rank", "__due", "__new"
 

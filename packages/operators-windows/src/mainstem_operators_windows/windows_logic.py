@@ -20,6 +20,9 @@ from mainstem_operators_windows.totals.accumulator import Accumulator
 
 #: The rows' columns with their time and their window.
 AT, START, END = "__at", "__start", "__end"
+#: The one that puts rows of one time in an order: their identity, or where nobody needs one a hash of
+#: what is read of them.
+TIE = "__tie"
 #: The output of rows that came too late.
 TOO_LATE = "late"
 WATERMARK, LATE_MS = "_batch_watermark", "_late_ms"

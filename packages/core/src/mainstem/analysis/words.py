@@ -70,7 +70,7 @@ def flaw(statement: Statement, answer: Answer, tables: Tables) -> tuple[str, str
     if statement.form == "totals" and answer.distinct and not statement.distinct:
         return (
             "has an aggregate over DISTINCT values, which Spark does not compute on streams",
-            "Write approx_count_distinct(x), or size(collect_set(x)) where the values are few.",
+            "count, sum and avg can be over DISTINCT values; for others collect_set(x) has each once.",
         )
     return None
 

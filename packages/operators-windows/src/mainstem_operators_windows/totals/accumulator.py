@@ -120,6 +120,17 @@ class Accumulator(ABC):
         return f"_t{self.number}_{part}"
 
 
+class OneValue(Accumulator):
+    """A function whose parts are one value, of the type of what it reads."""
+
+    @property
+    def parts(self) -> dict[str, pl.DataType]:
+        return {self._name("value"): self.kinds[0]}
+
+    def lifted(self, weight: pl.Expr) -> list[pl.Expr]:
+        return [self._input().alias(self._name("value"))]
+
+
 def input_name(number: int, place: int) -> str:
     """Return the name of the rows' column with an input of an accumulator."""
     return f"_a{number}_{place}"

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from mainstem_operators_windows.totals.accumulator import Accumulator
+from mainstem_operators_windows.totals.accumulator import OneValue
 
 
-class Bits(Accumulator):
+class Bits(OneValue):
     @property
     def once(self) -> bool:
         return self.call.function != "bit_xor"
-
-    @property
-    def parts(self) -> dict[str, pl.DataType]:
-        return {self._name("value"): self.kinds[0]}
-
-    def lifted(self, weight: pl.Expr) -> list[pl.Expr]:
-        return [self._input().alias(self._name("value"))]
 
     def merged(self) -> list[pl.Expr]:
         value = pl.col(self._name("value")).drop_nulls()

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
-from mainstem_operators_windows.totals.accumulator import FLOATS, Accumulator, Asked
+from mainstem_operators_windows.totals.accumulator import FLOATS, Accumulator, Asked, OneValue
 
 
-class Extreme(Accumulator):
+class Extreme(OneValue):
     """The least, or the greatest; NaN is the greatest number."""
 
     @property
     def once(self) -> bool:
         return True
-
-    @property
-    def parts(self) -> dict[str, pl.DataType]:
-        return {self._name("value"): self.kinds[0]}
-
-    def lifted(self, weight: pl.Expr) -> list[pl.Expr]:
-        return [self._input().alias(self._name("value"))]
 
     def merged(self) -> list[pl.Expr]:
         value = pl.col(self._name("value"))
