@@ -244,6 +244,34 @@ def test_windows_give_what_a_plain_computation_gives(kind, sessions, emission, r
     assert driver.rows("windows") == []
 
 
+NEVER_ENDING = {
+    "changes": Emission("changes"),
+    "by count": Emission("panes", count=3),
+    "by time": Emission("panes", every=7 * MINUTES),
+    "increments": Emission("panes", count=2, increments=True),
+}
+
+
+@pytest.mark.parametrize("kind", [Driver, Paged])
+@pytest.mark.parametrize("emission", NEVER_ENDING.values(), ids=NEVER_ENDING)
+@settings(deadline=None, max_examples=10)
+@given(rows=ROWS)
+def test_totals_for_ever_give_what_a_plain_computation_gives(kind, emission, rows):
+    """Pass: without windows, as of one that begins in 1970 and never ends; nothing is late."""
+    columns = pl.Schema({n: k for n, k in COLUMNS.items() if n not in ("__start", "__end")})
+    logic = WindowsLogic(columns, Windowing(["k"], ACCUMULATORS, None, LATE), emission)
+    driver = kind(logic, {"input": ["k"]}, {"input": ("__at", DELAY // MICRO)}, pages=2)
+    plain = Plain(emission, sessions=False)
+    always = {"__start": datetime(1970, 1, 1, tzinfo=UTC), "__end": BEGIN + timedelta(days=9000)}
+    places = [n + 1 for n, each in enumerate(rows) if each[2]]
+    for batch in cut([row(n, *each[:2]) for n, each in enumerate(rows)], places):
+        mark = driver.watermark
+        came = driver.batch({"input": [{n: r[n] for n in columns} for r in batch]})
+        told_of = [each | {"from": always["__start"]} for each in came[""]]
+        check(emission, {"": told_of, "late": []}, plain.batch([r | always for r in batch], mark))
+        driver.restart()
+
+
 def check(emission: Emission, came: Any, wanted: Any) -> None:
     found = told(emission, came[""])
     assert sorted(found, key=repr) == sorted(wanted[""], key=repr)

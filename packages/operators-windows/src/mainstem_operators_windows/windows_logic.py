@@ -183,7 +183,9 @@ class WindowsLogic(Logic):
     def _grouped(self, known: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         """Return windows that are known and rows, with the window that each becomes part of."""
         bounds = [pl.col(START), pl.col(END)]
-        if self._gap is not None:
+        if not self._windowing.bounds:
+            bounds = [pl.lit(None, TIME).alias(name) for name in (START, END)]
+        elif self._gap is not None:
             ends = pl.col(AT) + pl.duration(microseconds=self._gap)
             bounds = [pl.col(AT).alias(START), ends.alias(END)]
         new = rows.select(KEY, *self._by, *bounds, *self._windowing.lifted(), _ROW)
