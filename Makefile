@@ -47,7 +47,7 @@ demo: install
 services: install
 	@services/install.sh
 
-# All of that at once: it is one third the network's time, and `services` has no need to install again.
+# All of that at once, for much of it is waiting for registries; and `services` need not install again.
 test: announced install
 	$(MAKE) --no-print-directory -o install -j4 services checked collected archived
 	$(TESTS)

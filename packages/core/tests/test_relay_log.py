@@ -33,9 +33,9 @@ def write(log, batch, numbers, watermark=None):
     log.add("query", batch, watermark, {f"{number}.parquet": 1 for number in numbers})
 
 
-def read(log, start, *, timed=True, columns="n BIGINT, _watermark TIMESTAMP"):
+def read(log, start, *, timed=True, columns="n BIGINT, _watermark TIMESTAMP", behind=0):
     """Return the end of the next batch after an offset, and its rows."""
-    reading = RelayReading(log.folder, timed, 2)
+    reading = RelayReading(log.folder, timed, 2, behind)
     planner = reading.planner()
     end = planner.latest(start)
     kinds = {"n": pa.int64(), "more": pa.string(), "_watermark": pa.timestamp("us", "UTC")}
@@ -63,6 +63,14 @@ def test_rows_are_read_once_each_with_the_newest_watermark(log):
     assert read(log, end)[0] == end
     write(log, 2, [3], 7 * MINUTE)
     assert [row["n"] for row in read(log, end, timed=False, columns="n BIGINT")[1]] == [3]
+
+
+def test_of_rows_that_are_behind_the_watermark_one_as_far_behind_is_told(log):
+    """Pass: where windows stay open for two minutes, what reads them is told of a watermark before that."""
+    write(log, 0, [1], 5 * MINUTE)
+    _, rows = read(log, beginning(log), behind=2 * MINUTE)
+    (told,) = [row["_watermark"] for row in rows if row["_watermark"]]
+    assert told.timestamp() == 3 * 60
 
 
 @pytest.mark.parametrize("point", ["before-segment", "before-entry", "after-entry"])

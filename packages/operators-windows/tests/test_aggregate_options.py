@@ -207,4 +207,4 @@ def test_a_plan_says_where_totals_are_kept_and_why(more, kept):
     state = plan.nodes["total"].state
     assert state is not None
     assert state.kept == kept
-    assert f"kept {kept})" in as_text(plan)
+    assert f"  kept {kept}\n" in as_text(plan)

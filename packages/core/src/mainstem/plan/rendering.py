@@ -199,8 +199,9 @@ def _node_lines(node: Node) -> Iterator[str]:
         yield f"  watermark {node.watermark.column} - {delay}{ahead}{idle}"
     if node.state:
         grows = f"grows: {node.state.grows}" if node.state.grows else "bounded"
-        kept = f", kept {node.state.kept}" if node.state.kept else ""
-        yield f"  keeps state ({grows}{kept})"
+        yield f"  keeps state ({grows})"
+        if node.state.kept:
+            yield f"  kept {node.state.kept}"
     if node.makes_id:
         yield f"  makes _id of {', '.join(node.identity)}"
 
