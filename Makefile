@@ -13,7 +13,7 @@ REPORT := test-report
 TESTS := $(BIN)/pytest -n 3 --dist worksteal --durations 20 \
   --conformance-report $(REPORT)/conformance.json --junitxml $(REPORT)/tests.xml
 
-.PHONY: help install demo services announced checked collected archived test test-all tox crash fuzz cluster bench wheels lock clean
+.PHONY: help install demo services announced checked collected archived test test-all tox crash fuzz cluster bench nexmark wheels lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
@@ -25,6 +25,7 @@ help:
 	@echo "              hundred times as many cases"
 	@echo "make cluster  a document on a Spark cluster of two workers, each with its own Python"
 	@echo "make bench    the benchmarks"
+	@echo "make nexmark  NEXMark's queries: what they give, beside a database, and how fast"
 	@echo "make wheels   build every distribution into dist/"
 
 $(UV):
@@ -124,6 +125,11 @@ bench: install services
 	$(BIN)/python benchmarks/zeromq_pull.py
 	$(BIN)/python benchmarks/udp_source.py
 	$(BIN)/python benchmarks/egress.py
+
+nexmark: install
+	PYTHONPATH=benchmarks $(BIN)/python -m nexmark check --events 300000
+	PYTHONPATH=benchmarks $(BIN)/python -m nexmark check --events 2000000
+	PYTHONPATH=benchmarks $(BIN)/python -m nexmark measure
 
 wheels: $(UV)
 	$(UV) build --quiet --all-packages --out-dir dist

@@ -93,6 +93,7 @@ PUBLIC = {
             "columns",
             "commands",
             "durable",
+            "functions",
             "losses",
             "patience",
             "positions",

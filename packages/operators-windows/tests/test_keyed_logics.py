@@ -206,6 +206,28 @@ def test_changes_of_ranks_make_the_table(kind, rows):
 
 @settings(deadline=None, max_examples=20)
 @given(rows=ROWS)
+def test_rows_of_one_rank_come_together(rows):
+    """Pass: with ties each row has as its rank one more than there are better ones, and all up to n come."""
+    term = [Term("v", descending=True, nulls_last=True)]
+    logic = top(time="at", final=True, ties=True, terms=term)
+    driver = Driver(logic, {"input": ["k", "at"]}, {"input": ("at", FAR)}, pages=3)
+    given = [row(n, *each[:3]) for n, each in enumerate(rows)]
+    for batch in cut(given, range(0, len(rows), 5)):
+        driver.batch({"input": batch})
+        driver.restart()
+    driver.advance(FAR)
+
+    def rank(one: dict[str, Any]) -> int:
+        value = -1 if one["v"] is None else one["v"]
+        others = [r["v"] for r in given if (r["k"], r["at"]) == (one["k"], one["at"])]
+        return 1 + sum(v is not None and v > value for v in others)
+
+    wanted = [(r["_id"], rank(r)) for r in given if rank(r) <= 2]
+    assert sorted((r["_id"], r["rank"]) for r in driver.outputs[""]) == sorted(wanted)
+
+
+@settings(deadline=None, max_examples=20)
+@given(rows=ROWS)
 def test_final_ranks_come_once_their_time_has_passed(rows):
     """Pass: keyed by their time, the first rows of each, once; nothing is kept of them."""
     logic = top(time="at", final=True)

@@ -34,6 +34,7 @@ CATALOGUE = {
     ("operator", "aggregate"): "mainstem-operators-windows",
     ("operator", "clock"): "mainstem-operators-windows",
     ("operator", "deduplicate"): "mainstem-operators-windows",
+    ("operator", "python_by_key"): "mainstem-keyed-state",
     ("operator", "rates"): "mainstem-operators-windows",
     ("operator", "sample"): "mainstem-operators-windows",
     ("operator", "sort"): "mainstem-operators-windows",

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from mainstem_keyed_state.entries import Entry, Name
-
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
+
+    from mainstem_keyed_state.entries import Entry, Name
 
 #: Requests that are out at once. Answers to so many updates, and so many requests for entries, fit into a
 #: socket's buffers, so that neither end waits for the other to read first.

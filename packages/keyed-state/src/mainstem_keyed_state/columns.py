@@ -7,7 +7,7 @@ text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -17,7 +17,7 @@ from mainstem.columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 #: An Arrow array of any type.
 Array = Any
@@ -46,7 +46,23 @@ def polars_schema(frame: DataFrame) -> pl.Schema:
     Raises:
         PluginError: a type has no way there, such as a geometry; names the column.
     """
-    return pl.Schema({field.name: _polars(field.name, field.dataType) for field in frame.schema})
+    return _columns(frame.schema)
+
+
+def polars_types(ddl: str) -> pl.Schema:
+    """Return declared columns as the rows of a port would have them; there is a Spark session.
+
+    Raises:
+        PluginError: a type has no way there; names the column.
+    """
+    from pyspark.sql.types import StructType
+
+    declared: Any = StructType.fromDDL(ddl)
+    return _columns(declared)
+
+
+def _columns(fields: Iterable[StructField]) -> pl.Schema:
+    return pl.Schema({field.name: _polars(field.name, field.dataType) for field in fields})
 
 
 def _polars(column: str, found: DataType) -> pl.DataType:

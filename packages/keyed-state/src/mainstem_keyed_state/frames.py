@@ -91,6 +91,7 @@ def keyed(
     """
     from pyspark.sql import functions as F  # noqa: N812
 
+    from mainstem_keyed_state.buckets import Buckets
     from mainstem_keyed_state.processor import BucketProcessor
 
     _check(logic, ports)
@@ -112,12 +113,9 @@ def keyed(
     # Spark wants an event time, and drops what is late by it: null never is, the logic decides.
     null = F.lit(None).cast("timestamp")
     packed = packed.select("*", null.alias("never_late", metadata={EVENT_TIME: 0}))
-    processor = BucketProcessor(
-        logic,
-        state_name(ctx.node, name),
-        {at: pl.Schema({KEY: pl.Binary(), **logic.ports[at]}) for at in ports},
-        (page_bytes, portion_bytes),
-    )
+    columns_at = {at: pl.Schema({KEY: pl.Binary(), **logic.ports[at]}) for at in ports}
+    buckets = Buckets(logic, columns_at, (page_bytes, portion_bytes))
+    processor = BucketProcessor(buckets, state_name(ctx.node, name))
     grouped: Any = packed.groupBy("bucket")
     done = grouped.transformWithStateInPandas(processor, PACKED_OUTPUTS, "append", "eventTime")
     return _outputs(logic, ports, types or {}, done, event_time)

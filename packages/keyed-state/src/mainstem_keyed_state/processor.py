@@ -1,50 +1,48 @@
-"""What Spark calls for each bucket that has rows in a batch, or is woken."""
+"""What Spark calls for each bucket that has rows in a batch, or is woken.
+
+Before the first batch of a run Spark starts a Python process to be told the state variables, and waits
+for it. That process needs neither Polars nor the logic, whose modules take most of a second to import, so
+they travel packed and nothing here imports them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from mainstem_keyed_state.calls import SparkStore, state_of
-from mainstem_keyed_state.logic import Logic
-from mainstem_keyed_state.outputs import packed_outputs
-from mainstem_keyed_state.packing import unpacked
-from mainstem_keyed_state.runner import Rows, Stepping
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     from pyspark.sql.streaming.stateful_processor import (
         ExpiredTimerInfo,
         StatefulProcessorHandle,
         TimerValues,
     )
 
+    from mainstem_keyed_state.buckets import Buckets
+
 
 class BucketProcessor(StatefulProcessor):
     """Runs a logic on the buckets of a task.
 
     Args:
+        buckets: does the work.
         state: the name of the state variable.
-        ports: the columns of each port's rows as they come, `KEY` among them, in the order of the
-            ports' numbers.
-        limits: the bytes of a page and of a portion; see `Stepping`.
     """
 
-    def __init__(
-        self, logic: Logic, state: str, ports: Mapping[str, pl.Schema], limits: tuple[int, int]
-    ) -> None:
-        self._logic = logic
+    def __init__(self, buckets: Buckets, state: str) -> None:
+        pickled: Any = cloudpickle  # which has no types
+        self._packed: bytes = pickled.dumps(buckets)
         self._state_name = state
-        self._ports = dict(ports)
-        self._limits = limits
+        self._unpacked: Buckets | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._state = state_of(handle, self._state_name)
-        self._stepping = Stepping(self._logic, *self._limits)
 
     def handleInputRows(  # noqa: N802
         self,
@@ -52,13 +50,8 @@ class BucketProcessor(StatefulProcessor):
         rows: Any,
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        ports = list(self._ports.items())
-        found: dict[str, list[pl.DataFrame]] = {port: [] for port, _ in ports}
-        for frame in rows:
-            for number, payload in zip(frame["port"], frame["payload"], strict=True):
-                port, columns = ports[number]
-                found[port].append(unpacked(payload, columns))
-        return self._take(found, timerValues)
+        packed = (pair for f in rows for pair in zip(f["port"], f["payload"], strict=True))
+        return self._take(packed, timerValues)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -67,19 +60,21 @@ class BucketProcessor(StatefulProcessor):
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
         # Spark removes the timer that it called for; another one with that time there is not.
-        return self._take({}, timerValues, fired=expiredTimerInfo.getExpiryTimeInMs())
+        return self._take((), timerValues, fired=expiredTimerInfo.getExpiryTimeInMs())
 
     def _take(
-        self, rows: Rows, timers: TimerValues, fired: int | None = None
+        self, packed: Iterable[tuple[int, bytes]], timers: TimerValues, fired: int | None = None
     ) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
+        if self._unpacked is None:
+            self._unpacked = cloudpickle.loads(self._packed)
+        buckets: Buckets = self._unpacked
         at = timers.getCurrentWatermarkInMs()
         watermark = at * 1000 if at > 0 else None
-        for name, out in self._stepping.bucket(SparkStore(self._state), rows, watermark):
-            for payload in packed_outputs(out):
-                yield pd.DataFrame({"name": [name], "payload": [payload]})
-        before, now = self._stepping.timer, self._stepping.next_timer
+        for name, payload in buckets.take(SparkStore(self._state), packed, watermark):
+            yield pd.DataFrame({"name": [name], "payload": [payload]})
+        before, now = buckets.timers
         if before != now:
             if before is not None and before != fired:
                 self._handle.deleteTimer(before)

@@ -47,6 +47,8 @@ KEEPS = {
 }
 #: The output of the left rows that find no partner and are not kept, and that of the right ones.
 UNMATCHED = {LEFT: "unmatched", RIGHT: "unmatched_right"}
+#: The output of the left rows that come too late, and that of the right ones.
+LATE = {LEFT: "late", RIGHT: "late_right"}
 Join = Literal["inner", "left", "right", "full", "left_semi"]
 
 
@@ -97,6 +99,11 @@ class StreamStreamJoinOptions(Options):
         description="Whether rows that find no partner, and that the join does not keep, come out of "
         "`unmatched` (left ones) and `unmatched_right`.",
     )
+    late: bool = option(
+        False,
+        description="Whether rows behind the watermark come out of `late` (left ones) and `late_right`; "
+        "else they are dropped and counted.",
+    )
 
     @model_validator(mode="after")
     def _fitting(self) -> StreamStreamJoinOptions:
@@ -104,6 +111,8 @@ class StreamStreamJoinOptions(Options):
             raise ValueError("`join: left_semi` gives the left stream's columns alone")
         if self.unmatched and self.join in ("full", "left_semi"):
             raise ValueError(f"`join: {self.join}` has no output `unmatched`")
+        if self.late and self.join == "left_semi":
+            raise ValueError("`join: left_semi` has no output `late`")
         lost = {"left": RIGHT, "right": LEFT}.get(self.join)
         if self.time and (self.time == lost or self.join == "full"):
             raise ValueError(f"with `join: {self.join}` the {self.time} event time may be null")
@@ -115,8 +124,8 @@ class StreamStreamJoin(Operator, Stateful, Branching):
 
     A row waits for partners until the watermark, which is the lower one of both streams', has passed
     the times that they can have; then it is let go, and comes out if the join keeps it, or is asked for
-    by `unmatched`. A null in a key or in the event time matches nothing. Rows behind the watermark are
-    dropped and counted.
+    by `unmatched`. A null in a key or in the event time matches nothing. Rows behind the watermark join
+    nothing: they are dropped and counted, or come out of `late`.
     """
 
     options: StreamStreamJoinOptions
@@ -154,12 +163,21 @@ class StreamStreamJoin(Operator, Stateful, Branching):
         )
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        """Rows that found no partner and that the join does not keep, as they came."""
-        return {
-            UNMATCHED[side]: Events(inputs[side].columns)
+        """Rows that found no partner and that the join does not keep, and late ones, as they came."""
+        sides = {
+            UNMATCHED[side]: side
             for side, keeps in zip((LEFT, RIGHT), KEEPS[self.options.join], strict=True)
             if self.options.unmatched and not keeps
         }
+        sides |= {LATE[side]: side for side in self._told_late(inputs)}
+        return {name: Events(inputs[side].columns) for name, side in sides.items()}
+
+    def _told_late(self, inputs: Inputs[Shape]) -> list[str]:
+        """Return the sides whose late rows come out."""
+        if not self.options.late:
+            return []
+        times = {side: inputs[side].event_time for side in (LEFT, RIGHT)}
+        return [side for side, time in times.items() if time is not None and not time.punctual]
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options = self.options
@@ -170,6 +188,7 @@ class StreamStreamJoin(Operator, Stateful, Branching):
                 "within": options.within.model_dump(mode="json"),
                 "join": options.join,
                 "unmatched": options.unmatched,
+                **({"late": True} if options.late else {}),
             },
             # A row is let go when the watermark is beyond the last time of a partner.
             holds=max(options.within.before, options.within.after) + timedelta(milliseconds=1),
@@ -183,11 +202,16 @@ class StreamStreamJoin(Operator, Stateful, Branching):
         options, on = self.options, self._on()
         keeps_left, keeps_right = KEEPS[options.join]
         semi = options.join == "left_semi"
-        wanted = (keeps_left or options.unmatched, keeps_right or options.unmatched)
+        late = self._told_late(ctx.shapes)
+        wanted = (
+            keeps_left or options.unmatched or LEFT in late,
+            keeps_right or options.unmatched or RIGHT in late,
+        )
         left, right = ctx.shapes[LEFT], ctx.shapes[RIGHT]
         times = _time_of(left, LEFT), _time_of(right, RIGHT)
         sides = Sides(inputs[LEFT], inputs[RIGHT], *times, on)
-        frame = joined(sides, options.within, None if semi else wanted)
+        behind = dict.fromkeys(late, ctx.behind)
+        frame = joined(sides, options.within, None if semi else wanted, behind)
         taken = {} if semi else self._taken(left, right)
         return paired(
             frame,
@@ -198,6 +222,7 @@ class StreamStreamJoin(Operator, Stateful, Branching):
             time=self._time(),
             semi=semi,
             unmatched=options.unmatched,
+            late=late,
         )
 
     # -- options ------------------------------------------------------------------------------

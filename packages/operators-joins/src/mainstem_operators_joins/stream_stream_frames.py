@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from mainstem.columns import EVENT_TIME
 from pyspark.sql import functions as F  # noqa: N812
 
-from mainstem_operators_joins.stream_stream import LEFT, RIGHT, UNMATCHED, Within
+from mainstem_operators_joins.stream_stream import LATE, LEFT, RIGHT, UNMATCHED, Within
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 _ID = "_id"
 #: True on every row of a side, so null where a row found no partner on it. No user's column begins so.
 _HERE = "_here"
+#: On rows of a side whose late rows come out: whether it is late, and its time, which is else null then.
+_BEHIND, _AT = "_behind", "_at"
 _JOINS = {
     (False, False): "inner",
     (True, False): "left_outer",
@@ -41,14 +44,23 @@ class Sides:
         return [name for name in names if name == _ID or not name.startswith("_")]
 
 
-def joined(sides: Sides, within: Within, wanted: tuple[bool, bool] | None) -> DataFrame:
+def joined(
+    sides: Sides,
+    within: Within,
+    wanted: tuple[bool, bool] | None,
+    behind: Mapping[str, Callable[[Column], Column]],
+) -> DataFrame:
     """Return the rows that belong together, each column under its side's name (see `of`).
 
     Args:
         wanted: whether the left and the right rows without a partner come out too; None to get each left
             row that has a partner, once.
+        behind: by side whose late rows come out (without a partner), what tells whether a time is late.
     """
-    left, right = _named(sides.left, sides, LEFT), _named(sides.right, sides, RIGHT)
+    left, right = (
+        _named(frame, sides, side, behind.get(side))
+        for side, frame in ((LEFT, sides.left), (RIGHT, sides.right))
+    )
     left_time, right_time = of(LEFT, sides.left_time), of(RIGHT, sides.right_time)
     conditions = [of(LEFT, name) == of(RIGHT, other) for name, other in sides.on.items()]
     conditions += [
@@ -76,6 +88,7 @@ def paired(
     time: str | None,
     semi: bool,
     unmatched: bool,
+    late: Sequence[str],
 ) -> DataFrame:
     """Return what `joined` gave in the columns of the result, and those of the named outputs.
 
@@ -86,6 +99,7 @@ def paired(
             takes no row with two.
         semi: whether `joined` gave left rows alone.
         unmatched: whether rows without a partner that are no part of the result go to outputs.
+        late: the sides whose late rows go to outputs.
     """
     keys = {name.lower(): other for name, other in sides.on.items()}
 
@@ -107,25 +121,42 @@ def paired(
         columns += [of(LEFT, _ID).alias(_ID)] if identified[LEFT] else []
     elif all(identified.values()):
         columns.append(_hashed(node))
-    if unmatched:
-        dropped = [side for side, keep in zip((LEFT, RIGHT), keeps, strict=True) if not keep]
-        columns += _branches(sides, dropped)
+    lone = [side for side, keep in zip((LEFT, RIGHT), keeps, strict=True) if not keep]
+    for side in [] if unmatched else [side for side in lone if side in late]:
+        # It has come out for the sake of late rows alone.
+        frame = frame.where(
+            of(_other(side), _HERE).isNotNull() | F.coalesce(of(side, _BEHIND), F.lit(False))
+        )
+    branches = [
+        (UNMATCHED[side], side, of(_other(side), _HERE).isNull()) for side in lone if unmatched
+    ]
+    branches += [(LATE[side], side, of(side, _BEHIND)) for side in late]
+    if branches:
+        columns += _branches(sides, branches, late)
     return frame.select(*columns)
 
 
-def _branches(sides: Sides, dropped: list[str]) -> list[Column]:
-    """Return `_output` and a struct for each output of rows without a partner."""
+def _other(side: str) -> str:
+    return RIGHT if side == LEFT else LEFT
+
+
+def _branches(
+    sides: Sides, branches: Sequence[tuple[str, str, Column]], late: Sequence[str]
+) -> list[Column]:
+    """Return `_output`, and a struct for each output.
+
+    Args:
+        branches: the outputs, each with its side and which rows go there; the last that holds counts.
+        late: the sides whose rows have their times beside.
+    """
     output = F.lit(None).cast("string")
     structs = []
-    for side in dropped:
-        other = RIGHT if side == LEFT else LEFT
-        output = F.when(of(other, _HERE).isNull(), UNMATCHED[side]).otherwise(output)
+    for name, side, holds in branches:
+        output = F.when(holds, name).otherwise(output)
         timed = (sides.left_time if side == LEFT else sides.right_time).lower()
-        row = [
-            (_untimed(of(side, name)) if name.lower() == timed else of(side, name)).alias(name)
-            for name in sides.columns(side)
-        ]
-        structs.append(F.struct(*row).alias(f"_{UNMATCHED[side]}"))
+        at = of(side, _AT) if side in late else _untimed(of(side, timed))
+        row = [(at if n.lower() == timed else of(side, n)).alias(n) for n in sides.columns(side)]
+        structs.append(F.struct(*row).alias(f"_{name}"))
     return [output.alias("_output"), *structs]
 
 
@@ -134,15 +165,27 @@ def of(side: str, name: str) -> Column:
     return F.col(f"`_{side}_{name.replace('`', '``')}`")
 
 
-def _named(frame: DataFrame, sides: Sides, side: str) -> DataFrame:
+def _named(
+    frame: DataFrame, sides: Sides, side: str, behind: Callable[[Column], Column] | None
+) -> DataFrame:
     """Return the columns that take part under names that the other side does not have.
 
-    An alias keeps the watermark of a column.
+    An alias keeps the watermark of a column. With `behind` the time of a late row is null, so that Spark
+    does not drop it; it meets no partner then, and comes out at once.
     """
-    columns = [
-        F.col(f"`{n.replace('`', '``')}`").alias(f"_{side}_{n}") for n in sides.columns(side)
-    ]
-    return frame.select(*columns, F.lit(True).alias(f"_{side}_{_HERE}"))
+    columns = {n: F.col(f"`{n.replace('`', '``')}`") for n in sides.columns(side)}
+    here = F.lit(True).alias(f"_{side}_{_HERE}")
+    if behind is None:
+        return frame.select(*(c.alias(f"_{side}_{n}") for n, c in columns.items()), here)
+    timed = sides.left_time if side == LEFT else sides.right_time
+    (timed,) = (name for name in columns if name.lower() == timed.lower())
+    late = f"_{side}_{_BEHIND}"
+    frame = frame.select("*", behind(columns[timed]).alias(late))
+    given = [c.alias(f"_{side}_{n}") for n, c in columns.items() if n != timed]
+    at = _untimed(columns[timed]).alias(f"_{side}_{_AT}")
+    time = F.when(~F.col(late), columns[timed])
+    marked = time.alias(f"_{side}_{timed}", metadata={EVENT_TIME: 0})
+    return frame.select(*given, marked, at, late, here)
 
 
 def _untimed(column: Column) -> Column:

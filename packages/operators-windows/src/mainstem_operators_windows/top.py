@@ -61,6 +61,11 @@ class TopOptions(Options):
     rank: str = option(
         "rank", min_length=1, description="The name of the column with the rank, from 1."
     )
+    ties: bool = option(
+        False,
+        description="Whether rows that are equal in `order` have one rank, and all come whose rank is at "
+        "most `n`, as by RANK() in SQL; with `emit: final`.",
+    )
     emit: Literal["final", "changes"] = option(
         "changes",
         description="`changes`: a changelog keyed by keys and rank, with what each batch changed. "
@@ -77,7 +82,9 @@ class Top(ByKey):
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """Changes come batch by batch, so how the input was cut shows in them."""
-        return OperatorCapabilities(batch_invariant=self.options.emit == "final")
+        return OperatorCapabilities(
+            batch_invariant=self.options.emit == "final", passes_ids=self.options.ties
+        )
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
@@ -89,6 +96,12 @@ class Top(ByKey):
         rank = Column(options.rank, "int", nullable=False)
         columns = (*given.columns, rank)
         if options.emit == "changes":
+            if options.ties:
+                raise OptionError(
+                    "rows of one rank have no key by which they could change",
+                    option="ties",
+                    hint="Write `emit: final`.",
+                )
             return Changelog(columns, key=[*keys, options.rank], preimages=True)
         time = needed_time(given)
         if time.column.lower() not in {key.lower() for key in keys}:
@@ -97,6 +110,8 @@ class Top(ByKey):
                 option="by",
                 hint="Rank what a window gives by the window's end, or write `emit: changes`.",
             )
+        if options.ties:
+            return replace(given.with_columns(columns), event_time=waited(time))
         return Events(columns, identity=[*keys, options.rank], event_time=waited(time))
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
@@ -106,6 +121,7 @@ class Top(ByKey):
             "order": options.order,
             "n": options.n,
             "emit": options.emit,
+            "ties": options.ties,
             "columns": list(inputs.only.names),
         }
         grows = (
@@ -133,6 +149,7 @@ class Top(ByKey):
             rank=options.rank,
             time=event_time(given) if self._passes(given) else None,
             final=options.emit == "final",
+            ties=options.ties,
         )
 
     # -- what the options mean for the input --------------------------------------------------

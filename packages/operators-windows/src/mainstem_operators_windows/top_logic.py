@@ -32,6 +32,7 @@ class TopLogic(Logic):
         rank: the name of the column with the rank.
         time: the key's column with the event time, never null and of no late row; None without one.
         final: whether rows come out once their key's time has passed, in place of each change.
+        ties: whether rows that are equal by the order have one rank; if they are final.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class TopLogic(Logic):
         rank: str,
         time: str | None,
         final: bool,
+        ties: bool = False,
     ) -> None:
         order = [(term.column, term.descending, term.nulls_last) for term in terms]
+        self._ties = [column for column, _, _ in order] if ties else []
         if IDENTITY in rows:
             order.append((IDENTITY, False, False))
         self._order = [(KEY, False, False), *order]
@@ -52,7 +55,8 @@ class TopLogic(Logic):
         self._rank = rank
         self._time = time
         self._final = final
-        columns = {name: kind for name, kind in rows.items() if name != IDENTITY}
+        # What has one rank with others is told apart by its own id.
+        columns = {name: kind for name, kind in rows.items() if name != IDENTITY or ties}
         told = {rank: pl.Int32(), **({} if final else {CHANGE_TYPE: pl.String()})}
         self.ports = {"input": rows}
         self.outputs = {MAIN: pl.Schema({**columns, **told})}
@@ -88,7 +92,11 @@ class TopLogic(Logic):
         found = pl.concat([mine, new]).sort(
             by, descending=list(descending), nulls_last=list(last), maintain_order=True
         )
-        place = pl.int_range(1, pl.len() + 1, dtype=pl.Int32()).over(KEY)
+        place = pl.int_range(1, pl.len() + 1, dtype=pl.Int32())
+        if self._ties:
+            found = found.with_columns(place.over(KEY).alias(_NEW))
+            place = pl.col(_NEW).min()
+        place = place.over(KEY, *self._ties)
         return found.with_columns(place.alias(_NEW)).filter(pl.col(_NEW) <= self._n)
 
     def _changes(self, mine: pl.DataFrame, ranked: pl.DataFrame) -> pl.DataFrame:

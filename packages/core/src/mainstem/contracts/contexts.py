@@ -10,7 +10,7 @@ from mainstem.contracts.log_source import Reading
 from mainstem.contracts.shapes import Inputs, Shape
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 
@@ -81,6 +81,13 @@ class OperatorContext(Protocol):
     wanted: frozenset[str]
     #: What stands at the ports, as `Operator.shape` was given it.
     shapes: Inputs[Shape]
+
+    def behind(self, time: Column) -> Column:
+        """Return whether times of rows are before the watermark that their batch works under.
+
+        For a step whose state is Spark's own, to tell late rows before Spark drops them. Rows that are
+        punctual (see `EventTime`) are not late wherever the watermark is.
+        """
 
     def folder(self) -> Path:
         """Return the durable folder of the node's state, made when it is not there yet.

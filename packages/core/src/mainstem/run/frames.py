@@ -30,11 +30,12 @@ from mainstem.plan.bootstrap import read_name
 from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
 from mainstem.run.counting import OUTPUT, counted_by, counts
 from mainstem.run.failures import REJECTION, blame, first_line
+from mainstem.run.lateness import behind
 from mainstem.run.spark_source import register
 from mainstem.run.telling import can_refuse, failing, placed, refusing, without_place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from mainstem.run.checkpoint import Checkpoint
@@ -88,6 +89,9 @@ class NodeContext:
         records = self._checkpoint.query(self._query)
         word = register(self.spark, reading, self.node, name, records)
         return self.reader(beside).format(word).load()
+
+    def behind(self, time: Column) -> Column:
+        return behind(time, self._checkpoint.query(self._query))
 
     def folder(self) -> Path:
         # What an operator keeps belongs to its state in this query, and goes with it.

@@ -1,0 +1,158 @@
+"""Operator `python_by_key`: a function of the user's own that has a state of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    EVENTS,
+    Duration,
+    Events,
+    Inputs,
+    LocalPath,
+    OperatorCapabilities,
+    OptionError,
+    Options,
+    Schema,
+    Shape,
+    StateFacts,
+    option,
+)
+from mainstem.columns import Column, check_names, find_column, quoted
+from mainstem.functions import FunctionName, Value
+
+from mainstem_keyed_state.operator import KeyedOperator, event_time
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+    from mainstem_keyed_state.logic import Logic
+
+
+class PythonByKeyOptions(Options):
+    """Options of `python_by_key`."""
+
+    call: FunctionName = option(
+        description="The function, as `module:function`. It takes two frames of Polars, the rows of some "
+        "keys and what is kept of those keys, and `watermark` (a datetime, or None), and returns two: "
+        "the rows that come out, and what is kept of the keys from then on.",
+        example="visits:streaks",
+    )
+    by: list[str] = option(min_length=1, description="The key columns.", example=["user"])
+    state: Schema = option(
+        description="The columns that are kept, beside those of the key; a key may have several rows.",
+        example="days INT, last DATE",
+    )
+    table_schema: Schema = option(
+        alias="schema",
+        description="The columns that come out, with their types.",
+        example="user STRING, days INT",
+    )
+    wake: str | None = option(
+        None,
+        description="A TIMESTAMP column of the state: when the watermark comes to it, the function is "
+        "called for the key though it has no rows.",
+    )
+    waits: Duration = option(
+        timedelta(0),
+        description="How long after its event time, at most, a row is waited with: so far `flush` moves "
+        "the watermark on.",
+    )
+    identity: list[str] = option(
+        list,
+        description="The columns that tell an output row from every other, the same after a replay; "
+        "for sinks that need it.",
+    )
+    options: dict[str, Value] = option(dict, description="More keyword arguments of the function.")
+    folder: LocalPath = option(
+        ".",
+        validate_default=True,
+        description="Where the module is looked for first, then as Python always does.",
+    )
+
+
+class PythonByKey(KeyedOperator):
+    """Calls a Python function with rows of a batch and what is kept of their keys.
+
+    A call has all of the batch's rows of its keys; how many keys are in a call is not said. The function
+    is sent to Spark's tasks, with what it uses of the document's folder; its rows come in the order of
+    their event time, where they have one. What it raises ends the run.
+    """
+
+    options: PythonByKeyOptions
+    ports = {"input": EVENTS}
+    capabilities = OperatorCapabilities(batch_invariant=False)
+    nulls_equal = True
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given, options = inputs.only, self.options
+        keys = {name.lower() for name in self._by(given)}
+        check_names([column.name for column in options.state], "state")
+        for column in options.state:
+            if column.name.lower() in keys:
+                hint = "The key's columns are kept without being named."
+                raise OptionError(f"{column.name!r} is the key's", option="state", hint=hint)
+        if options.wake is not None:
+            found = find_column(options.state, options.wake, "wake")
+            if found.type != "timestamp":
+                raise OptionError(f"{found.ddl} is no TIMESTAMP", option="wake")
+        for name in options.identity:
+            find_column(options.table_schema, name, "identity")
+        return Events(options.table_schema, options.identity)
+
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        return {"input": [quoted(name) for name in self._by(inputs.only)]}
+
+    def holds(self, inputs: Inputs[Shape]) -> timedelta:
+        return self.options.waits
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        options, by = self.options, self._by(inputs.only)
+        kept = [column.ddl for column in options.state]
+        return StateFacts(
+            1,
+            keyed=True,
+            shaped_by={"by": by, "state": kept, "wake": options.wake},
+            holds=options.waits,
+            waits=options.wake is not None,
+            grows=f"what {options.call} keeps of a key is kept until it keeps nothing of it.",
+        )
+
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem.functions import first_on_path, load_function
+
+        from mainstem_keyed_state.columns import polars_types
+        from mainstem_keyed_state.function_logic import FunctionLogic
+
+        options, given = self.options, inputs.only
+        with first_on_path(options.folder):
+            function = load_function(options.call, options.folder)
+        return FunctionLogic(
+            rows["input"],
+            by=self._by(given),
+            kept=polars_types(_ddl(options.state)),
+            out=polars_types(_ddl(options.table_schema)),
+            wake=options.wake,
+            time=event_time(given),
+            function=function,
+            name=options.call,
+            options=options.options,
+        )
+
+    def types(
+        self, rows: Mapping[str, DataFrame], inputs: Inputs[Shape]
+    ) -> Mapping[str, Mapping[str, str | DataType]]:
+        from mainstem_keyed_state.logic import MAIN
+
+        return {MAIN: {c.name: c.type for c in self.options.table_schema if c.type}}
+
+    def _by(self, given: Shape) -> list[str]:
+        return [find_column(given.columns, name, "by").name for name in self.options.by]
+
+
+def _ddl(columns: Sequence[Column]) -> str:
+    return ", ".join(column.ddl for column in columns)
