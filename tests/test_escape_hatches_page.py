@@ -17,6 +17,11 @@ SALES = [
     {"city": "Bern", "cents": 300, "currency": "EUR"},
     {"city": "Rome", "cents": 0, "currency": "EUR"},
 ]
+#: Who logged in, in which minute, and whether that went well.
+LOGINS = [
+    [("ann", 3, True), ("ann", 1, False), ("bob", 2, False), ("bob", 4, False)],
+    [("ann", 5, False), ("bob", 6, False), ("ann", 7, False)],
+]
 
 
 def blocks(language: str) -> list[str]:
@@ -25,24 +30,35 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.in_turn
 def test_the_documents_of_the_page_run(tmp_path):
-    """Pass: query and function give the prices, and the archive has all sales."""
+    """Pass: query and function give the prices, the function with state counts failed logins over two
+    files, and the archive has all sales."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text("".join(json.dumps(sale) + "\n" for sale in SALES))
-    (code,) = blocks("python")
-    (tmp_path / "prices.py").write_text(code)
+    (tmp_path / "logins").mkdir()
+    for number, logins in enumerate(LOGINS):
+        rows = [{"user": u, "at": f"2026-01-01T00:0{m}:00Z", "ok": ok} for u, m, ok in logins]
+        file = tmp_path / "logins" / f"{number}.json"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, code in zip(("prices", "logins"), blocks("python"), strict=True):
+        (tmp_path / f"{name}.py").write_text(code)
     documents = [block for block in blocks("yaml") if block.startswith("pipeline:")]
-    assert len(documents) == 2
+    assert len(documents) == 3
     for number, text in enumerate(documents):
         (tmp_path / f"{number}.yaml").write_text(text)
         command = [sys.executable, "-m", "mainstem", "run", str(tmp_path / f"{number}.yaml")]
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
         assert result.returncode == 0, result.stdout + result.stderr
-    lines = [
-        json.loads(line)
-        for file in (tmp_path / "out").glob("*/*.json")
-        for line in file.read_text().splitlines()
+
+    def lines(folder):
+        files = (tmp_path / folder).glob("*/*.json")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    failed = sorted((row["user"], row["failed"]) for row in lines("failed"))
+    assert failed == [("ann", 1), ("ann", 1), ("ann", 2), ("bob", 1), ("bob", 2), ("bob", 3)]
+    assert sorted((row["city"], row["euros"]) for row in lines("out")) == [
+        ("BERN", 3.0),
+        ("OSLO", 1.25),
     ]
-    assert sorted((row["city"], row["euros"]) for row in lines) == [("BERN", 3.0), ("OSLO", 1.25)]
     files = (tmp_path / "archive").glob("*.parquet")
     cents = [value for f in files for value in pq.read_table(f)["cents"].to_pylist()]
     assert sorted(cents) == [0, 250, 300]

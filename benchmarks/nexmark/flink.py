@@ -15,9 +15,9 @@ from pathlib import Path
 _DAY = "DATE_FORMAT(ts, 'yyyy-MM-dd')"
 _COUNTED = """
     COUNT(*) AS bids,
-    COUNT(*) FILTER (WHERE price < 10000) AS small,
-    COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS middle,
-    COUNT(*) FILTER (WHERE price >= 1000000) AS large
+    COUNT(*) FILTER (WHERE price < 10000) AS `small`,
+    COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS `middle`,
+    COUNT(*) FILTER (WHERE price >= 1000000) AS `large`
 """
 _DISTINCT = ", ".join(
     f"COUNT(DISTINCT {of}) FILTER (WHERE {where}) AS {prefix}{of}s"
