@@ -19,16 +19,18 @@ def row(n, minute, k="a"):
     return {"k": k, "n": n, "at": START + timedelta(minutes=minute)}
 
 
-#: By side the rows of each batch. After the first the watermark is at minute 60.
+#: By side the rows of each batch. After the first the watermark is at minute 60, and stays there for the
+#: third: Spark drops what has that very time then.
 BATCHES = [
     {"left": [row(1, 60), row(2, 61, "b")], "right": [row(10, 60), row(11, 61, "c")]},
     {
-        "left": [row(3, 30), row(4, 62), row(5, 60), {"k": "a", "n": 6, "at": None}],
-        "right": [row(12, 31), row(13, 62), row(14, 31, "z")],
+        "left": [row(3, 30), row(4, 61), row(5, 60), {"k": "a", "n": 6, "at": None}],
+        "right": [row(12, 31), row(13, 61), row(14, 31, "z")],
     },
+    {"left": [row(7, 60)], "right": [row(15, 61)]},
 ]
-LATE = {"late": [3], "late_right": [12, 14]}
-PAIRS = {(1, 10), (1, 13), (4, 10), (4, 13), (5, 10), (5, 13)}
+LATE = {"late": [3, 7], "late_right": [12, 14]}
+PAIRS = {(1, 10), (1, 13), (4, 10), (4, 13), (5, 10), (5, 13), (1, 15), (4, 15), (5, 15)}
 
 
 def source(name):
@@ -78,7 +80,7 @@ def test_late_rows_come_out_as_they_came_and_join_nothing(world, name):
     """Pass: each late row is in its side's output, whole; the pairs are those of the other rows."""
     for of, numbers in LATE.items():
         side = "left" if of == "late" else "right"
-        expected = [r for r in BATCHES[1][side] if r["n"] in numbers]
+        expected = [r for batch in BATCHES for r in batch[side] if r["n"] in numbers]
         found = [
             {**r, "at": datetime.fromisoformat(r["at"])} for r in world.rows(f"{of}_join_{name}")
         ]
@@ -97,6 +99,21 @@ def test_late_rows_come_out_as_they_came_and_join_nothing(world, name):
 def test_rows_without_a_partner_have_their_own_outputs(world):
     """Pass: of `unmatched` and `unmatched_right` are the others that found none, and no late one."""
     assert {r["n"] for r in world.rows("lost")} == {2, 6, 11}
+
+
+def test_below_a_join_it_is_refused():
+    """Pass: there a row of the other stream is late only behind what the join above still holds."""
+    document = {
+        "pipeline": "test",
+        "sources": {side: source(side) for side in ("left", "right", "third")},
+        "operators": {
+            "pairs": join("inner", late=False),
+            "more": join("inner", take={"o": "n"}) | {"from": {"left": "pairs", "right": "third"}},
+        },
+        "sinks": {"out": {"use": "console", "from": "more"}},
+    }
+    with pytest.raises(DocumentError, match="a step above holds back rows of the left stream"):
+        make_plan(document)
 
 
 def test_a_semi_join_has_no_such_output():

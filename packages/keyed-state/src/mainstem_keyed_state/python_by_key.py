@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     EVENTS,
@@ -90,8 +90,10 @@ class PythonByKey(KeyedOperator):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only, self.options
-        keys = {name.lower() for name in self._by(given)}
+        check_names(self._by(given), "by")
         check_names([column.name for column in options.state], "state")
+        check_names([column.name for column in options.table_schema], "schema")
+        keys = {name.lower() for name in self._by(given)}
         for column in options.state:
             if column.name.lower() in keys:
                 hint = "The key's columns are kept without being named."
@@ -100,9 +102,9 @@ class PythonByKey(KeyedOperator):
             found = find_column(options.state, options.wake, "wake")
             if found.type != "timestamp":
                 raise OptionError(f"{found.ddl} is no TIMESTAMP", option="wake")
-        for name in options.identity:
-            find_column(options.table_schema, name, "identity")
-        return Events(options.table_schema, options.identity)
+        columns = options.table_schema
+        identity = [find_column(columns, name, "identity").name for name in options.identity]
+        return Events(columns, identity)
 
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
         return {"input": [quoted(name) for name in self._by(inputs.only)]}
@@ -116,7 +118,7 @@ class PythonByKey(KeyedOperator):
         return StateFacts(
             1,
             keyed=True,
-            shaped_by={"by": by, "state": kept, "wake": options.wake},
+            shaped_by={"by": by, "state": kept, "wake": self._wake},
             holds=options.waits,
             waits=options.wake is not None,
             grows=f"what {options.call} keeps of a key is kept until it keeps nothing of it.",
@@ -124,6 +126,7 @@ class PythonByKey(KeyedOperator):
 
     def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
         from mainstem.functions import first_on_path, load_function
+        from pyspark import cloudpickle
 
         from mainstem_keyed_state.columns import polars_types
         from mainstem_keyed_state.function_logic import FunctionLogic
@@ -131,15 +134,23 @@ class PythonByKey(KeyedOperator):
         options, given = self.options, inputs.only
         with first_on_path(options.folder):
             function = load_function(options.call, options.folder)
+        try:
+            pickled: Any = cloudpickle  # which has no types
+            pickled.dumps(function)
+        except Exception as error:
+            message = f"{options.call} can't be sent to Spark's tasks: {error}"
+            hint = "Make in the function what can't be pickled, such as a lock or a connection."
+            raise OptionError(message, option="call", hint=hint) from error
         return FunctionLogic(
             rows["input"],
             by=self._by(given),
             kept=polars_types(_ddl(options.state)),
             out=polars_types(_ddl(options.table_schema)),
-            wake=options.wake,
+            wake=self._wake,
             time=event_time(given),
             function=function,
             name=options.call,
+            folder=options.folder,
             options=options.options,
         )
 
@@ -149,6 +160,12 @@ class PythonByKey(KeyedOperator):
         from mainstem_keyed_state.logic import MAIN
 
         return {MAIN: {c.name: c.type for c in self.options.table_schema if c.type}}
+
+    @property
+    def _wake(self) -> str | None:
+        """The column `wake`, as the state writes it."""
+        wake, columns = self.options.wake, self.options.state
+        return find_column(columns, wake, "wake").name if wake is not None else None
 
     def _by(self, given: Shape) -> list[str]:
         return [find_column(given.columns, name, "by").name for name in self.options.by]

@@ -101,8 +101,9 @@ class StreamStreamJoinOptions(Options):
     )
     late: bool = option(
         False,
-        description="Whether rows behind the watermark come out of `late` (left ones) and `late_right`; "
-        "else they are dropped and counted.",
+        description="Whether rows that are before the watermark of their batch come out of `late` (left "
+        "ones) and `late_right`, and join nothing. Else Spark drops and counts late rows, and still "
+        "joins those that are behind by what the watermark moved last.",
     )
 
     @model_validator(mode="after")
@@ -177,7 +178,15 @@ class StreamStreamJoin(Operator, Stateful, Branching):
         if not self.options.late:
             return []
         times = {side: inputs[side].event_time for side in (LEFT, RIGHT)}
-        return [side for side, time in times.items() if time is not None and not time.punctual]
+        held = [side for side, time in times.items() if time and time.punctual and not time.passed]
+        found = [side for side, time in times.items() if time is not None and not time.punctual]
+        if held and found:
+            raise OptionError(
+                f"a step above holds back rows of the {held[0]} stream, so here rows of the other are "
+                "late only some time behind the watermark, and which is not known",
+                option="late",
+            )
+        return found
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options = self.options

@@ -121,7 +121,7 @@ class Top(ByKey):
             "order": options.order,
             "n": options.n,
             "emit": options.emit,
-            "ties": options.ties,
+            **({"ties": True} if options.ties else {}),
             "columns": list(inputs.only.names),
         }
         grows = (

@@ -115,7 +115,8 @@ class Declared(Operator, Branching):
             kept = Events(columns).column(given.event_time.column)
             if kept and kept.type == "timestamp":
                 event_time = replace(given.event_time, column=kept.name)
-        return Events(columns, self.options.identity, event_time)
+        identity = [find_column(columns, name, "identity").name for name in self.options.identity]
+        return Events(columns, identity, event_time)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         return {"rejected": REJECTED} if self.options.on_error == "reject" else {}

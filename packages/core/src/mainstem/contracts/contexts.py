@@ -85,8 +85,9 @@ class OperatorContext(Protocol):
     def behind(self, time: Column) -> Column:
         """Return whether times of rows are before the watermark that their batch works under.
 
-        For a step whose state is Spark's own, to tell late rows before Spark drops them. Rows that are
-        punctual (see `EventTime`) are not late wherever the watermark is.
+        For a step whose state is Spark's own, to tell late rows before Spark drops them: what it would
+        drop, which is what was not after the watermark a batch ago, is among them. Rows that are punctual
+        (see `EventTime`) are not late wherever the watermark is.
         """
 
     def folder(self) -> Path:

@@ -1,7 +1,8 @@
 """Which rows are behind the watermark of their batch, for steps whose state is Spark's own.
 
 Spark has no expression for the watermark. It notes the one that a batch works under in the checkpoint
-before the batch begins, and tells tasks the batch's number.
+before the batch begins, and tells tasks the batch's number. Its own steps drop what is not after the
+watermark of the batch before.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BATCH = "streaming.sql.batchId"
 
 
 def behind(time: Column, query: Path) -> Column:
-    """Return whether times are before the watermark that their batch works under; never null.
+    """Return whether times are before the watermark of their batch, or what Spark would drop; never null.
 
     Args:
         query: Spark's checkpoint folder of the query, which every worker can read.
@@ -34,25 +35,30 @@ class _Behind:
 
     def __init__(self, query: Path) -> None:
         self._history = History(query)
-        self._known: dict[int, datetime | None] = {}
+        self._known: dict[int, tuple[datetime | None, datetime | None]] = {}
 
     def __call__(self, times: Any) -> Any:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        watermark = self._watermark()
-        if watermark is None:
-            return pa.array([False] * len(times), pa.bool_())
-        return pc.fill_null(pc.less(times, pa.scalar(watermark, times.type)), False)
+        before, now = self._watermarks()
+        late: Any = pa.array([False] * len(times), pa.bool_())
+        if before is not None:
+            late = pc.or_(late, pc.less_equal(times, pa.scalar(before, times.type)))
+        if now is not None:
+            late = pc.or_(late, pc.less(times, pa.scalar(now, times.type)))
+        return pc.fill_null(late, False)
 
-    def _watermark(self) -> datetime | None:
+    def _watermarks(self) -> tuple[datetime | None, datetime | None]:
+        """Return the watermarks of the batch before this task's and of this one."""
         from pyspark import TaskContext
 
         task = TaskContext.get()
         told = task.getLocalProperty(_BATCH) if task else None
         if told is None:
-            return None
+            return None, None
         batch = int(told)
         if batch not in self._known:
-            self._known = {batch: self._history.offsets(batch).watermark}
+            before = self._history.offsets(batch - 1).watermark if batch else None
+            self._known = {batch: (before, self._history.offsets(batch).watermark)}
         return self._known[batch]
