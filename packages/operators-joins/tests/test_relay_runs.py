@@ -266,6 +266,46 @@ def test_windows_below_a_source_that_asks_for_a_relay_are_final(tmp_path, quick_
     assert found(pipeline) >= expected(0)
 
 
+@pytest.mark.in_turn
+def test_what_a_join_has_held_back_is_not_late_below_a_relay(pipeline):
+    """Pass: a pair whose left row has waited for most of an hour is in that row's window, though a run before
+    has moved the watermark below the relay past it."""
+
+    def source(name):
+        given = {"path": f"./{name}", "format": "jsonlines", "schema": "k STRING, at TIMESTAMP"}
+        time = {"column": "at", "delay": "1 minute"}
+        return {"use": "files", "with": given, "watermark": time}
+
+    def feed_sides(number, key, minute):
+        for side, k in (("left", f"left {minute}"), ("right", key)):
+            folder = pipeline.folder / side
+            folder.mkdir(exist_ok=True)
+            row = {"k": k, "at": (START + timedelta(minutes=minute)).isoformat()}
+            text = json.dumps(row) + "\n"
+            if minute == 0 and side == "left":
+                text += json.dumps({**row, "k": "a"}) + "\n"
+            (folder / f"{number}.json").write_text(text)
+
+    join = {"on": ["k"], "within": {"after": "1 hour"}, "take": {"seen": "at"}}
+    pairs = {"use": "stream_stream_join", "from": {"left": "left", "right": "right"}, "with": join}
+    made = {
+        "sources": {side: source(side) for side in ("left", "right")},
+        "operators": {
+            "pairs": {**pairs, "relay": True},
+            "totals": window("pairs", "at", "10 minutes", n="count(*)"),
+        },
+        "sinks": {"totals_out": pipeline.sink("totals", "totals")},
+    }
+    pipeline.document(**made)
+    for number, (key, minute) in enumerate([("x", 0), ("y", 40), ("a", 50)]):
+        feed_sides(number, key, minute)
+        summary = pipeline.run()
+        assert not any(query["late_rows"] for query in summary["queries"].values())
+    pipeline.document(trigger={"available_now": True, "flush": True}, **made)
+    pipeline.run()
+    assert [(row["k"], row["n"]) for row in pipeline.rows("totals")] == [("a", 1)]
+
+
 TYPES = """
     b BOOLEAN, i TINYINT, l BIGINT, f FLOAT, d DOUBLE, n DECIMAL(38, 10), s STRING, x BINARY, t DATE,
     at TIMESTAMP, z TIMESTAMP_NTZ, a ARRAY<INT>, m MAP<STRING, TIMESTAMP>,

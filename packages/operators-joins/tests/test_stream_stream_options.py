@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from mainstem import Inputs
 from mainstem.errors import DocumentError
 from mainstem.plan.build import make_plan
 from mainstem.plan.rendering import as_text
@@ -54,6 +55,21 @@ def test_columns_of_both_sides_in_order_without_the_key_twice():
     assert columns(plan(join="full"))[3] == "m bigint"
     assert columns(plan(join="left_semi")) == inner
     assert columns(plan(take={"other": "m"})) == [*inner, "other bigint NOT NULL"]
+
+
+@pytest.mark.parametrize(
+    ("options", "minutes"),
+    [({}, 2), ({"join": "right"}, 1), ({"time": "right"}, 1), ({"join": "left_semi"}, 2)],
+)
+def test_rows_come_as_far_behind_the_watermark_as_they_wait(options, minutes):
+    """Pass: a row of one side can come with the last one of the other that belongs to it, joins of joins the
+    later by both; and a relay below is told."""
+    assert plan(**options).nodes["both"].shape.event_time.behind == timedelta(minutes=minutes)
+    again = plan().nodes["both"]
+    left = again.shape.with_columns(again.shape.columns)
+    shapes = {"left": left, "right": plan().nodes["r"].shape}
+    step = plan(on={"k": "key"}, take={"o": "m"}).nodes["both"].operator
+    assert step.shape(Inputs(shapes)).event_time.behind == timedelta(minutes=4)
 
 
 @pytest.mark.parametrize(

@@ -170,23 +170,13 @@ class StreamStreamJoin(Operator, Stateful, Branching):
             for side, keeps in zip((LEFT, RIGHT), KEEPS[self.options.join], strict=True)
             if self.options.unmatched and not keeps
         }
-        sides |= {LATE[side]: side for side in self._told_late(inputs)}
+        sides |= {LATE[side]: side for side in self._told_late}
         return {name: Events(inputs[side].columns) for name, side in sides.items()}
 
-    def _told_late(self, inputs: Inputs[Shape]) -> list[str]:
-        """Return the sides whose late rows come out."""
-        if not self.options.late:
-            return []
-        times = {side: inputs[side].event_time for side in (LEFT, RIGHT)}
-        held = [side for side, time in times.items() if time and time.punctual and not time.passed]
-        found = [side for side, time in times.items() if time is not None and not time.punctual]
-        if held and found:
-            raise OptionError(
-                f"a step above holds back rows of the {held[0]} stream, so here rows of the other are "
-                "late only some time behind the watermark, and which is not known",
-                option="late",
-            )
-        return found
+    @property
+    def _told_late(self) -> list[str]:
+        """The sides whose late rows come out."""
+        return [LEFT, RIGHT] if self.options.late else []
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         options = self.options
@@ -202,6 +192,7 @@ class StreamStreamJoin(Operator, Stateful, Branching):
             # A row is let go when the watermark is beyond the last time of a partner.
             holds=max(options.within.before, options.within.after) + timedelta(milliseconds=1),
             by_time=True,
+            tells_late=options.late,
             waits=any(KEEPS[options.join]) or options.unmatched,
         )
 
@@ -211,7 +202,7 @@ class StreamStreamJoin(Operator, Stateful, Branching):
         options, on = self.options, self._on()
         keeps_left, keeps_right = KEEPS[options.join]
         semi = options.join == "left_semi"
-        late = self._told_late(ctx.shapes)
+        late = self._told_late
         wanted = (
             keeps_left or options.unmatched or LEFT in late,
             keeps_right or options.unmatched or RIGHT in late,
@@ -262,7 +253,8 @@ class StreamStreamJoin(Operator, Stateful, Branching):
     def _event_time(self, left: Shape, right: Shape) -> EventTime | None:
         """Return the event time of the result; None if it has none, or the column is not in it.
 
-        A row that has waited comes out when the watermark has passed it, and is not late then.
+        A row that has waited comes out when the watermark has passed it, and is not late then: on its
+        side with the last row of the other that belongs to it, or when none can come any more.
         """
         side = self._time()
         time = (right if side == RIGHT else left).event_time
@@ -273,7 +265,12 @@ class StreamStreamJoin(Operator, Stateful, Branching):
             taken = {} if self.options.join == "left_semi" else self._taken(left, right)
             names = {old.name.lower(): new for new, old in taken.items()}
             column = names.get(time.column.lower())
-        return replace(time, column=column, punctual=True) if column else None
+        if column is None:
+            return None
+        within, sides = self.options.within, (left.event_time, right.event_time)
+        waits = within.before if side == RIGHT else within.after
+        behind = max(given.behind for given in sides if given is not None) + waits
+        return replace(time, column=column, punctual=True, behind=behind)
 
 
 def _time_of(given: Shape, side: str) -> str:

@@ -253,7 +253,8 @@ class Aggregate(KeyedOperator, Expressions, Checked):
             punctual=True,
             passed=True,
             ends=not window.by_rows,
-            behind=self.options.lateness or timedelta(),
+            behind=(given.event_time.behind if given.event_time else timedelta())
+            + (self.options.lateness or timedelta()),
         )
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:

@@ -65,7 +65,10 @@ class Deduplicate(ByKey):
         given = inputs.only
         self.key_columns(given)
         time, same = needed_time(given), given.with_columns(given.columns)
-        return same if self.options.keep == "first" else replace(same, event_time=waited(time))
+        if self.options.keep == "first":
+            return same
+        late = time.behind + self.options.within  # the last row has waited as long as the first one
+        return replace(same, event_time=replace(waited(time), behind=late))
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         return {"copies": Events(inputs.only.columns), **super().outputs(inputs)}

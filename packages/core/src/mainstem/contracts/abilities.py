@@ -45,6 +45,9 @@ class StateFacts:
     waits: bool = False
     #: Spark drops and lets go of its rows by their event time, which must be ahead of the watermark.
     by_time: bool = False
+    #: It tells late rows by the watermark of its query (see `OperatorContext.behind`), so no step that
+    #: holds rows back may stand above it there: a relay comes between.
+    tells_late: bool = False
     #: It is kept by transformWithState, which not every state store can do; see `StateStoreCapabilities`.
     keyed: bool = False
     #: Where it is kept and why there, in a few words that follow "kept", where an operator has a choice.

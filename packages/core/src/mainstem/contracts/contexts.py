@@ -86,8 +86,8 @@ class OperatorContext(Protocol):
         """Return whether times of rows are before the watermark that their batch works under.
 
         For a step whose state is Spark's own, to tell late rows before Spark drops them: what it would
-        drop, which is what was not after the watermark a batch ago, is among them. Rows that are punctual
-        (see `EventTime`) are not late wherever the watermark is.
+        drop, which is what was not after the watermark a batch ago, is among them. For a step that says
+        so in `StateFacts.tells_late`.
         """
 
     def folder(self) -> Path:

@@ -51,7 +51,8 @@ class EventTime:
             rows by their time can stand below only in another query.
         ends: whether the column is the end of an interval, which is not part of it: a row belongs to the
             time just before.
-        behind: how far the watermark may be past a row when it comes, where `passed`.
+        behind: how far the query's watermark may be past a row when it comes, beyond what `passed` says:
+            a relay tells its watermark as far behind.
     """
 
     column: str

@@ -347,8 +347,13 @@ class _Maker:
                 times = [s.event_time for s in found]
                 event_time = first.event_time
                 if event_time is not None:
-                    punctual = all(time is not None and time.punctual for time in times)
-                    event_time = replace(event_time, punctual=punctual)
+                    known = [time for time in times if time is not None]
+                    event_time = replace(
+                        event_time,
+                        punctual=len(known) == len(times) and all(time.punctual for time in known),
+                        passed=any(time.passed for time in known),
+                        behind=max(time.behind for time in known),
+                    )
                 if any(time != event_time for time in times):
                     event_time = None
                 first = replace(first, event_time=event_time)

@@ -38,12 +38,22 @@ def place(
     Args:
         written: as the document connects them, in order.
         checkpoint: the pipeline's folder.
-        problem: is told of names that are taken.
+        problem: is told of names that are taken, and of a relay that is needed and forbidden.
     """
-    cuts = _Cuts(written).found
+    found = _Cuts(written)
+    cuts = found.found
     nodes = {name: copy(node) for name, node in written.items()}
     made: dict[tuple[Stream, bool], Relay] = {}
     refused = False
+    for node in written.values():
+        if node.state is not None and node.state.tells_late and (above := found.holders(node)):
+            refused = True
+            problem(
+                "can't tell late rows by the watermark of its query, in which "
+                f"{', '.join(sorted(above))} holds rows back",
+                *node.path,
+                hint="Take away `relay: false`: below a relay it can.",
+            )
     for edge, why in cuts.items():
         shape = below_relay(shape_of(edge.stream, written))
         time, reader = shape.event_time, nodes[edge.reader]
@@ -165,6 +175,12 @@ class _Cuts:
         if not held:
             return
         names = sorted(set().union(*above.values()))
+        if node.state is not None and node.state.tells_late:
+            why = (
+                f"{node.name} tells late rows by the watermark of its query, in which "
+                f"{', '.join(names)} would hold rows back"
+            )
+            self._cut(node, held, why)
         if node.state is not None and node.state.output_mode != "append":
             why = f"{node.name} gives changes, which Spark can't do below {', '.join(names)}"
             self._cut(node, held, why)
@@ -211,6 +227,10 @@ class _Cuts:
     def _mode(self, name: str) -> str:
         state = self._nodes[name].state
         return state.output_mode if state is not None else "append"
+
+    def holders(self, node: Node) -> set[str]:
+        """Return the nearest nodes with state above a node in its query."""
+        return set().union(*(self._holders(node, stream) for stream in node.streams))
 
     def _holders(self, reader: Node, stream: Stream) -> set[str]:
         """Return the nearest nodes with state above an edge, up to where relays are."""
