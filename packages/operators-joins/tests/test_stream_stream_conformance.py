@@ -13,6 +13,7 @@ class StreamStream(OperatorSuite):
     event_time = {"left": "at", "right": "seen"}
     join = "inner"
     unmatched = False
+    late = False
 
     def options(self):
         return {
@@ -20,6 +21,7 @@ class StreamStream(OperatorSuite):
             "within": {"before": "10 minutes", "after": "30 minutes"},
             "join": self.join,
             "unmatched": self.unmatched,
+            "late": self.late,
         }
 
 
@@ -37,6 +39,10 @@ class TestRight(StreamStream):
 
 class TestFull(StreamStream):
     join = "full"
+
+
+class TestLate(StreamStream):
+    unmatched = late = True
 
 
 class TestLeftSemi(StreamStream):

@@ -49,6 +49,11 @@ class TestFinal(OperatorSuite):
         return {"by": ["at"], "order": ["v DESC NULLS FIRST"], "n": 1, "emit": "final"}
 
 
+class TestTies(TestFinal):
+    def options(self):
+        return {**super().options(), "ties": True}
+
+
 class TestRates(OperatorSuite):
     use = "rates"
     inputs = TestSort.inputs

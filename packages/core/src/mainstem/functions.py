@@ -14,6 +14,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import StringConstraints, WithJsonSchema
 
+from mainstem.contracts.options import LocalPath, Options, option
 from mainstem.errors import OptionError, nearest
 
 #: Whatever YAML can say.
@@ -22,6 +23,19 @@ Value = Annotated[Any, WithJsonSchema({"description": "Any value."})]
 FunctionName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")
 ]
+
+
+class FunctionOptions(Options):
+    """Options of a component that calls a function; it has an option `call` of type `FunctionName`."""
+
+    options: dict[str, Value] = option(dict, description="More keyword arguments of the function.")
+    folder: LocalPath = option(
+        ".",
+        validate_default=True,
+        description="Where the module is looked for first, then as Python always does.",
+    )
+
+
 #: Set on a module that came from a document's folder: which one.
 _FROM = "__mainstem_folder__"
 

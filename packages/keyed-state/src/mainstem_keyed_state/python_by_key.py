@@ -11,17 +11,15 @@ from mainstem import (
     Duration,
     Events,
     Inputs,
-    LocalPath,
     OperatorCapabilities,
     OptionError,
-    Options,
     Schema,
     Shape,
     StateFacts,
     option,
 )
 from mainstem.columns import Column, check_names, find_column, quoted
-from mainstem.functions import FunctionName, Value
+from mainstem.functions import FunctionName, FunctionOptions
 
 from mainstem_keyed_state.operator import KeyedOperator, event_time
 
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from mainstem_keyed_state.logic import Logic
 
 
-class PythonByKeyOptions(Options):
+class PythonByKeyOptions(FunctionOptions):
     """Options of `python_by_key`."""
 
     call: FunctionName = option(
@@ -66,12 +64,6 @@ class PythonByKeyOptions(Options):
         list,
         description="The columns that tell an output row from every other, the same after a replay; "
         "for sinks that need it.",
-    )
-    options: dict[str, Value] = option(dict, description="More keyword arguments of the function.")
-    folder: LocalPath = option(
-        ".",
-        validate_default=True,
-        description="Where the module is looked for first, then as Python always does.",
     )
 
 

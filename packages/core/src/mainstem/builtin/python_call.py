@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainstem import Inputs, LocalPath, OptionError, option
+from mainstem import Inputs, OptionError, option
 from mainstem.builtin.declared import Declared, DeclaredOptions
-from mainstem.functions import FunctionName, Value, first_on_path, load_function, what_raised
+from mainstem.functions import (
+    FunctionName,
+    FunctionOptions,
+    first_on_path,
+    load_function,
+    what_raised,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class PythonOptions(DeclaredOptions):
+class PythonOptions(FunctionOptions, DeclaredOptions):
     """Options of `python`."""
 
     call: FunctionName = option(
@@ -20,12 +26,6 @@ class PythonOptions(DeclaredOptions):
         "`tables`, one keyword argument for each) and returns one. It is called several times, "
         "builds a plan and looks at no data; no state, as with `sql`.",
         example="prices:in_euros",
-    )
-    options: dict[str, Value] = option(dict, description="More keyword arguments of the function.")
-    folder: LocalPath = option(
-        ".",
-        validate_default=True,
-        description="Where the module is looked for first, then as Python always does.",
     )
 
 
