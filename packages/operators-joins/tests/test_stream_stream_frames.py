@@ -21,7 +21,7 @@ def test_a_column_named_here_is_one_like_others(spark):
     )
     minute = timedelta(minutes=1)
     frame = paired(
-        joined(sides, Within(before=minute, after=minute), (True, True)),
+        joined(sides, Within(before=minute, after=minute), (True, True), {}),
         sides,
         node="both",
         keeps=(False, False),
@@ -29,6 +29,7 @@ def test_a_column_named_here_is_one_like_others(spark):
         time=None,
         semi=False,
         unmatched=True,
+        late=(),
     )
     rows = [row.asDict(recursive=True) for row in frame.collect()]
     found = {(r["k"], r["here"], r["other"]) for r in rows if r["_output"] is None}
