@@ -192,7 +192,7 @@ def sql(scheme):
 
 
 def webhook(port, ca):
-    from mainstem_direct_webhook.sink.client import Client
+    from mainstem_direct_webhook.client.connection import Client
 
     given = {
         "url": f"https://localhost:{port}/hook",

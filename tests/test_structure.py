@@ -88,6 +88,7 @@ PUBLIC = {
     *(
         f"mainstem.{topic}"
         for topic in (
+            "arrays",
             "attempts",
             "changes",
             "columns",

@@ -15,6 +15,7 @@ PROGRAM = """
 import os, signal, sys, threading
 from contextlib import ExitStack
 from mainstem.stopping import stopping_on_signals
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background has it ignored
 stop = threading.Event()
 with ExitStack() as nested:
     for _ in range(int(sys.argv[2])):

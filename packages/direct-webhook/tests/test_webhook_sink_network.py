@@ -14,9 +14,9 @@ import h2.events
 import httpcore
 import pytest
 from mainstem import PermanentError, TransientError
+from mainstem_direct_webhook.client.addresses import AddressRefusedError, refusal, resolve
+from mainstem_direct_webhook.client.connection import Client
 from mainstem_direct_webhook.sink import worker as lane_module
-from mainstem_direct_webhook.sink.addresses import AddressRefusedError, refusal, resolve
-from mainstem_direct_webhook.sink.client import Client
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.plugin import serve

@@ -18,8 +18,8 @@ from mainstem.columns import read_columns
 from mainstem.document.checking import check
 from mainstem.document.reading import from_values
 from mainstem.sinks import Refused
+from mainstem_direct_webhook.client.connection import Blanking
 from mainstem_direct_webhook.sink import dispatcher
-from mainstem_direct_webhook.sink.client import Blanking
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
 from mainstem_direct_webhook.sink.requests import Packing, name_of, one_line
 from mainstem_direct_webhook.sink.sink import WebhookSink
@@ -220,7 +220,7 @@ def test_secrets_are_blanked_however_they_are_written(said, shown):
         auth={"user": "u", "password": "päss"},
         sign_with="whsec_" + "SIGNING0" * 4,
     )
-    assert Blanking(made).shown(said).replace("**********", "*") == shown
+    assert Blanking(made, made.sign_with or ()).shown(said).replace("**********", "*") == shown
 
 
 def test_an_endpoint_without_secrets_is_shown_as_it_is():

@@ -2,8 +2,8 @@
 
 What authors of plugins use, and `Pipeline` for programs and notebooks: `__init__.pyi` lists the names.
 Each is loaded when it is first used, so that importing `mainstem` costs nothing and never imports
-pyspark. More, by topic: `mainstem.columns`, `sinks`, `durable`, `patience`, `attempts`, `commands` and
-`testing`.
+pyspark. More, by topic: `mainstem.columns`, `arrays`, `sinks`, `durable`, `patience`, `attempts`,
+`commands` and `testing`.
 """
 
 from lazy_loader import attach_stub

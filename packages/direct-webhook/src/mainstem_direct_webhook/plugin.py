@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Sink, Source, hookimpl
+from mainstem import Operator, Sink, Source, hookimpl
 
+from mainstem_direct_webhook.lookup.operator import HTTPLookupOperator
 from mainstem_direct_webhook.sink.sink import WebhookSink
 from mainstem_direct_webhook.source.source import WebhookSource
 
@@ -16,3 +17,8 @@ def mainstem_sources() -> dict[str, type[Source]]:
 @hookimpl
 def mainstem_sinks() -> dict[str, type[Sink]]:
     return {"webhook": WebhookSink}
+
+
+@hookimpl
+def mainstem_operators() -> dict[str, type[Operator]]:
+    return {"http_lookup": HTTPLookupOperator}

@@ -212,7 +212,7 @@ class Pages:
         place = np.searchsorted(lows, hashes, "right") - 1
         index = np.searchsorted(loaded.places, place)
         if len(index) and (
-            index.max() >= len(loaded.places) or (loaded.places[index] != place).any()
+            int(np.max(index)) >= len(loaded.places) or (loaded.places[index] != place).any()
         ):
             raise ValueError(f"table {table!r} was given rows of keys that the step did not have")
         return cut_by(rows, index, len(loaded.places))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from mainstem.builtin.arrow_call import arrow_call
+from mainstem.arrays import arrow_call
 from mainstem.contracts.ddl import Column, literal, parts_of, quoted
 from mainstem.formats.rules import Rules
 from mainstem.formats.words import word_of

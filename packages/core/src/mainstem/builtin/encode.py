@@ -17,8 +17,8 @@ from mainstem import (
     Shape,
     option,
 )
+from mainstem.arrays import arrow_call
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
-from mainstem.builtin.arrow_call import arrow_call
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
 from mainstem.builtin.format_options import separator_option
 from mainstem.columns import Column, literal, quoted

@@ -19,7 +19,7 @@ from mainstem.contracts.shapes import Inputs, Shape
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mainstem.contracts.components import Sink, Source
+    from mainstem.contracts.components import Operator, Sink, Source
     from mainstem.contracts.contexts import Batch
 
 
@@ -88,6 +88,23 @@ class Branching(Ability):
     @abstractmethod
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Return the named outputs and their shapes; a source has no inputs. Called without Spark."""
+
+
+class Recorded(Ability):
+    """An operator that would give other rows if a batch were done again: it asks somebody else.
+
+    It works in two steps, as nodes of their own. What the first gives for a batch, all of it or nothing,
+    is written down in the checkpoint, by a relay, before the second or anything below has it. So
+    whatever breaks, each row has one answer, and all below see the same one.
+    """
+
+    @abstractmethod
+    def recorded(self) -> Operator | None:
+        """Return the first step, which has this operator's ports and is stateless; called without Spark.
+
+        Its main output stands at each port of the second, which is this operator. None if nothing is to
+        be written down; then this operator is all there is.
+        """
 
 
 class Expressions(Ability):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mainstem.analysis.requests import Analyse
-from mainstem.contracts.abilities import Branching, Punctuated, Stateful
+from mainstem.contracts.abilities import Branching, Punctuated, Recorded, Stateful
 from mainstem.contracts.columns import find_column
 from mainstem.contracts.components import Component, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
@@ -35,7 +35,7 @@ from mainstem.document.reading import Path_, Written, from_values, read_file, re
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
-from mainstem.plan import advice, graph, guarantee, identity, queries, relays, statements
+from mainstem.plan import advice, graph, guarantee, identity, queries, relays, statements, steps
 from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
 from mainstem.relays.components import below_relay
@@ -137,6 +137,8 @@ class _Maker:
             for section in SECTIONS
         }
         others = graph.connect(self.nodes, document, names, self._problem)
+        taken = {name for section in SECTIONS for name in names[section]}
+        steps.place(self.nodes, taken, self._first_step, self._problem)
         order, cyclic = graph.order(self.nodes, self._problem)
         self.broken |= cyclic
         self._shapes(order, document)
@@ -275,6 +277,9 @@ class _Maker:
             node.shadow = used.query == "replay"
             node.required = Level(used.require) if used.require else None
         self.nodes.setdefault(name, node)
+
+    def _first_step(self, component: Recorded, node: Node) -> Operator | None:
+        return self._asked(component.recorded, node.path, node.distribution)
 
     # -- shapes -----------------------------------------------------------------------------
 

@@ -72,11 +72,13 @@ class Node:
     relay_keep: timedelta | None = None
     #: Of the ends of a relay, the stream whose rows it takes.
     relayed: Stream | None = None
+    #: Of a node that is the first step of another (see `Recorded`), that one's name.
+    step_of: str = ""
 
     @property
     def path(self) -> tuple[str, str]:
         """Where the node is in the document."""
-        return (f"{self.kind}s", self.name)
+        return (f"{self.kind}s", self.step_of or self.name)
 
     @property
     def source(self) -> Source:

@@ -146,8 +146,12 @@ class _Cuts:
         self.found: dict[Edge, str] = {}
         for node in self._live:
             for stream in node.streams:
-                if self._nodes[stream.node].relay and not stream.output:
-                    self.found[Edge(node.name, stream)] = f"{stream} asks for it (`relay: true`)"
+                above = self._nodes[stream.node]
+                if above.relay and not stream.output:
+                    why = f"{stream} asks for it (`relay: true`)"
+                    if above.step_of:
+                        why = f"{above.step_of} might be answered otherwise if it asked again"
+                    self.found[Edge(node.name, stream)] = why
         for node in self._live:
             self._needed(node)
         while self._shared():

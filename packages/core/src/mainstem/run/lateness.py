@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mainstem.builtin.arrow_call import arrow_call
+from mainstem.arrays import arrow_call
 from mainstem.history import History
 
 if TYPE_CHECKING:

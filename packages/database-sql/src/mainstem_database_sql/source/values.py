@@ -146,16 +146,20 @@ def _fits_decimal(there: TypeEngine[Any], precision: int, scale: int) -> bool:
 # -- values -----------------------------------------------------------------------------------
 
 
+class MisfitError(PipelineError):
+    """A value of a table does not fit the type that it is to be read as."""
+
+
 def as_array(values: Sequence[Any], column: Column, table: str) -> pa.Array[Any]:
     """Return a column's values in Arrow.
 
     Raises:
-        PipelineError: one does not fit the type; names column and table, and not the value.
+        MisfitError: one does not fit the type; names column and table, and not the value.
     """
     kind = column.type or ""
     take, made = taker(kind), _arrow(kind)
     if not column.nullable and None in values:
-        raise PipelineError(
+        raise MisfitError(
             f"table {table}: column {column.name} has a null, and is declared NOT NULL"
         )
     try:
@@ -172,7 +176,7 @@ def _check(value: Any, take: Callable[[Any], Any], column: Column, table: str) -
         pa.array([None if value is None else take(value)], _arrow(kind))
     except (ValueError, TypeError, ArithmeticError):
         where = f"table {table}: column {column.name} has a value ({type(value).__name__})"
-        raise PipelineError(f"{where} that is no {kind.upper()}") from None
+        raise MisfitError(f"{where} that is no {kind.upper()}") from None
 
 
 def taker(kind: str) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mainstem import PermanentError, TLSOptions, failpoint
 from mainstem.sinks import Refused
 
-from mainstem_direct_webhook.sink.client import Blanking, Client
+from mainstem_direct_webhook.client.connection import Blanking, Client
 from mainstem_direct_webhook.sink.requests import Packing, Parcel
 from mainstem_direct_webhook.sink.worker import Gate, Lane
 from mainstem_direct_webhook.standard import read_secret
@@ -193,14 +193,14 @@ def make_deliverer(options: WebhookSinkOptions, packing: Packing, refused: Refus
     except OSError as error:
         raise PermanentError(str(error)) from None
     keys = [read_secret(secret.get_secret_value()) for secret in options.sign_with or ()]
-    blanking = Blanking(options)
+    blanking = Blanking(options, options.sign_with or ())
     most = options.batch_timeout
     last = time.monotonic() + most.total_seconds() if most is not None else float("inf")
 
     def make_lane() -> Lane:
         return Lane(
             options,
-            Client(options, context),
+            Client(options, context, method=options.method),
             gate,
             keys,
             blanking.shown,

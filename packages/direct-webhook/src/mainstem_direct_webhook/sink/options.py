@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from ipaddress import ip_address
 from typing import Literal
 
 from mainstem import (
     Options,
     PositiveDuration,
     Size,
-    TLSOptions,
     option,
 )
 from pydantic import field_validator, model_validator
 
+from mainstem_direct_webhook.client.options import EndpointOptions
+from mainstem_direct_webhook.client.secret_options import SigningSecrets, allowed
 from mainstem_direct_webhook.fields import VALUE
-from mainstem_direct_webhook.sink.addresses import refusal
-from mainstem_direct_webhook.sink.secret_options import (
-    EndpointURL,
-    SecretHeaders,
-    SecretText,
-    SigningSecrets,
-    allowed,
-    split,
-    userinfo,
-)
-
-
-class AuthOptions(Options):
-    """Options of `auth`: a bearer token, or a user with a password."""
-
-    bearer: SecretText | None = option(
-        None, description="A token, sent as `Authorization: Bearer ...`.", example="${env:TOKEN}"
-    )
-    user: str | None = option(
-        None, min_length=1, pattern="^[^:]*$", description="The user of basic authentication."
-    )
-    password: SecretText | None = option(
-        None, description="The password of `user`.", example="${env:PASSWORD}"
-    )
-
-    @model_validator(mode="after")
-    def _one(self) -> AuthOptions:
-        if (self.user is None) != (self.password is None):
-            raise ValueError("user and password go together")
-        if (self.bearer is None) == (self.user is None):
-            raise ValueError("expected either bearer, or user and password")
-        return self
 
 
 class CloudEventsOptions(Options):
@@ -72,15 +40,9 @@ class CloudEventsOptions(Options):
     )
 
 
-class WebhookSinkOptions(Options):
+class WebhookSinkOptions(EndpointOptions):
     """Options of the sink `webhook`."""
 
-    url: EndpointURL = option(
-        description="Where to send: `https://host/path`. It is never printed; errors name the host "
-        "alone, for paths and queries often hold tokens. `user:password@` is sent as basic "
-        "authentication.",
-        example="${env:WEBHOOK_URL}",
-    )
     method: Literal["POST", "PUT"] = option("POST", description="The method of the requests.")
     format: Literal["message", "json_array", "ndjson", "cloudevents"] = option(
         "message",
@@ -109,19 +71,11 @@ class WebhookSinkOptions(Options):
         "of `format`. With CloudEvents it is the type of the data, `application/json` when left out.",
         example="application/json",
     )
-    headers: SecretHeaders = option(
-        dict,
-        description="Headers of all requests. Their values are never printed.",
-        example={"x-tenant": "a"},
-    )
     forward_headers: tuple[str, ...] = option(
         (),
         description="Names of entries of the column `headers` that go into the request, where it holds "
         "one message. `content-type` takes the place of the option `content_type`.",
         example=["content-type", "x-event"],
-    )
-    auth: AuthOptions | None = option(
-        None, description="How to log in at the endpoint, beside what `tls` and `headers` say."
     )
     sign_with: SigningSecrets | None = option(
         None,
@@ -129,10 +83,6 @@ class WebhookSinkOptions(Options):
         "Several while they are changed.",
         example="${env:WEBHOOK_SECRET}",
     )
-    tls: TLSOptions | None = option(
-        None, description="Certificates. The files must be on every machine."
-    )
-    http2: bool = option(True, description="Whether to speak HTTP/2 with endpoints that offer it.")
     requests: int = option(
         8,
         gt=0,
@@ -152,11 +102,6 @@ class WebhookSinkOptions(Options):
         description="How many tasks send in parallel at most; as many as the batch has partitions when "
         "left out.",
     )
-    answer_timeout: PositiveDuration = option(
-        timedelta(seconds=30),
-        advanced=True,
-        description="How long one try may take, from the connection to the end of the answer.",
-    )
     give_up: PositiveDuration = option(
         timedelta(minutes=5),
         advanced=True,
@@ -168,26 +113,11 @@ class WebhookSinkOptions(Options):
         description="How long a task may take for its part of a batch before the batch fails, also when "
         "requests are answered; for as long as it takes when left out.",
     )
-    longest_wait: PositiveDuration = option(
-        timedelta(minutes=1),
-        advanced=True,
-        description="How long to wait between two tries at most, whatever `Retry-After` says.",
-    )
     reject: tuple[int, ...] = option(
         (),
         description="Further statuses whose messages go to `rejected` at once, beside the 4xx that are "
         "about a message: such as 404 or 500.",
         example=[404],
-    )
-    redirects: Literal["never", "same_host"] = option(
-        "never",
-        description="Whether to follow redirects (307, 308) to the same scheme, host and port. One to "
-        "elsewhere is never followed.",
-    )
-    allow_private: bool = option(
-        False,
-        description="Whether to connect to addresses that are not public: private, loopback, "
-        "link-local, reserved.",
     )
 
     @field_validator("content_type")
@@ -214,21 +144,12 @@ class WebhookSinkOptions(Options):
 
     @model_validator(mode="after")
     def _fitting(self) -> WebhookSinkOptions:
-        parts = split(self.url)
         if (self.format == "cloudevents") != (self.cloudevents is not None):
             raise ValueError("`format: cloudevents` and `cloudevents` go together")
         if self.forward_headers and self.several:
             raise ValueError("forward_headers is there, but a request holds several messages")
-        if self.tls is not None and parts.scheme != "https":
-            raise ValueError("tls is there, but the URL does not begin with https://")
-        if self.auth is not None and (userinfo(self.url) or "authorization" in self.headers):
-            raise ValueError("auth is there, and the URL or `headers` say how to log in too")
-        if userinfo(self.url) and "authorization" in self.headers:
-            raise ValueError("the URL has a user, and `headers` has authorization too")
         if {"content-type"} & self.headers.keys():
             raise ValueError("headers has content-type: write `content_type`")
-        if not self.allow_private and (why := _literal(parts.hostname or "")):
-            raise ValueError(f"the URL's host {why}; `allow_private: true` lets it be")
         return self
 
     @property
@@ -236,12 +157,3 @@ class WebhookSinkOptions(Options):
         """Whether a request can hold more than one message."""
         batched = self.cloudevents is not None and self.cloudevents.mode == "batch"
         return batched or self.format in ("json_array", "ndjson")
-
-
-def _literal(host: str) -> str | None:
-    """Return why a host that is an address is refused."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return None
-    return refusal(address)

@@ -22,9 +22,9 @@ from mainstem import (
 from mainstem.columns import Column, check_order, check_types, find_column
 from mainstem.sinks import in_partitions, write_by_tasks
 
-from mainstem_direct_webhook.sink.addresses import AddressRefusedError, resolve
+from mainstem_direct_webhook.client.addresses import AddressRefusedError, resolve
+from mainstem_direct_webhook.client.secret_options import PORTS, place, split
 from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.secret_options import PORTS, place, split
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""One connection to the endpoint, on which requests go one after another.
+"""One connection to an endpoint, on which requests go one after another.
 
 A connection serves one thread, over HTTP/2 too; so no slow or broken answer touches the requests of
 others.
@@ -12,23 +12,23 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, unquote_plus, urljoin, urlsplit
 
 import h11
 import httpcore
 import httpx
-from mainstem import PermanentError, RefusedRowError, TLSOptions, TransientError
+from mainstem import PermanentError, RefusedRowError, Secret, TLSOptions, TransientError
 
-from mainstem_direct_webhook.sink.addresses import AddressRefusedError
-from mainstem_direct_webhook.sink.network import FAULTS, Network, Transport
-from mainstem_direct_webhook.sink.options import WebhookSinkOptions
-from mainstem_direct_webhook.sink.secret_options import PORTS, split, userinfo
+from mainstem_direct_webhook.client.addresses import AddressRefusedError
+from mainstem_direct_webhook.client.network import FAULTS, Network, Transport
+from mainstem_direct_webhook.client.secret_options import PORTS, split, userinfo
 
 if TYPE_CHECKING:
-    from mainstem_direct_webhook.sink.options import WebhookSinkOptions
+    from mainstem_direct_webhook.client.options import EndpointOptions
 
 #: Bytes of an answer's body that are read; the connection of a longer one is closed.
 MOST_BODY = 8 * 1024
@@ -44,17 +44,45 @@ class Reply(NamedTuple):
     retry_after: str | None
     #: Where a redirect leads to, as `scheme://host`.
     elsewhere: str
+    #: Whether the body is there to its end.
+    whole: bool = True
+
+
+def told(reply: Reply, shown: Callable[[str], str]) -> str:
+    """Return status and start of the body, in one line.
+
+    Args:
+        shown: makes of what the endpoint says what may be shown.
+    """
+    try:
+        phrase = f" {HTTPStatus(reply.status).phrase}"
+    except ValueError:
+        phrase = ""
+    text = shown(reply.body[:MOST_BODY].decode(errors="replace"))
+    return f"{reply.status}{phrase}" + (f": {text}" if text else "")
 
 
 class Client:
     """Sends requests to the endpoint of some options.
 
+    Args:
+        method: of all requests.
+        most_body: bytes of an answer's body that are read; the connection of a longer one is closed.
+
     Raises:
         OSError: a file of `tls` can't be read.
     """
 
-    def __init__(self, options: WebhookSinkOptions, context: ssl.SSLContext | None = None) -> None:
-        self._method = options.method
+    def __init__(
+        self,
+        options: EndpointOptions,
+        context: ssl.SSLContext | None = None,
+        *,
+        method: str = "POST",
+        most_body: int = MOST_BODY,
+    ) -> None:
+        self._method = method
+        self._most_body = most_body
         self._url = split(options.url)
         self._follow = options.redirects == "same_host"
         self._common = list(common_headers(options))
@@ -62,13 +90,20 @@ class Client:
         context = context or (options.tls or TLSOptions()).context()
         self._transport = Transport(self._network, context, http2=options.http2)
 
-    def send(self, headers: Iterable[tuple[str, str]], body: bytes, deadline: float) -> Reply:
+    def send(
+        self,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        deadline: float,
+        target: str | None = None,
+    ) -> Reply:
         """Send a request and return its answer.
 
         Args:
             headers: beside those of all requests.
             body: the raw body.
             deadline: by `time.monotonic`, when the whole answer must be there.
+            target: path and query, as they are to be written; those of the URL when left out.
 
         Raises:
             TransientError: no whole answer came in time.
@@ -77,9 +112,14 @@ class Client:
         """
         own = {name.encode(): text.encode("latin-1") for name, text in headers}
         given = [(name, text) for name, text in self._common if name not in own]
-        given += [*own.items(), (b"content-length", str(len(body)).encode())]
+        given += own.items()
+        if body or self._method != "GET":
+            given.append((b"content-length", str(len(body)).encode()))
         self._network.deadline = deadline
         url = self._url
+        if target is not None:
+            path, _, query = target.partition("?")
+            url = url._replace(path=path, query=query)
         for _ in range(_REDIRECTS):
             reply, location = self._try(url, given, body)
             if not self._follow or reply.status not in (307, 308) or location is None:
@@ -137,20 +177,19 @@ class Client:
         if 300 <= status < 400 and b"location" in found:
             location = _location(url, found[b"location"])
         elsewhere = f"{location.scheme}://{location.hostname}" if location else ""
-        return Reply(status, start, found.get(b"retry-after"), elsewhere), location
+        return Reply(status, start, found.get(b"retry-after"), elsewhere, whole), location
 
-    @staticmethod
-    def _start(response: httpx.Response) -> tuple[bytes, bool]:
+    def _start(self, response: httpx.Response) -> tuple[bytes, bool]:
         """Return the start of the body, and whether it is all of it."""
-        start = b""
+        start = bytearray()
         for part in response.iter_raw():
             start += part
-            if len(start) > MOST_BODY:
-                return start[:MOST_BODY], False
-        return start, True
+            if len(start) > self._most_body:
+                return bytes(start[: self._most_body]), False
+        return bytes(start), True
 
 
-def common_headers(options: WebhookSinkOptions) -> Iterable[tuple[bytes, bytes]]:
+def common_headers(options: EndpointOptions) -> Iterable[tuple[bytes, bytes]]:
     """Yield the headers of all requests."""
     yield b"host", split(options.url).netloc.rpartition("@")[2].encode()
     given = {name: value.get_secret_value() for name, value in options.headers.items()}
@@ -235,10 +274,14 @@ class Blanking:
 
     A secret is known as it is written, percent-decoded, and with any of its characters escaped as URLs,
     JSON or HTML do; in upper and lower case.
+
+    Args:
+        more: secrets beside those that all requests have.
     """
 
-    def __init__(self, options: WebhookSinkOptions) -> None:
+    def __init__(self, options: EndpointOptions, more: Sequence[Secret] = ()) -> None:
         self._options = options
+        self._more = more
 
     def shown(self, text: str) -> str:
         """Return the start of a text, in one line and without secrets."""
@@ -247,30 +290,29 @@ class Blanking:
 
     @cached_property
     def _secret(self) -> re.Pattern[str]:  # takes some 20 ms to make, and few tasks need it
-        forms = {form for text in _secrets(self._options) for form in _forms(text)}
+        forms = {form for text in self._secrets() for form in _forms(text)}
         longest_first = sorted((f for f in forms if len(f) >= _LEAST), key=len, reverse=True)
         written = ("".join(map(_escaped, form)) for form in longest_first)
         return re.compile("|".join(written) or "(?!)", re.IGNORECASE)
 
-
-def _secrets(options: WebhookSinkOptions) -> Iterable[str]:
-    url = options.url
-    parts = split(url)
-    yield url.get_secret_value()
-    for each in options.headers.values():
-        yield each.get_secret_value()
-    for each in options.sign_with or ():
-        yield from (each.get_secret_value(), each.get_secret_value().partition("_")[2])
-    if options.auth is not None and options.auth.password is not None:
-        yield options.auth.password.get_secret_value()
-    for name, value in common_headers(options):
-        if name == b"authorization":
-            yield value.decode("latin-1").partition(" ")[2]
-    yield from (userinfo(url) or ("", ""))[1:]
-    yield parts.query
-    for pair in parts.query.split("&"):
-        yield pair.partition("=")[2] or pair
-    yield from parts.path.split("/")
+    def _secrets(self) -> Iterable[str]:
+        options = self._options
+        parts = split(options.url)
+        yield options.url.get_secret_value()
+        for each in options.headers.values():
+            yield each.get_secret_value()
+        for each in self._more:
+            yield from (each.get_secret_value(), each.get_secret_value().partition("_")[2])
+        if options.auth is not None and options.auth.password is not None:
+            yield options.auth.password.get_secret_value()
+        for name, value in common_headers(options):
+            if name == b"authorization":
+                yield value.decode("latin-1").partition(" ")[2]
+        yield from (userinfo(options.url) or ("", ""))[1:]
+        yield parts.query
+        for pair in parts.query.split("&"):
+            yield pair.partition("=")[2] or pair
+        yield from parts.path.split("/")
 
 
 def _forms(text: str) -> Iterable[str]:

@@ -13,7 +13,7 @@ import httpcore
 import httpx
 from h2.exceptions import H2Error
 
-from mainstem_direct_webhook.sink.addresses import resolve
+from mainstem_direct_webhook.client.addresses import resolve
 
 #: How long to try to connect to one address, in seconds.
 _CONNECT = 10.0

@@ -1,0 +1,1 @@
+"""The operator `sql_lookup`: rows ask a table."""

@@ -1,0 +1,82 @@
+"""Asks a table about keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from mainstem import OptionError, PermanentError
+from mainstem.columns import Column
+from mainstem_lookup import MISSING, Answer, Key, Lookup
+
+from mainstem_database_sql.lookup.options import SQLLookupOptions
+from mainstem_database_sql.source.selecting import Database, Table, named
+from mainstem_database_sql.source.values import MisfitError
+
+#: Whole numbers are compared whatever their types are.
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+class TableLookup(Lookup):
+    """Asks for the rows of some keys by one statement, which sees one state of the database."""
+
+    options: SQLLookupOptions
+
+    def __init__(
+        self, options: SQLLookupOptions, keys: Sequence[Column], columns: Sequence[Column]
+    ) -> None:
+        super().__init__(options, keys, columns)
+        self._there = tuple(options.key)
+        kinds = ["bigint" if key.type in _WHOLE else key.type for key in self.keys]
+        wanted = [Column(name, kind) for name, kind in zip(self._there, kinds, strict=True)]
+        # A column can be of the key, and of the answer.
+        self._positions = [
+            next((n for n, each in enumerate(wanted) if each.name == column.name), None)
+            for column in columns
+        ]
+        more = [replace(column, nullable=True) for column in columns]
+        self._database = Database(
+            options, [*wanted, *(c for c in more if c.name not in self._there)]
+        )
+
+    @property
+    def most(self) -> int:
+        return self.options.keys_per_request
+
+    def close(self) -> None:
+        self._database.close()
+
+    def ask(self, keys: Sequence[Key]) -> Sequence[Answer]:
+        try:
+            found = self._database.read(lambda table: self._rows(table, keys))
+        except MisfitError as error:
+            if len(keys) == 1:
+                return [Answer(None, str(error))]
+            # Of one key, or of some: each alone tells which.
+            return [answer for key in keys for answer in self.ask([key])]
+        except OptionError as error:
+            raise PermanentError(str(error)) from None
+        return [found.get(key, MISSING) for key in keys]
+
+    def _rows(self, table: Table, keys: Sequence[Key]) -> dict[Key, Answer]:
+        found: dict[Key, Answer] = {}
+        width = len(self._there)
+        for part in table.parts(self._condition(keys)):
+            for row in zip(*(column.to_pylist() for column in part.columns), strict=True):
+                key, rest = row[:width], iter(row[width:])
+                if key in found:
+                    found[key] = Answer(
+                        None, f"the table {self._database.name} has several rows for it"
+                    )
+                    continue
+                values = [next(rest) if at is None else key[at] for at in self._positions]
+                found[key] = Answer(tuple(values))
+        return found
+
+    def _condition(self, keys: Sequence[Key]) -> sa.ColumnElement[Any]:
+        columns = [named(name) for name in self._there]
+        if len(columns) == 1:
+            return columns[0].in_([key[0] for key in keys])
+        return sa.tuple_(*columns).in_(keys)

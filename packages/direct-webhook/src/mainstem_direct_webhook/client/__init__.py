@@ -1,0 +1,1 @@
+"""HTTP requests: how endpoints are reached, and what their answers mean."""

@@ -1,0 +1,1 @@
+"""The operator `http_lookup`: rows ask an HTTP service."""

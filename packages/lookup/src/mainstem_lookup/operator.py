@@ -1,0 +1,148 @@
+"""The base of every operator that asks an external system about its rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    EVENTS,
+    REJECTED,
+    Branching,
+    Inputs,
+    Operator,
+    OperatorCapabilities,
+    OperatorContext,
+    OptionError,
+    Recorded,
+    Shape,
+)
+from mainstem.arrays import arrow_call
+from mainstem.attempts import refusal, row_as_json
+from mainstem.columns import Column, check_names, find_column, has_arrow_type, literal, quoted
+
+from mainstem_lookup.asking import FOUND, REFUSAL, Asking
+from mainstem_lookup.lookup import Lookup
+from mainstem_lookup.options import LookupOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: The column of what was answered, between the two steps.
+_ANSWER = "_answer"
+#: Types of which two values are the same key only if they are equal.
+_KEYS = frozenset(
+    {"boolean", "tinyint", "smallint", "int", "bigint", "decimal", "string", "binary", "date"}
+)
+
+
+class LookupOperator(Operator, Branching, Recorded):
+    """Adds to each row what an external system says of its key.
+
+    A subclass annotates `options` with a subclass of `LookupOptions`, and says which `Lookup` asks,
+    and which columns are the key. A row whose key is refused goes to `rejected`.
+    """
+
+    options: LookupOptions
+    ports = {"input": EVENTS}
+    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
+
+    @abstractmethod
+    def lookup(self) -> type[Lookup]:
+        """Return the class that asks. It may import the vendor's library."""
+
+    @abstractmethod
+    def key(self) -> Sequence[tuple[str, str]]:
+        """Return for each key column its name, after the key of the option that names it."""
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given = inputs.only
+        names = {name.lower() for name in given.names}
+        check_names([column.name for column in self.options.table_schema], "schema")
+        for column in self.options.table_schema:
+            if column.name.lower() in names:
+                hint = "Rename the row's column before, by `select`."
+                raise OptionError(
+                    f"the row has a column {column.name} already", option="schema", hint=hint
+                )
+            if not has_arrow_type(column.type or ""):
+                raise OptionError(f"{column.ddl} can't be looked up", option="schema")
+        columns = [column for column in given.columns if column.name != _ANSWER]
+        self._keys(columns)
+        new = [Column(column.name, column.type) for column in self.options.table_schema]
+        return given.with_columns([*columns, *new])
+
+    def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
+        return {"rejected": REJECTED}
+
+    def recorded(self) -> Operator | None:
+        return _First(self) if self.options.record else None
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        frame = inputs.only
+        if _ANSWER not in frame.columns:
+            frame = self.asked(frame, ctx)
+        keys = ", ".join(name for _, name in self.key())
+        cases = [f"WHEN {_ANSWER}.{REFUSAL} IS NOT NULL THEN {_ANSWER}.{REFUSAL}"]
+        if self.options.missing == "reject":
+            words = literal(f"there is nothing for {keys}")
+            cases.append(f"WHEN NOT {_ANSWER}.{FOUND} THEN {words}")
+        kept = [name for name in frame.columns if name != _ANSWER]
+        frame = frame.selectExpr(
+            *map(quoted, kept),
+            *(
+                f"{_ANSWER}.c{number} AS {quoted(column.name)}"
+                for number, column in enumerate(self.options.table_schema)
+            ),
+            f"CASE {' '.join(cases)} END AS __reason",
+        )
+        told = refusal("__reason", row_as_json(kept), wanted="rejected" in ctx.wanted)
+        return frame.selectExpr("*", *told).drop("__reason")
+
+    def asked(self, frame: DataFrame, ctx: OperatorContext) -> DataFrame:
+        """Return the rows with the column of what was answered."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        keys = self._keys(ctx.shapes.only.columns)
+        asking = Asking(self.lookup(), self.options, keys, self.options.table_schema, ctx.node)
+        columns = [F.col(quoted(column.name)) for column in keys]
+        answer = arrow_call(asking, self.answer.type or "", *columns, once=True)
+        return frame.withColumn(_ANSWER, answer)
+
+    @property
+    def answer(self) -> Column:
+        """The column of what was answered."""
+        columns = enumerate(self.options.table_schema)
+        fields = [f"{FOUND}:boolean", f"{REFUSAL}:string", *(f"c{n}:{c.type}" for n, c in columns)]
+        return Column(_ANSWER, f"struct<{','.join(fields)}>")
+
+    def _keys(self, columns: Sequence[Column]) -> list[Column]:
+        found = []
+        for option, name in self.key():
+            column = find_column(columns, name, option)
+            kind = (column.type or "string").partition("(")[0]
+            if kind not in _KEYS:
+                raise OptionError(f"{column.ddl} can't be a key", option=option)
+            found.append(column)
+        return found
+
+
+class _First(Operator):
+    """The first step of a lookup: asks, and is recorded."""
+
+    options: LookupOptions
+    ports = {"input": EVENTS}
+    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
+
+    def __init__(self, whole: LookupOperator) -> None:
+        super().__init__(whole.options)
+        self._whole = whole
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given = inputs.only
+        self._whole.shape(inputs)
+        return given.with_columns([*given.columns, self._whole.answer])
+
+    def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
+        return self._whole.asked(inputs.only, ctx)
