@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mainstem_keyed_state.testing import Driver, Paged, cut, micros
 from mainstem_keyed_state.times import TIME
@@ -225,6 +225,7 @@ EMISSIONS = {
 @pytest.mark.parametrize("emission", EMISSIONS.values(), ids=EMISSIONS)
 @settings(deadline=None, max_examples=10)
 @given(rows=ROWS)
+@example(rows=[("a", 15, True), ("a", 0, True), ("a", 1, False), ("a", 16, True)])
 def test_windows_give_what_a_plain_computation_gives(kind, sessions, emission, rows):
     """Pass: after each batch the same results, the same late rows, and the same windows open."""
     gap = GAP // MICRO if sessions else None

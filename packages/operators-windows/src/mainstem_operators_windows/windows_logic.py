@@ -243,7 +243,8 @@ class WindowsLogic(Logic):
         closes = pl.col(END) + pl.duration(microseconds=self._emission.lateness)
         if self._emission.how != "panes":
             return closes.alias(_DUE)
-        over = pl.when(~pl.col(_FIRED)).then(pl.col(END))
+        # A session that was over has become longer by a row: what is new waits for its end again.
+        over = pl.when(~pl.col(_FIRED) | (pl.col(_SINCE) > 0)).then(pl.col(END))
         return pl.min_horizontal(over, closes, pl.col(_NEXT)).alias(_DUE)
 
     # -- what comes out -----------------------------------------------------------------------

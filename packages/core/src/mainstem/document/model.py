@@ -40,8 +40,16 @@ class Watermark(Options):
     idle_after: Duration | None = option(
         None,
         description="Once no row has come for so long, by the clock, let the watermark go on with those "
-        "of the query's other nodes, so that they need not wait for this one.",
+        "of the query's other nodes, so that they need not wait for this one. With `by`: with those of "
+        "the other partitions.",
         example="1 minute",
+    )
+    by: list[str] = option(
+        list,
+        description="Columns that tell partitions apart, each of which has its own latest event time: "
+        "the watermark stays behind the one that is furthest back, so that a fast partition makes no "
+        "rows of a slow one late. A relay below keeps count.",
+        example=["partition"],
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from mainstem.analysis.requests import Analyse
 from mainstem.contracts.abilities import Branching, Punctuated, Recorded, Stateful
-from mainstem.contracts.columns import find_column
+from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.components import Component, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
 from mainstem.contracts.options import Options
@@ -36,7 +36,7 @@ from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
 from mainstem.plan import advice, graph, guarantee, identity, queries, relays, statements, steps
-from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors
+from mainstem.plan.model import EARLY, Node, Partitions, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry
 from mainstem.relays.components import below_relay
 
@@ -443,7 +443,10 @@ class _Maker:
             message, hint = problem
             self._problem(message, *path, hint=hint)  # what is below finds it in its place
         node.watermark = EventTime(column.name, wanted.delay)
-        node.idle_after = wanted.idle_after
+        if wanted.by:
+            node.partitions = self._partitions(node.shape, wanted, path)
+        else:
+            node.idle_after = wanted.idle_after
         if wanted.ahead is not None and EARLY in node.outputs:
             self._problem(f"the node has an output {EARLY!r} of its own", *path, "ahead")
         elif wanted.ahead is not None:
@@ -451,6 +454,16 @@ class _Maker:
             # Their time is nothing to go by.
             node.outputs = {**node.outputs, EARLY: node.shape.with_columns(node.shape.columns)}
         node.shape = replace(node.shape, event_time=node.watermark, watermarked=node.name)
+
+    def _partitions(self, shape: Shape, wanted: Watermark, path: Path_) -> Partitions | None:
+        """Return what a watermark goes by; None, with a problem, if it can't."""
+        try:
+            names = [find_column(shape.columns, name, "by").name for name in wanted.by]
+            check_names(names, "by")
+        except OptionError as error:
+            self._problem(error.message, *path, "by", hint=error.hint)
+            return None
+        return Partitions(tuple(names), wanted.idle_after)
 
     def _watermarked(self, node: Node) -> tuple[str, str] | None:
         """Return why a node can't have a watermark, and a way that works; None if it can."""

@@ -41,6 +41,19 @@ class Stream:
         return f"{self.node}.{self.output}" if self.output else self.node
 
 
+@dataclass(frozen=True)
+class Partitions:
+    """That a node's watermark is the lowest of those of its partitions.
+
+    Attributes:
+        by: the columns that tell partitions apart.
+        idle_after: after how long without a row a partition no longer holds back the others.
+    """
+
+    by: tuple[str, ...]
+    idle_after: timedelta | None = None
+
+
 @dataclass
 class Node:
     """One node of the graph, with all that is known of it before Spark starts."""
@@ -58,6 +71,8 @@ class Node:
     watermark: EventTime | None = None
     #: After how long without a row the watermark goes on with those of other nodes; None for never.
     idle_after: timedelta | None = None
+    #: What its watermark goes by, if not by all rows alike.
+    partitions: Partitions | None = None
     #: How far ahead of the clock a row's event time may be; None for however far.
     ahead: timedelta | None = None
     state: StateFacts | None = None

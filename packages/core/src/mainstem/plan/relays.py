@@ -18,6 +18,7 @@ from pathlib import Path
 from mainstem.contracts.shapes import EventTime, sequenced_by_batch
 from mainstem.plan.model import Node, Relay, SinkNode, Stream, shape_of
 from mainstem.relays.components import Relaying, RelaySink, RelaySource, below_relay
+from mainstem.relays.marking import Marking
 
 
 @dataclass(frozen=True, order=True)
@@ -54,6 +55,15 @@ def place(
                 *node.path,
                 hint="Take away `relay: false`: below a relay it can.",
             )
+        if node.partitions is not None and node.relay is False:
+            refused = True
+            problem(
+                "the partitions of a watermark are kept by a relay",
+                *node.path,
+                "watermark",
+                "by",
+                hint="Take away `relay: false`.",
+            )
     for edge, why in cuts.items():
         shape = below_relay(shape_of(edge.stream, written))
         time, reader = shape.event_time, nodes[edge.reader]
@@ -83,7 +93,7 @@ def place(
                 )
             name = relay.sink
             if name not in nodes:
-                end = RelaySink(checkpoint, name, keep)
+                end = RelaySink(checkpoint, name, keep, _marking(written[edge.stream.node]))
                 sink = SinkNode(name, "sink", "relay", "mainstem", end)
                 sink.inputs, sink.relayed = {"input": (edge.stream,)}, edge.stream
                 sink.delivery, sink.delivery_word = Relaying(), "relay"
@@ -104,6 +114,14 @@ def place(
     if refused:
         return dict(written), ()
     return _in_order(nodes), tuple(made.values())
+
+
+def _marking(node: Node) -> Marking | None:
+    """Return how a relay makes a node's watermark of the rows; None if it takes the query's."""
+    if node.partitions is None or node.watermark is None:
+        return None
+    time, parts = node.watermark, node.partitions
+    return Marking(time.column, time.delay, parts.by, parts.idle_after)
 
 
 def _carried(time: EventTime | None) -> EventTime:
@@ -152,10 +170,22 @@ class _Cuts:
                     if above.step_of:
                         why = f"{above.step_of} might be answered otherwise if it asked again"
                     self.found[Edge(node.name, stream)] = why
+                elif above.partitions and not stream.output and self._goes_by_time(node):
+                    by = ", ".join(above.partitions.by)
+                    why = f"the watermark of {stream} is the lowest by {by}, which is counted there"
+                    self.found[Edge(node.name, stream)] = why
         for node in self._live:
             self._needed(node)
         while self._shared():
             pass
+
+    def _goes_by_time(self, node: Node) -> bool:
+        """Whether a node keeps state, or one below it does."""
+        return node.state is not None or any(
+            self._goes_by_time(reader)
+            for reader in self._live
+            if any(stream.node == node.name for stream in reader.streams)
+        )
 
     def _cut(self, reader: Node, streams: Collection[Stream], why: str) -> bool:
         """Cut a node's edges, if they may be; whether any was."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from mainstem.contracts.options import write_duration
@@ -75,8 +76,9 @@ def _node(node: Node) -> dict[str, Any]:
         "watermark": {
             "column": node.watermark.column,
             "delay": write_duration(node.watermark.delay),
-            "idle_after": write_duration(node.idle_after) if node.idle_after else None,
+            "idle_after": write_duration(idle) if (idle := _idle_after(node)) else None,
             "ahead": write_duration(node.ahead) if node.ahead is not None else None,
+            "by": list(node.partitions.by) if node.partitions else [],
         }
         if node.watermark
         else None,
@@ -193,10 +195,11 @@ def _node_lines(node: Node) -> Iterator[str]:
     if node.watermark and node.relayed:
         yield f"  watermark of the query above, on {node.watermark.column}"
     elif node.watermark:
-        idle = f", idle after {write_duration(node.idle_after)}" if node.idle_after else ""
+        idle = f", idle after {write_duration(after)}" if (after := _idle_after(node)) else ""
+        by = f", the lowest by {', '.join(node.partitions.by)}" if node.partitions else ""
         ahead = f", at most {write_duration(node.ahead)} ahead" if node.ahead is not None else ""
         delay = write_duration(node.watermark.delay)
-        yield f"  watermark {node.watermark.column} - {delay}{ahead}{idle}"
+        yield f"  watermark {node.watermark.column} - {delay}{by}{ahead}{idle}"
     if node.state:
         grows = f"grows: {node.state.grows}" if node.state.grows else "bounded"
         yield f"  keeps state ({grows})"
@@ -204,6 +207,10 @@ def _node_lines(node: Node) -> Iterator[str]:
             yield f"  kept {node.state.kept}"
     if node.makes_id:
         yield f"  makes _id of {', '.join(node.identity)}"
+
+
+def _idle_after(node: Node) -> timedelta | None:
+    return node.partitions.idle_after if node.partitions else node.idle_after
 
 
 def as_mermaid(plan: Plan) -> str:

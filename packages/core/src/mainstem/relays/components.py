@@ -30,6 +30,7 @@ from mainstem.errors import OptionError
 from mainstem.history import History
 from mainstem.paths import for_spark
 from mainstem.relays.log import RelayLog
+from mainstem.relays.marking import Marking, Marks
 from mainstem.relays.reading import RelayReading
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class RelaySink(Sink, Prepared, Forgetful):
         checkpoint: the pipeline's folder.
         name: the relay's.
         keep: how long what was written stays after all have read it.
+        marking: how the rows make the watermark, if it is not the query's alone.
 
     Attributes:
         readers: by query, the names of its reads of the relay: what all of them have read is removed.
@@ -62,8 +64,15 @@ class RelaySink(Sink, Prepared, Forgetful):
     options: NoOptions
     capabilities = SinkCapabilities(replaces_batch=True, uses=("_id",))
 
-    def __init__(self, checkpoint: Path, name: str, keep: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        checkpoint: Path,
+        name: str,
+        keep: timedelta | None = None,
+        marking: Marking | None = None,
+    ) -> None:
         super().__init__(NoOptions())
+        self._marking = marking
         self._checkpoint = checkpoint
         self._keep = keep or timedelta()
         self.log = RelayLog(checkpoint / "relays" / name)
@@ -98,8 +107,15 @@ class RelaySink(Sink, Prepared, Forgetful):
         history = History(self._checkpoint / "queries" / batch.query)
         mark = _millis(history.offsets(batch.id).watermark)
         files = _rows(room)
+        marks: Marks = {}
+        if self._marking is not None:
+            now = time.time()
+            known = last.marks if last is not None else {}
+            marks = self._marking.marks(known, [room / name for name in files], now)
+            told = [mark, self._marking.watermark(marks, now), last.watermark if last else None]
+            mark = max((each for each in told if each is not None), default=None)
         if files or (mark is not None and (last is None or mark != last.watermark)):
-            self.log.add(batch.query_id, batch.id, mark, files)
+            self.log.add(batch.query_id, batch.id, mark, files, marks)
         self._remove_read()
 
     def forget(self, query_id: str, after: int) -> None:

@@ -16,7 +16,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from mainstem.crashpoints import failpoint
@@ -40,6 +40,7 @@ class Entry:
             segment is before it, by the stream's event time. None before there is one.
         at: when it was written, in seconds since 1970.
         files: by name in the segment's folder, how many rows are in each.
+        marks: by partition, how far it is, where the watermark goes by partitions; see `marking`.
     """
 
     number: int
@@ -48,6 +49,7 @@ class Entry:
     watermark: int | None
     at: float
     files: dict[str, int]
+    marks: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -177,7 +179,14 @@ class RelayLog:
         shutil.rmtree(hidden, ignore_errors=True)
         return hidden
 
-    def add(self, query_id: str, batch: int, watermark: int | None, files: dict[str, int]) -> None:
+    def add(
+        self,
+        query_id: str,
+        batch: int,
+        watermark: int | None,
+        files: dict[str, int],
+        marks: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
         """Add the segment whose files were written into `room`; it is on disk afterwards."""
         last = self.last()
         number = last.number + 1 if last is not None else 1
@@ -189,7 +198,8 @@ class RelayLog:
             hidden.rename(segment)
             sync_folder(segment.parent)
         failpoint("relay.before-entry")
-        entry = Entry(number, query_id, batch, watermark, time.time(), files)
+        kept = {name: list(mark) for name, mark in (marks or {}).items()}
+        entry = Entry(number, query_id, batch, watermark, time.time(), files, kept)
         write_whole(self._entry(number), json.dumps(asdict(entry)))
         failpoint("relay.after-entry")
 
@@ -207,7 +217,12 @@ class RelayLog:
         if later and len(later) == len(entries) and later[0].number > 1:
             # Readers are at the numbers of before, and nothing else says where these go on.
             stand = replace(
-                later[0], number=later[0].number - 1, batch=after, watermark=None, files={}
+                later[0],
+                number=later[0].number - 1,
+                batch=after,
+                watermark=None,
+                files={},
+                marks={},
             )
             write_whole(self._entry(stand.number), json.dumps(asdict(stand)))
         self.remove([entry.number for entry in reversed(later)])

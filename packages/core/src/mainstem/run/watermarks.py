@@ -74,6 +74,10 @@ class Watermarks:
             return self._carried(node, frame)
         if wanted is None or not self.used:
             return frame
+        if node.partitions is not None:
+            # The relay below makes a watermark of the rows: here it is moved from outside alone.
+            nothing = F.lit(None).cast("timestamp")
+            return self._carried(node, frame.withColumn(CARRIED, nothing))
         delay = write_duration(wanted.delay)
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
@@ -157,7 +161,7 @@ class Watermarks:
         for node in steps:
             if node.watermark is None or not self.used:
                 continue
-            folder, delay = self._folder(node), node.watermark.delay
+            folder, delay = self._folder(node), _delay(node)
             files = folder.glob("*.json")
             before = max((file.stem.partition("-")[0] for file in files), default="")
             reached = moved(watermark, delay) if watermark else None
@@ -181,7 +185,7 @@ class Watermarks:
         node = self._plan.nodes[name]
         if node.watermark is not None and self.used and name in self._query.streaming:
             folder = self._folder(node)
-            _write(folder, moved(to, node.watermark.delay))
+            _write(folder, moved(to, _delay(node)))
             for old in sorted(folder.glob("*.json"))[:-_KEPT]:
                 old.unlink(missing_ok=True)
 
@@ -202,6 +206,11 @@ class Watermarks:
             known.append(datetime.fromisoformat(json.loads(written.read_text())["at"]))
         if known:
             _write(folder, max(known), f"-{time.time_ns()}")  # Spark reads a name once
+
+
+def _delay(node: Node) -> timedelta:
+    """Return how far the query's watermark stays behind what a node's control rows say."""
+    return node.watermark.delay if node.watermark and not node.partitions else timedelta()
 
 
 def _write(folder: Path, at: datetime, more: str = "") -> None:
