@@ -31,8 +31,11 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # As strict clients want them (Python's from 3.13 on).
+        use = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
         for authority in ("ca", "foreign-ca"):
-            self._openssl("req", "-x509", "-days", "2", "-subj", f"/CN={authority}", name=authority)
+            about = ("-days", "2", "-subj", f"/CN={authority}", *use)
+            self._openssl("req", "-x509", *about, name=authority)
         self._signed("right", "localhost", "ca")
         self._signed("wrong name", "other.example", "ca")
         self._signed("foreign", "localhost", "foreign-ca")
@@ -44,7 +47,9 @@ class Certificates:
         return str(self.folder / f"{name}.{kind}")
 
     def _signed(self, name: str, host: str, authority: str, days: int = 2) -> None:
-        (self.folder / "names").write_text(f"subjectAltName=DNS:{host}\n")
+        (self.folder / "names").write_text(
+            f"subjectAltName=DNS:{host}\nauthorityKeyIdentifier=keyid\n"
+        )
         self._openssl("req", "-new", "-subj", f"/CN={host}", name=name, kind="csr")
         signed = ["x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem"]
         rest = ["-CAkey", f"{authority}.key", "-CAcreateserial", "-extfile", "names"]
