@@ -325,3 +325,31 @@ def test_departures_from_kafka_are_in_kafka_once_each_over_a_kill(tmp_path, kafk
         for line in file.read_text().splitlines()
     ]
     assert [row["node"] for row in refused] == ["flight"] * 3
+
+
+@pytest.mark.in_turn
+def test_means_of_sensors_with_wrong_clocks_come_right(tmp_path):
+    """Pass: each mean is that of the true times, late ones corrected; what was in the drawer is told."""
+    folder = tmp_path / "wrong-clocks"
+    shutil.copytree(ROOT / "examples" / "wrong-clocks", folder)
+    for part in "12":
+        run(sys.executable, "readings.py", part, cwd=folder)
+        run(Path(sys.executable).with_name("mainstem"), "run", "clocks.yaml", cwd=folder)
+    truth = json.loads((folder / "truth.json").read_text())
+    with closing(sqlite3.connect(folder / "means.db")) as database:
+        asked = "SELECT room, substr(window_start, 12, 5), readings, celsius, pane FROM means"
+        means = {
+            f"{room} {at}": (n, mean, pane) for room, at, n, mean, pane in database.execute(asked)
+        }
+    lacking = {"b 08:00", "b 08:10"}
+    assert {name for name, (n, _, _) in means.items() if n != 30} == lacking
+    for name in means.keys() - lacking:
+        assert list(means[name][:2]) == truth[name], name
+    assert len(means) == 38
+    assert {name for name, (_, _, pane) in means.items() if pane == "late"} == {
+        *(f"{room} 09:{minute}" for room in "ab" for minute in ("00", "10")),
+        *(f"b 08:{minute}" for minute in (20, 30, 40, 50)),
+    }
+    files = (folder / "too-late").rglob("*.json")
+    late = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert Counter(row["sensor"] for row in late) == {"b2": 20}
