@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from mainstem import OptionError, PermanentError
 from mainstem.columns import Column
 from mainstem_lookup import MISSING, Answer, Key, Lookup
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeEngine
 
 from mainstem_database_sql.lookup.options import SQLLookupOptions
 from mainstem_database_sql.source.selecting import Database, Table, named
@@ -63,20 +65,34 @@ class TableLookup(Lookup):
     def _rows(self, table: Table, keys: Sequence[Key]) -> dict[Key, Answer]:
         found: dict[Key, Answer] = {}
         width = len(self._there)
-        for part in table.parts(self._condition(keys)):
-            for row in zip(*(column.to_pylist() for column in part.columns), strict=True):
-                key, rest = row[:width], iter(row[width:])
-                if key in found:
-                    found[key] = Answer(
-                        None, f"the table {self._database.name} has several rows for it"
-                    )
-                    continue
-                values = [next(rest) if at is None else key[at] for at in self._positions]
-                found[key] = Answer(tuple(values))
+        part = table.few(self._condition(table.connection.dialect, keys))
+        columns = [column.to_pylist() for column in part.columns] if part is not None else []
+        for row in zip(*columns, strict=True):
+            key, rest = row[:width], iter(row[width:])
+            if key in found:
+                found[key] = Answer(
+                    None, f"the table {self._database.name} has several rows for it"
+                )
+                continue
+            values = [next(rest) if at is None else key[at] for at in self._positions]
+            found[key] = Answer(tuple(values))
         return found
 
-    def _condition(self, keys: Sequence[Key]) -> sa.ColumnElement[Any]:
+    def _condition(self, dialect: sa.Dialect, keys: Sequence[Key]) -> sa.ColumnElement[Any]:
         columns = [named(name) for name in self._there]
-        if len(columns) == 1:
-            return columns[0].in_([key[0] for key in keys])
-        return sa.tuple_(*columns).in_(keys)
+        if len(columns) > 1:
+            return sa.tuple_(*columns).in_(keys)
+        values = [key[0] for key in keys]
+        there = self._database.types[self._there[0]]
+        if dialect.name == "postgresql" and (kind := _element(there)) is not None:
+            # One parameter, where the statement would have a place for each.
+            array = sa.bindparam(None, values, type_=postgresql.ARRAY(kind))
+            return columns[0] == sa.func.any(array)
+        return columns[0].in_(values)
+
+
+def _element(there: TypeEngine[Any]) -> TypeEngine[Any] | None:
+    """Return the type of an array that a column is compared with; None for one that may differ."""
+    if isinstance(there, sa.Integer):
+        return sa.BigInteger()
+    return sa.Text() if isinstance(there, sa.String) and not isinstance(there, sa.CHAR) else None

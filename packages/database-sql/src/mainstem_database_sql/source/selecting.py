@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from mainstem import MainstemError, OptionError, PipelineError
 from mainstem.columns import Column
 from mainstem.patience import pause_after
+from sqlalchemy.types import TypeEngine
 
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning
@@ -41,6 +42,8 @@ class Database:
         self.columns = tuple(columns)
         self._engine: sa.Engine | None = None
         self._expressions: list[sa.ColumnElement[Any]] = []
+        #: The types of the table's columns, once it was read.
+        self.types: dict[str, TypeEngine[Any]] = {}
         #: When the database last answered.
         self.answered = 0.0
 
@@ -139,6 +142,7 @@ class Database:
                 f"the table {self.name} does not fit: it " + "; ".join(problems), option="schema"
             )
         connection.execute(sa.select(*found).select_from(self.table).where(sa.false())).close()
+        self.types = there
         return found
 
     @property
@@ -181,25 +185,38 @@ class Table:
             PipelineError: a value does not fit its column's type.
         """
         database = self.database
-        statement = sa.select(*self._expressions).select_from(database.table)
-        if where is not None:
-            statement = statement.where(where)
+        statement = self._statement(where)
         streaming = statement.execution_options(stream_results=True, max_row_buffer=_FIRST)
         driver = self.connection.connection.driver_connection
         with _let_go(driver), self.connection.execute(streaming) as result:
             size = _FIRST
             while rows := result.fetchmany(size):
                 database.answered = time.monotonic()
-                arrays = [
-                    as_array(values, column, database.name)
-                    for values, column in zip(
-                        zip(*rows, strict=True), database.columns, strict=True
-                    )
-                ]
-                part = pa.RecordBatch.from_arrays(arrays, names=[c.name for c in database.columns])
+                part = self._part(rows)
                 size = min(ROWS, max(1, BYTES * len(rows) // max(1, part.nbytes)))
-                del rows, arrays
+                del rows
                 yield part
+
+    def few(self, where: Any) -> pa.RecordBatch | None:
+        """Return the rows of a condition in Arrow, fetched at once; None if there are none.
+
+        Raises:
+            MisfitError: a value does not fit its column's type.
+        """
+        rows = self.connection.execute(self._statement(where)).fetchall()
+        return self._part(rows) if rows else None
+
+    def _statement(self, where: Any) -> sa.Select[Any]:
+        statement = sa.select(*self._expressions).select_from(self.database.table)
+        return statement if where is None else statement.where(where)
+
+    def _part(self, rows: Sequence[Any]) -> pa.RecordBatch:
+        columns = self.database.columns
+        arrays = [
+            as_array(values, column, self.database.name)
+            for values, column in zip(zip(*rows, strict=True), columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
 @contextmanager

@@ -34,6 +34,8 @@ class HTTPLookup(Lookup):
     ) -> None:
         super().__init__(options, keys, columns)
         self._read = json_reader(columns)
+        self._names, self._where = options.names, place(options.url)
+        self._path, self._mark, self._query = options.template.partition("?")
         self._shown = Blanking(options).shown
         self._client: Client | None = None
 
@@ -100,20 +102,15 @@ class HTTPLookup(Lookup):
         Raises:
             ValueError: a value would make another path than the URL says.
         """
-        values = dict(zip(self.options.names, map(text_of, key), strict=True))
-        path, mark, query = self.options.template.partition("?")
-        for name in PLACE.findall(path):
+        values = dict(zip(self._names, map(text_of, key), strict=True))
+        for name in PLACE.findall(self._path):
             if values[name] in ("", ".", ".."):
                 raise ValueError(f"{name} is {values[name]!r}, which is no part of a path")
 
         def filled(text: str) -> str:
             return PLACE.sub(lambda found: quote(values[found[1]], safe=""), text)
 
-        return filled(path) + mark + filled(query)
-
-    @property
-    def _where(self) -> str:
-        return place(self.options.url)
+        return filled(self._path) + self._mark + filled(self._query)
 
 
 def text_of(value: Any) -> str:
