@@ -50,16 +50,21 @@ def test_the_lowest_of_those_that_are_not_idle_counts(tmp_path_factory, batches,
     folder = tmp_path_factory.mktemp("marks")
     marking = Marking("at", DELAY, ("p", "n"), idle and timedelta(seconds=idle))
     marks, latest, heard, now = {}, {}, {}, 0.0
+    pauses = []
     for number, (batch, pause) in enumerate(batches):
         now += pause
+        pauses.append(now)
         marks = marking.marks(marks, [written(folder, number, batch)], now)
         for p, n, seconds in batch:
             if seconds is not None:
                 latest[p, n] = max(seconds, latest.get((p, n), 0))
                 heard[p, n] = now
-        active = [at for key, at in latest.items() if idle is None or now - heard[key] < idle]
+        begun = pauses[1] if len(pauses) > 1 else 0.0
+        active = [
+            at for key, at in latest.items() if idle is None or now - max(heard[key], begun) < idle
+        ]
         expected = START + timedelta(seconds=min(active)) - DELAY if active else None
-        found = marking.watermark(marks, now)
+        found = marking.watermark(marks, begun, now)
         told = None if found is None else datetime.fromtimestamp(found / 1000, UTC)
         assert told == expected
 
@@ -113,3 +118,26 @@ def test_without_state_below_there_is_no_relay():
     plan = make_plan(without_state(document()))
     assert plan.relays == ()
     assert "watermark at - 1 minute, the lowest by p" in as_text(plan)
+
+
+def test_partitions_of_other_columns_are_forgotten(tmp_path):
+    """Pass: a document that tells partitions apart otherwise does not wait for those of before."""
+    old = Marking("at", DELAY, ("p",)).marks({}, [written(tmp_path, 0, [("a", 1, 5)])], 1.0)
+    new = Marking("at", DELAY, ("p", "n"))
+    marks = new.marks(old, [written(tmp_path, 1, [("a", 1, 600)])], 2.0)
+    assert [at for at, _ in marks.values()] == [
+        (START + timedelta(seconds=600)).timestamp() * 10**6
+    ]
+
+
+def test_rows_without_partitions_are_one(tmp_path):
+    whole = Marking("at", DELAY, ())
+    marks = whole.marks({}, [written(tmp_path, 0, [("a", 1, 5), ("b", 2, 65)])], 1.0)
+    assert whole.watermark(marks, 0.0, 1.0) == (START + timedelta(seconds=5)).timestamp() * 1000
+
+
+def test_a_column_of_several_values_is_no_partition():
+    whole = without_state(document(watermark={"by": ["tags"]}))
+    whole["operators"]["rows"]["with"]["schema"] = "tags ARRAY<STRING>, at TIMESTAMP"
+    with pytest.raises(DocumentError, match="tells no partitions apart"):
+        make_plan(whole)

@@ -83,6 +83,43 @@ def test_a_value_that_does_not_fit_refuses_its_row_alone(place_in):
 
 
 @pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("UUID", ["6f1c0d8e-6f0a-4f0e-9e55-0c8c4a6c2a11", "no uuid"]),
+        ("CHAR(5)", ["ab", "a\x00b"]),
+        ("TEXT", ["ab", "a\x00b"]),
+        ("INET", ["10.0.0.1/32", "x"]),
+    ],
+)
+def test_keys_of_postgresqls_own_types_and_such_as_none_can_be(place_in, kind, keys):
+    """Pass: the row is found, and a key that the database does not take is refused alone."""
+    place = place_in("postgres")
+    place.ask(f"CREATE TABLE {place.quoted} (id {kind}, n INT)")
+    place.ask(f"INSERT INTO {place.quoted} VALUES ('{keys[0]}', 1)")
+    found = asker(place, "a STRING", {"id": "a"}, "n INT").answers([(k,) for k in keys])
+    assert found[keys[0],].values == (1,)
+    assert found[keys[1],].refusal
+
+
+def test_numbers_of_any_size_are_keys_of_a_numeric(place_in):
+    place = place_in("postgres")
+    place.ask(f"CREATE TABLE {place.quoted} (id NUMERIC(18), n INT)")
+    place.ask(f"INSERT INTO {place.quoted} VALUES (1, 1), (3000000000, 3)")
+    found = asker(place, "a BIGINT", {"id": "a"}, "n INT").answers([(1,), (3_000_000_000,)])
+    assert [found[n,].values for n in (1, 3_000_000_000)] == [(1,), (3,)]
+
+
+def test_a_column_of_the_key_can_be_read_by_another_type(place_in):
+    place = place_in("sqlite")
+    place.ask(f"CREATE TABLE {place.quoted} (id BIGINT, n INT)")
+    place.ask(f"INSERT INTO {place.quoted} VALUES (1, 1), (3000000000, 3)")
+    made = asker(place, "a BIGINT", {"id": "a"}, "id INT, n INT")
+    found = made.answers([(1,), (3_000_000_000,)])
+    assert found[1,].values == (1, 1)
+    assert "id has a value (int) that is no INT" in found[3_000_000_000,].refusal
+
+
+@pytest.mark.parametrize(
     ("more", "words"),
     [
         ({"table": "nowhere"}, "node: there is no table nowhere"),

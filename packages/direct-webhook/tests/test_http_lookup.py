@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from lookup_far import Service
 from mainstem import DocumentError, PermanentError
 from mainstem.columns import read_columns
+from mainstem.crashpoints import Died, armed
 from mainstem_direct_webhook.lookup.http import HTTPLookup
 from mainstem_direct_webhook.lookup.options import HTTPLookupOptions
 from mainstem_lookup import MISSING
@@ -116,6 +118,15 @@ def test_secrets_are_not_shown(service):
     assert "hunter2" not in found.refusal
 
 
+def test_a_token_beside_a_column_is_not_shown(service):
+    service.answers["/bot-SECRETTOKEN-1"] = [(400, {}, "SECRETTOKEN is no robot")]
+    found = answer(service, url=f"{service.url}/bot-SECRETTOKEN-{{id}}", headers={"accept": "a/b"})
+    assert "is no robot" in found.refusal
+    assert service.headers["accept"] == "a/b"
+    service.answers["/bot-SECRETTOKEN-1"] = [(400, {}, "who is bot-SECRETTOKEN-1?")]
+    assert "TOKEN" not in answer(service, url=f"{service.url}/bot-SECRETTOKEN-{{id}}").refusal
+
+
 @pytest.mark.parametrize(
     ("key", "path"),
     [
@@ -152,7 +163,7 @@ def test_each_key_is_asked_for_once_and_several_at_a_time(service):
     made = asker(service, requests=5)
     rows = [str(n) for n in range(40)] * 2
     found = made([pa.array(rows)])
-    assert [row["c0"] for row in found.to_pylist()] == [f"n{row}" for row in rows]
+    assert [row["values"]["name"] for row in found.to_pylist()] == [f"n{row}" for row in rows]
     assert service.asked.total() == 40
     assert service.most == 5
 
@@ -319,3 +330,36 @@ def test_a_plan_says_that_answers_are_recorded(tmp_path, service):
     text = as_text(pipeline.plan())
     assert "known might be answered otherwise if it asked again" in text
     assert "_answer" not in [column.name for column in pipeline.plan().nodes["known"].shape.columns]
+
+
+def test_a_reordered_schema_names_the_same_values(tmp_path, service):
+    """Pass: what is recorded has the names of the columns, for a document may be changed before it is read."""
+    pipeline = document(PipelineFolder(tmp_path), service, schema="turn BIGINT, `na me` STRING")
+    shape = pipeline.plan().nodes["known_asked"].shape
+    (kind,) = [column.type for column in shape.columns if column.name == "_answer"]
+    assert (
+        kind == "struct<found:boolean,refusal:string,values:struct<`turn`:bigint,`na me`:string>>"
+    )
+
+
+@pytest.mark.in_turn
+def test_rows_that_were_not_read_are_not_forgotten_with_a_changed_document(
+    spark, tmp_path, service
+):
+    """Pass: with rows in a relay that the document no longer has, the run is refused until they are read."""
+    pipeline = document(PipelineFolder(tmp_path), service)
+    pipeline.feed("a", [{"id": "1", "n": 1}])
+    before = pipeline.file.read_text()
+    with armed("relay.after-entry:1:die"), suppress(Exception, Died):
+        pipeline.run()
+    document(pipeline, service, record=False)
+    with pytest.raises(
+        DocumentError, match="no known_asked_relay any more, which has 1 rows to be read"
+    ):
+        pipeline.run()
+    pipeline.file.write_text(before)
+    pipeline.run()
+    document(pipeline, service, record=False)
+    pipeline.feed("b", [{"id": "2", "n": 2}])
+    pipeline.run()
+    assert sorted(row["n"] for row in pipeline.rows("out")) == [1, 2]

@@ -113,7 +113,8 @@ def asker(far, **more):
 def test_rows_get_the_answers_of_their_keys():
     far = Far(most=3)
     found = asker(far, requests=1)([pa.array([1, 2, 1, None, 3, 4], pa.int32())])
-    assert [row["c0"] for row in found.to_pylist()] == ["n1", "n2", "n1", None, "n3", "n4"]
+    names = [row["values"]["name"] for row in found.to_pylist()]
+    assert names == ["n1", "n2", "n1", None, "n3", "n4"]
     assert [row["found"] for row in found.to_pylist()] == [True, True, True, False, True, True]
     assert sorted(map(len, far.asked)) == [1, 3]
     assert far.connects == 1

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from mainstem_lookup.options import LookupOptions
 
-#: Fields of what is told of a row, before those of the answer's columns (`c0`, `c1`, ...).
-FOUND, REFUSAL = "found", "refusal"
+#: Fields of what is told of a row; the last has the answer's columns, by name.
+FOUND, REFUSAL, VALUES = "found", "refusal", "values"
 
 
 class Asking:
@@ -74,6 +74,7 @@ class Asker:
         self._make: Callable[[], Lookup] = lambda: lookup(options, keys, columns)
         self._options = options
         self._types = [arrow_type(column.type or "") for column in columns]
+        self._names = [column.name for column in columns]
         self._node = node
         self._cache = Cache(options.cache_keys, options.cache_for.total_seconds())
         self._lock = threading.Lock()
@@ -81,7 +82,7 @@ class Asker:
         self._idle: list[Lookup] = []
 
     def __call__(self, arrays: Sequence[pa.Array[Any]]) -> pa.Array[Any]:
-        """Return a struct for each row: whether something was found, why it was refused, the columns."""
+        """Return a struct for each row: whether something was found, why it was refused, the values."""
         import pyarrow as pa
 
         rows = list(zip(*(array.to_pylist() for array in arrays), strict=True))
@@ -94,9 +95,9 @@ class Asker:
         told: list[pa.Array[Any]] = [
             pa.array([answer.values is not None for answer in found], pa.bool_()),
             pa.array([answer.refusal or None for answer in found], pa.string()),
+            pa.StructArray.from_arrays(columns, names=self._names),
         ]
-        names = [FOUND, REFUSAL, *(f"c{number}" for number in range(len(columns)))]
-        return pa.StructArray.from_arrays([*told, *columns], names=names)
+        return pa.StructArray.from_arrays(told, names=[FOUND, REFUSAL, VALUES])
 
     def answers(self, keys: Iterable[Key]) -> Mapping[Key, Answer]:
         """Return the answer of each key, from the external system where the cache has none.

@@ -22,7 +22,7 @@ from mainstem.arrays import arrow_call
 from mainstem.attempts import refusal, row_as_json
 from mainstem.columns import Column, check_names, find_column, has_arrow_type, literal, quoted
 
-from mainstem_lookup.asking import FOUND, REFUSAL, Asking
+from mainstem_lookup.asking import FOUND, REFUSAL, VALUES, Asking
 from mainstem_lookup.lookup import Lookup
 from mainstem_lookup.options import LookupOptions
 
@@ -92,8 +92,8 @@ class LookupOperator(Operator, Branching, Recorded):
         frame = frame.selectExpr(
             *map(quoted, kept),
             *(
-                f"{_ANSWER}.c{number} AS {quoted(column.name)}"
-                for number, column in enumerate(self.options.table_schema)
+                f"{_ANSWER}.{VALUES}.{quoted(column.name)} AS {quoted(column.name)}"
+                for column in self.options.table_schema
             ),
             f"CASE {' '.join(cases)} END AS __reason",
         )
@@ -113,9 +113,9 @@ class LookupOperator(Operator, Branching, Recorded):
     @property
     def answer(self) -> Column:
         """The column of what was answered."""
-        columns = enumerate(self.options.table_schema)
-        fields = [f"{FOUND}:boolean", f"{REFUSAL}:string", *(f"c{n}:{c.type}" for n, c in columns)]
-        return Column(_ANSWER, f"struct<{','.join(fields)}>")
+        values = ",".join(f"{quoted(c.name)}:{c.type}" for c in self.options.table_schema)
+        fields = f"{FOUND}:boolean,{REFUSAL}:string,{VALUES}:struct<{values}>"
+        return Column(_ANSWER, f"struct<{fields}>")
 
     def _keys(self, columns: Sequence[Column]) -> list[Column]:
         found = []

@@ -24,8 +24,9 @@ class LookupOptions(Options):
     record: bool = option(
         True,
         description="Write answers down in the checkpoint, with the rows, before they are used. `false` "
-        "saves that, and a batch that is done again asks again: what comes of it can then differ from "
-        "what was written before.",
+        "saves that: then each query of the plan asks by itself, and a batch that is done again asks "
+        "again, so sinks can be told different answers, and a row can be refused for one and not for "
+        "another.",
     )
     requests: int = option(
         8,

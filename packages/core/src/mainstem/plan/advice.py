@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mainstem.contracts.abilities import Recorded
 from mainstem.contracts.guarantee import Promise
 from mainstem.plan import bootstrap
 from mainstem.plan.guarantee import promised, strongest
@@ -48,6 +49,12 @@ def warnings(plan: Plan, registry: Registry) -> Iterator[str]:
             yield (
                 f"{name}: read once for each of the queries {', '.join(queries)}, each at its own "
                 "pace."
+            )
+        elif isinstance(asks := plan.nodes[name].component, Recorded) and not asks.recorded():
+            yield (
+                f"{name}: asks in each of the queries {', '.join(queries)}, and can be answered "
+                "otherwise: a row can be refused in one and not in the other. With `record: true` it "
+                "asks once."
             )
         elif plan.nodes[name].state:
             yield f"{name}: computed, and its state kept, in each of the queries {', '.join(queries)}."

@@ -458,8 +458,12 @@ class _Maker:
     def _partitions(self, shape: Shape, wanted: Watermark, path: Path_) -> Partitions | None:
         """Return what a watermark goes by; None, with a problem, if it can't."""
         try:
-            names = [find_column(shape.columns, name, "by").name for name in wanted.by]
+            columns = [find_column(shape.columns, name, "by") for name in wanted.by]
+            names = [column.name for column in columns]
             check_names(names, "by")
+            for column in columns:
+                if (column.type or "").startswith(("struct", "array", "map", "variant")):
+                    raise OptionError(f"{column.ddl} tells no partitions apart", option="by")
         except OptionError as error:
             self._problem(error.message, *path, "by", hint=error.hint)
             return None

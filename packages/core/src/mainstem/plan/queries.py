@@ -9,8 +9,9 @@ from functools import partial
 
 from mainstem.contracts.shapes import sequenced_by_batch
 from mainstem.plan import bootstrap
-from mainstem.plan.model import Node, Query, SinkNode, Stream, ancestors
+from mainstem.plan.model import Node, Query, SinkNode, Stream, ancestors, shape_of
 from mainstem.relays.components import RelaySink
+from mainstem.relays.marking import Marking
 
 
 def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query, ...]:
@@ -49,6 +50,7 @@ def cut(nodes: Mapping[str, Node], problem: Callable[..., None]) -> tuple[Query,
     )
     queries = _loading(queries, nodes)
     _tell_readers(queries, nodes)
+    _mark_by_rows(queries, nodes)
     for query in queries:
         _check_modes(query, nodes, problem)
         _check_waiting(query, nodes, problem)
@@ -96,6 +98,22 @@ def _tell_readers(queries: Iterable[Query], nodes: Mapping[str, Node]) -> None:
                 for query in queries
                 if set(ends) & query.reads.keys()
             }
+
+
+def _mark_by_rows(queries: Iterable[Query], nodes: Mapping[str, Node]) -> None:
+    """Let relays make the watermark of their rows where it is put on a step of batches.
+
+    Spark keeps one only for what it computes as a stream.
+    """
+    for query in queries:
+        for name in query.sinks:
+            relay, stream = nodes[name].component, nodes[name].relayed
+            if not isinstance(relay, RelaySink) or relay.marking is not None or stream is None:
+                continue
+            shape = shape_of(stream, nodes)
+            time, above = shape.event_time, nodes.get(shape.watermarked)
+            if time is not None and above is not None and above.name in query.per_batch:
+                relay.marking = Marking(time.column, time.delay, ())
 
 
 def _loading(queries: Sequence[Query], nodes: Mapping[str, Node]) -> tuple[Query, ...]:

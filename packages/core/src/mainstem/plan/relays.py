@@ -16,7 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mainstem.contracts.shapes import EventTime, sequenced_by_batch
-from mainstem.plan.model import Node, Relay, SinkNode, Stream, shape_of
+from mainstem.plan.model import Node, Relay, SinkNode, Stream, ancestors, shape_of
 from mainstem.relays.components import Relaying, RelaySink, RelaySource, below_relay
 from mainstem.relays.marking import Marking
 
@@ -181,10 +181,10 @@ class _Cuts:
 
     def _goes_by_time(self, node: Node) -> bool:
         """Whether a node keeps state, or one below it does."""
-        return node.state is not None or any(
-            self._goes_by_time(reader)
-            for reader in self._live
-            if any(stream.node == node.name for stream in reader.streams)
+        return any(
+            node is each or node.name in ancestors(each.name, self._nodes)
+            for each in self._live
+            if each.state is not None
         )
 
     def _cut(self, reader: Node, streams: Collection[Stream], why: str) -> bool:

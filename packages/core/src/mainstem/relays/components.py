@@ -58,6 +58,7 @@ class RelaySink(Sink, Prepared, Forgetful):
         marking: how the rows make the watermark, if it is not the query's alone.
 
     Attributes:
+        marking: the same.
         readers: by query, the names of its reads of the relay: what all of them have read is removed.
     """
 
@@ -72,7 +73,9 @@ class RelaySink(Sink, Prepared, Forgetful):
         marking: Marking | None = None,
     ) -> None:
         super().__init__(NoOptions())
-        self._marking = marking
+        self.marking = marking
+        #: When this run has written first, and last, in seconds since 1970.
+        self._begun = self._before = 0.0
         self._checkpoint = checkpoint
         self._keep = keep or timedelta()
         self.log = RelayLog(checkpoint / "relays" / name)
@@ -108,12 +111,16 @@ class RelaySink(Sink, Prepared, Forgetful):
         mark = _millis(history.offsets(batch.id).watermark)
         files = _rows(room)
         marks: Marks = {}
-        if self._marking is not None:
+        if self.marking is not None:
             now = time.time()
+            self._begun = self._begun or now
             known = last.marks if last is not None else {}
-            marks = self._marking.marks(known, [room / name for name in files], now)
-            told = [mark, self._marking.watermark(marks, now), last.watermark if last else None]
+            marks = self.marking.marks(known, [room / name for name in files], now)
+            # What had rows when this batch was planned, soon after the last one, is in it.
+            reached = self.marking.watermark(marks, self._begun, self._before or now)
+            told = [mark, reached, last.watermark if last else None]
             mark = max((each for each in told if each is not None), default=None)
+            self._before = now
         if files or (mark is not None and (last is None or mark != last.watermark)):
             self.log.add(batch.query_id, batch.id, mark, files, marks)
         self._remove_read()

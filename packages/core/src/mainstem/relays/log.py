@@ -215,14 +215,17 @@ class RelayLog:
         entries = [self.entry(number) for number in self.numbers()]
         later = [e for e in entries if e.query_id == query_id and e.batch > after]
         if later and len(later) == len(entries) and later[0].number > 1:
-            # Readers are at the numbers of before, and nothing else says where these go on.
+            # Readers are at the numbers of before, and nothing else says where these go on. How far
+            # each partition was is not known any more: no further than any of them was.
+            lowest = min((at for at, _ in later[0].marks.values()), default=0.0)
+            marks = {name: [lowest, seen] for name, (_, seen) in later[0].marks.items()}
             stand = replace(
                 later[0],
                 number=later[0].number - 1,
                 batch=after,
                 watermark=None,
                 files={},
-                marks={},
+                marks=marks,
             )
             write_whole(self._entry(stand.number), json.dumps(asdict(stand)))
         self.remove([entry.number for entry in reversed(later)])

@@ -9,7 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-#: By partition, its latest event time in microseconds since 1970, and when it last had a row, in seconds.
+#: By partition, as JSON of its columns, its latest event time in microseconds since 1970, and when it
+#: last had a row, in seconds.
 Marks = dict[str, tuple[int, float]]
 
 
@@ -20,7 +21,7 @@ class Marking:
     Attributes:
         time: the column of the event time.
         delay: how far the watermark stays behind.
-        by: the columns that tell partitions apart.
+        by: the columns that tell partitions apart; none where all rows are one.
         idle_after: after how long without a row a partition no longer holds back the others.
     """
 
@@ -39,17 +40,26 @@ class Marking:
             files: the rows, as Parquet.
             now: in seconds since 1970.
         """
-        found: Marks = {name: (int(at), seen) for name, (at, seen) in known.items()}
+        found: Marks = {
+            name: (int(at), seen)
+            for name, (at, seen) in known.items()
+            if json.loads(name).keys() == set(self.by)  # else they are those of another document
+        }
         for file in files:
             for name, latest in self._latest(file):
                 before = found.get(name)
                 found[name] = (latest if before is None else max(before[0], latest), now)
         return found
 
-    def watermark(self, marks: Marks, now: float) -> int | None:
-        """Return the watermark, in milliseconds since 1970; None before there is one."""
+    def watermark(self, marks: Marks, begun: float, until: float) -> int | None:
+        """Return the watermark, in milliseconds since 1970; None before there is one.
+
+        Args:
+            begun: when the run began; what was before is nobody's idleness. In seconds since 1970.
+            until: by when a partition's rows would be among those of `marks`.
+        """
         idle = self.idle_after.total_seconds() if self.idle_after is not None else float("inf")
-        active = [at for at, seen in marks.values() if now - seen < idle]
+        active = [at for at, seen in marks.values() if until - max(seen, begun) < idle]
         if not active:
             return None
         return (min(active) - self.delay // timedelta(microseconds=1)) // 1000
@@ -66,7 +76,7 @@ class Marking:
         latest = table.group_by([*self.by]).aggregate([("__time", "max")])
         for row in latest.to_pylist():
             if (at := row.pop("__time_max")) is not None:
-                yield json.dumps([_text(row[name]) for name in self.by]), at
+                yield json.dumps({name: _text(row[name]) for name in self.by}), at
 
 
 def _text(value: Any) -> str | None:

@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -32,6 +32,7 @@ from mainstem.errors import DocumentError, MachineError, PipelineError, Problem
 from mainstem.history import History
 from mainstem.plan.model import Node, Plan
 from mainstem.relays.components import RelaySink, RelaySource
+from mainstem.relays.log import RelayLog
 from mainstem.run import rollback, swapping
 from mainstem.run.syncing import mend
 
@@ -239,7 +240,7 @@ class Checkpoint:
                 message = f"the checkpoint of query {name!r} can't be used: {change}"
                 problems.append(Problem(message, "", self.plan.file, hint=hint))
         problems += self._renamed(before["queries"], now["queries"])
-        return problems
+        return problems + self._unread(before["queries"])
 
     def _empty_unbegun(self, name: str) -> None:
         """Remove what a run left that was killed before it had planned a first batch.
@@ -284,6 +285,35 @@ class Checkpoint:
                     )
                     problems.append(Problem(message, "", self.plan.file, hint=hint))
         return problems
+
+    def _unread(self, before: dict[str, Any]) -> list[Problem]:
+        """Return a problem for each relay that the plan no longer has, and that has rows nobody read."""
+        problems: list[Problem] = []
+        folders = sorted((self.plan.checkpoint / "relays").glob("*")) if not self._fresh else []
+        for folder in folders:
+            if folder.name in self.plan.nodes:
+                continue
+            log, base = RelayLog(folder), folder.name.removesuffix("_relay")
+            ends = {f"{base}_relayed", f"{base}_untimed_relayed"}
+            readers = [name for name, query in before.items() if ends & set(query["sources"])]
+            read = [self._segment(name, ends) for name in readers]
+            rows = sum(
+                entry.rows for entry in log.after(max(min(read, default=0), log.first() - 1))
+            )
+            if rows:
+                message = (
+                    f"the document has no {folder.name} any more, which has {rows} rows to be read"
+                )
+                hint = "Run it as it was until all is read, and change it then; or start over: `--fresh`."
+                problems.append(Problem(message, "", self.plan.file, hint=hint))
+        return problems
+
+    def _segment(self, name: str, ends: Collection[str]) -> int:
+        """Return up to which segment a query has read a relay by one of its ends."""
+        history = History(self.query(name))
+        committed = history.committed()
+        told = history.offsets(committed[-1]).ends if committed else {}
+        return min((told[end]["segment"] for end in ends if told.get(end)), default=0)
 
 
 def _starting_over(plan: Plan, fresh: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ class SQLLookupOptions(LookupOptions, DatabaseOptions):
     keys_per_request: int = option(
         500,
         gt=0,
-        le=10_000,
+        le=1000,
         advanced=True,
         description="How many keys one statement asks for at most.",
     )

@@ -33,15 +33,17 @@ class TableLookup(Lookup):
         self._there = tuple(options.key)
         kinds = ["bigint" if key.type in _WHOLE else key.type for key in self.keys]
         wanted = [Column(name, kind) for name, kind in zip(self._there, kinds, strict=True)]
-        # A column can be of the key, and of the answer.
+        # A column can be of the key, and of the answer; by another type it is read a second time.
         self._positions = [
-            next((n for n, each in enumerate(wanted) if each.name == column.name), None)
-            for column in columns
+            next((n for n, e in enumerate(wanted) if (e.name, e.type) == (c.name, c.type)), None)
+            for c in columns
         ]
-        more = [replace(column, nullable=True) for column in columns]
-        self._database = Database(
-            options, [*wanted, *(c for c in more if c.name not in self._there)]
-        )
+        more = [
+            replace(column, nullable=True)
+            for column, at in zip(columns, self._positions, strict=True)
+            if at is None
+        ]
+        self._database = Database(options, [*wanted, *more])
 
     @property
     def most(self) -> int:
@@ -56,11 +58,11 @@ class TableLookup(Lookup):
         except MisfitError as error:
             if len(keys) == 1:
                 return [Answer(None, str(error))]
-            # Of one key, or of some: each alone tells which.
-            return [answer for key in keys for answer in self.ask([key])]
+            half = len(keys) // 2  # which it is, each half tells
+            return [*self.ask(keys[:half]), *self.ask(keys[half:])]
         except OptionError as error:
             raise PermanentError(str(error)) from None
-        return [found.get(key, MISSING) for key in keys]
+        return [found.get(self._bare(key), MISSING) for key in keys]
 
     def _rows(self, table: Table, keys: Sequence[Key]) -> dict[Key, Answer]:
         found: dict[Key, Answer] = {}
@@ -68,7 +70,7 @@ class TableLookup(Lookup):
         part = table.few(self._condition(table.connection.dialect, keys))
         columns = [column.to_pylist() for column in part.columns] if part is not None else []
         for row in zip(*columns, strict=True):
-            key, rest = row[:width], iter(row[width:])
+            key, rest = self._bare(row[:width]), iter(row[width:])
             if key in found:
                 found[key] = Answer(
                     None, f"the table {self._database.name} has several rows for it"
@@ -77,6 +79,14 @@ class TableLookup(Lookup):
             values = [next(rest) if at is None else key[at] for at in self._positions]
             found[key] = Answer(tuple(values))
         return found
+
+    def _bare(self, key: Key) -> Key:
+        """Return a key without the blanks that PostgreSQL adds to a CHAR(n), and does not compare."""
+        kinds = (self._database.types[name] for name in self._there)
+        return tuple(
+            value.rstrip(" ") if isinstance(value, str) and isinstance(kind, sa.CHAR) else value
+            for value, kind in zip(key, kinds, strict=True)
+        )
 
     def _condition(self, dialect: sa.Dialect, keys: Sequence[Key]) -> sa.ColumnElement[Any]:
         columns = [named(name) for name in self._there]
@@ -88,11 +98,13 @@ class TableLookup(Lookup):
             # One parameter, where the statement would have a place for each.
             array = sa.bindparam(None, values, type_=postgresql.ARRAY(kind))
             return columns[0] == sa.func.any(array)
-        return columns[0].in_(values)
+        # Without a type, for else a value is cast to one that the column may not be compared with.
+        plain = sa.bindparam(None, values, type_=sa.types.NullType(), expanding=True)
+        return columns[0].in_(plain)
 
 
 def _element(there: TypeEngine[Any]) -> TypeEngine[Any] | None:
     """Return the type of an array that a column is compared with; None for one that may differ."""
     if isinstance(there, sa.Integer):
         return sa.BigInteger()
-    return sa.Text() if isinstance(there, sa.String) and not isinstance(there, sa.CHAR) else None
+    return sa.Text() if type(there) in (sa.TEXT, sa.VARCHAR) else None

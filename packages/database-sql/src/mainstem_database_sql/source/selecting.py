@@ -19,7 +19,7 @@ from sqlalchemy.types import TypeEngine
 from mainstem_database_sql import connecting
 from mainstem_database_sql.connecting import Meaning
 from mainstem_database_sql.options import DatabaseOptions
-from mainstem_database_sql.source.values import DOUBLE, TEXT, access, as_array
+from mainstem_database_sql.source.values import DOUBLE, TEXT, MisfitError, access, as_array
 
 T = TypeVar("T")
 
@@ -57,6 +57,7 @@ class Database:
             patiently: whether to retry at all.
 
         Raises:
+            MisfitError: a value of the table, or one that it was asked about, is none of its type.
             PipelineError: what the database said last, without credentials.
             OptionError: the table is not as the options say.
         """
@@ -71,7 +72,10 @@ class Database:
             except Exception as error:
                 if not connecting.of_a_database(error):
                     raise
-                passing = connecting.meaning(error) is Meaning.TRANSIENT
+                meant = connecting.meaning(error)
+                if meant is Meaning.ROW:
+                    raise MisfitError(str(self._failure(error))) from None
+                passing = meant is Meaning.TRANSIENT
                 left = self.answered + patience - time.monotonic()
                 if not passing or left <= 0:
                     raise self._failure(error) from None

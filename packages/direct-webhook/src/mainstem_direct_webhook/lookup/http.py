@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from datetime import date
@@ -10,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-from mainstem import PermanentError, RefusedRowError, TransientError
+from mainstem import PermanentError, RefusedRowError, Secret, TransientError
 from mainstem.arrays import json_reader
 from mainstem.columns import Column
 from mainstem_lookup import MISSING, Answer, Key, Lookup
@@ -20,6 +21,8 @@ from mainstem_direct_webhook.client.connection import Blanking, Client, Reply, t
 from mainstem_direct_webhook.client.secret_options import place
 from mainstem_direct_webhook.lookup.options import PLACE, HTTPLookupOptions
 
+#: What ends the fixed parts of a URL's path and query.
+_FIXED = re.compile(r"\{[^{}]*\}|[/?&=]")
 #: Answers that there is nothing for the key.
 _NOTHING = frozenset({204, 404, 410})
 
@@ -36,7 +39,11 @@ class HTTPLookup(Lookup):
         self._read = json_reader(columns)
         self._names, self._where = options.names, place(options.url)
         self._path, self._mark, self._query = options.template.partition("?")
-        self._shown = Blanking(options).shown
+        # What stands between the places of columns can be a token, by itself.
+        fixed = [Secret(part) for part in _FIXED.split(options.template) if part]
+        self._shown = Blanking(options, fixed).shown
+        accept = [] if "accept" in options.headers else [("accept", "application/json")]
+        self._headers: list[tuple[str, str]] = accept
         self._client: Client | None = None
 
     def connect(self) -> None:
@@ -60,7 +67,7 @@ class HTTPLookup(Lookup):
         assert self._client is not None  # noqa: S101
         deadline = time.monotonic() + self.options.answer_timeout.total_seconds()
         try:
-            reply = self._client.send([("accept", "application/json")], b"", deadline, target)
+            reply = self._client.send(self._headers, b"", deadline, target)
         except RefusedRowError as error:
             return Answer(None, f"no request can ask for it: {self._shown(str(error))}")
         except TransientError as error:
