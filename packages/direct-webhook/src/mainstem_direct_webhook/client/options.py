@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Literal
+from typing import Annotated, Literal
 
 from mainstem import Options, PositiveDuration, TLSOptions, option
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from mainstem_direct_webhook.client.addresses import refusal
 from mainstem_direct_webhook.client.secret_options import (
@@ -17,6 +17,16 @@ from mainstem_direct_webhook.client.secret_options import (
     split,
     userinfo,
 )
+
+
+def _check_statuses(value: tuple[int, ...]) -> tuple[int, ...]:
+    if not all(300 <= status <= 599 for status in value):
+        raise ValueError("expected statuses from 300 to 599")
+    return value
+
+
+#: Statuses of answers that are no success.
+Statuses = Annotated[tuple[int, ...], AfterValidator(_check_statuses)]
 
 
 class AuthOptions(Options):

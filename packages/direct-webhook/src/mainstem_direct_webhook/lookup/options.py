@@ -6,9 +6,9 @@ import re
 
 from mainstem import Size, option
 from mainstem_lookup import LookupOptions
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
-from mainstem_direct_webhook.client.options import EndpointOptions
+from mainstem_direct_webhook.client.options import EndpointOptions, Statuses
 from mainstem_direct_webhook.client.secret_options import EndpointURL, split
 
 #: Where the value of a column goes.
@@ -30,19 +30,12 @@ class HTTPLookupOptions(LookupOptions, EndpointOptions):
         advanced=True,
         description="How large an answer may be; the row of a larger one is refused.",
     )
-    reject: tuple[int, ...] = option(
+    reject: Statuses = option(
         (),
         description="Further statuses that are about the row, which goes to `rejected`, beside the 4xx "
         "that are: such as 403 or 500.",
         example=[403],
     )
-
-    @field_validator("reject")
-    @classmethod
-    def _is_status(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not all(300 <= status <= 599 for status in value):
-            raise ValueError("expected statuses from 300 to 599")
-        return value
 
     @model_validator(mode="after")
     def _names_columns(self) -> HTTPLookupOptions:

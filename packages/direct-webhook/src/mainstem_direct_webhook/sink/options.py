@@ -13,7 +13,7 @@ from mainstem import (
 )
 from pydantic import field_validator, model_validator
 
-from mainstem_direct_webhook.client.options import EndpointOptions
+from mainstem_direct_webhook.client.options import EndpointOptions, Statuses
 from mainstem_direct_webhook.client.secret_options import SigningSecrets, allowed
 from mainstem_direct_webhook.fields import VALUE
 
@@ -113,7 +113,7 @@ class WebhookSinkOptions(EndpointOptions):
         description="How long a task may take for its part of a batch before the batch fails, also when "
         "requests are answered; for as long as it takes when left out.",
     )
-    reject: tuple[int, ...] = option(
+    reject: Statuses = option(
         (),
         description="Further statuses whose messages go to `rejected` at once, beside the 4xx that are "
         "about a message: such as 404 or 500.",
@@ -134,13 +134,6 @@ class WebhookSinkOptions(EndpointOptions):
         if "authorization" in names or "cookie" in names:
             raise ValueError("authorization and cookie are not taken from messages: write `auth`")
         return names
-
-    @field_validator("reject")
-    @classmethod
-    def _is_status(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if not all(300 <= status <= 599 for status in value):
-            raise ValueError("expected statuses from 300 to 599")
-        return value
 
     @model_validator(mode="after")
     def _fitting(self) -> WebhookSinkOptions:
