@@ -58,7 +58,7 @@ def test_nothing_is_lost_while_what_was_read_is_still_there(kinesis):
     read_all(kinesis, worker)
     for _ in range(50):  # idle
         kinesis.wait(3600)
-        settle([worker], 0.005)
+        settle([worker], 0.02)
     worker.crash()
     kinesis.wait(DAY - 200)
     put(kinesis, 1)

@@ -37,7 +37,10 @@ class Flushed:
 
     def __init__(self, folder: Path) -> None:
         rows = SimpleNamespace(
-            name="rows", watermark=EventTime("at", timedelta(minutes=10)), state=None
+            name="rows",
+            watermark=EventTime("at", timedelta(minutes=10)),
+            state=None,
+            partitions=None,
         )
         state = SimpleNamespace(holds=timedelta(hours=1))
         total = SimpleNamespace(name="total", watermark=None, state=state)
