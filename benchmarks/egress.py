@@ -8,13 +8,11 @@ medians of runs in turn. Needs redis-server and nats-server.
 from __future__ import annotations
 
 import asyncio
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+from beside import compare
 from mainstem.sinks import Refused
 from mainstem_broker_nats.sink.nats_sender import NATSSender
 from mainstem_broker_nats.sink.options import NATSSinkOptions
@@ -89,18 +87,6 @@ def by_nats(url: str, given: list[pa.RecordBatch]) -> None:
     asyncio.run(run())
 
 
-def compare(name: str, ours: Callable[[], None], bare: Callable[[], None]) -> None:
-    """Print messages per second of both, and their ratio."""
-    seconds: dict[Callable[[], None], list[float]] = {ours: [], bare: []}
-    for _ in range(_RUNS):
-        for work, taken in seconds.items():
-            began = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - began)
-    mine, other = (_ROWS / statistics.median(taken) for taken in seconds.values())
-    print(f"{name}: {mine:,.0f} messages/s, bare client {other:,.0f}: {mine / other:.2f}")
-
-
 def main() -> None:
     """Compare each."""
     given = rows()
@@ -109,16 +95,22 @@ def main() -> None:
             options = RedisOptions(url=redis.url, stream="ours", in_flight=_IN_FLIGHT)  # type: ignore[arg-type]
             compare(
                 "redis",
+                _ROWS,
+                "messages",
                 lambda: by_sender(RedisSender, options, given),
                 lambda: by_redis(redis.port, given),
+                _RUNS,
             )
         with NATS(Path(place)) as nats:
             told = {"servers": nats.url, "subject": "ours", "in_flight": _IN_FLIGHT}
             made = NATSSinkOptions.model_validate(told)
             compare(
                 "nats",
+                _ROWS,
+                "messages",
                 lambda: by_sender(NATSSender, made, given),
                 lambda: by_nats(nats.url, given),
+                _RUNS,
             )
 
 

@@ -7,12 +7,10 @@ asked for once; ratios are of the medians of runs in turn. Needs PostgreSQL.
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,13 +18,14 @@ from typing import Any
 import httpx
 import psycopg
 import pyarrow as pa
+from beside import compare
 from mainstem.columns import read_columns
 from mainstem_database_sql.lookup.options import SQLLookupOptions
 from mainstem_database_sql.lookup.table import TableLookup
 from mainstem_database_sql.testing.postgres import Postgres
 from mainstem_direct_webhook.lookup.http import HTTPLookup
 from mainstem_direct_webhook.lookup.options import HTTPLookupOptions
-from mainstem_lookup.asking import Asker
+from mainstem_lookup.asking import Asker, Asking
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
 
@@ -77,21 +76,10 @@ def by_psycopg(url: str, given: Sequence[pa.Array[Any]]) -> None:
                 pa.array([row[1] for row in rows], pa.string())
 
 
-def compare(name: str, rows: int, ours: Callable[[], None], bare: Callable[[], None]) -> None:
-    """Print keys per second of both, and their ratio."""
-    seconds: dict[Callable[[], None], list[float]] = {ours: [], bare: []}
-    for _ in range(_RUNS):
-        for work, taken in seconds.items():
-            began = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - began)
-    mine, other = (rows / statistics.median(taken) for taken in seconds.values())
-    print(f"{name}: {mine:,.0f} keys/s, bare client {other:,.0f}: {mine / other:.2f}")
-
-
 def asked(lookup: Any, options: Any, given: Sequence[pa.Array[Any]]) -> None:
     """Ask for all as a task does."""
-    asker = Asker(lookup, options, read_columns("id BIGINT"), options.table_schema, "benchmark")
+    keys = read_columns("id BIGINT")
+    asker = Asker(Asking(lookup, options, keys, options.table_schema, "benchmark"))
     for batch in given:
         assert all(asker([batch]).field("found").to_pylist())
 
@@ -116,8 +104,10 @@ def main() -> None:
         compare(
             "http_lookup",
             4_000,
+            "keys",
             lambda: asked(HTTPLookup, http, few),
             lambda: by_httpx(url, few),
+            _RUNS,
         )
         application.terminate()
     with tempfile.TemporaryDirectory() as place, Postgres(Path(place)) as server:
@@ -134,8 +124,10 @@ def main() -> None:
         compare(
             "sql_lookup",
             200_000,
+            "keys",
             lambda: asked(TableLookup, sql, many),
             lambda: by_psycopg(server.url, many),
+            _RUNS,
         )
 
 

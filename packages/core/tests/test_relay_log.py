@@ -220,3 +220,12 @@ def test_who_has_read_nothing_misses_what_is_gone(tmp_path):
     assert source.gone(nothing) == ""
     log.remove([1])
     assert source.gone(nothing) == "segments 1 to 1 of the relay"
+
+
+def test_partitions_are_no_further_than_any_once_all_batches_are_taken_back(log):
+    """Pass: how far each was is not known then, and none holds back less than the furthest back."""
+    for batch in range(3):
+        log.add("query", batch, None, {}, {"a": (100 + batch, 5.0), "b": (7, 6.0)})
+    log.remove([1])
+    log.forget("query", 0)
+    assert log.last().marks == {"a": [7, 5.0], "b": [7, 6.0]}

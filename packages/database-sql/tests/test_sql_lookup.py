@@ -12,7 +12,7 @@ from mainstem.columns import read_columns
 from mainstem_database_sql.lookup.options import SQLLookupOptions
 from mainstem_database_sql.lookup.table import TableLookup
 from mainstem_lookup import MISSING
-from mainstem_lookup.asking import Asker
+from mainstem_lookup.asking import Asker, Asking
 from mainstem_testkit.conformance.operator import OperatorSuite
 from mainstem_testkit.pipelines import PipelineFolder
 
@@ -36,7 +36,7 @@ def filled(place):
 def asker(place, keys, key, schema, **more):
     given = {"url": place.url, "table": place.name, "key": key, "schema": schema, **more}
     made = SQLLookupOptions.model_validate(given)
-    return Asker(TableLookup, made, read_columns(keys), made.table_schema, "node")
+    return Asker(Asking(TableLookup, made, read_columns(keys), made.table_schema, "node"))
 
 
 def test_a_key_of_two_columns_finds_its_row(filled):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 import threading
@@ -13,7 +14,7 @@ import pytest
 from mainstem import OptionError, PermanentError, TransientError
 from mainstem.columns import read_columns
 from mainstem_lookup import MISSING, Answer, Lookup, LookupOptions
-from mainstem_lookup.asking import Asker, Cache
+from mainstem_lookup.asking import Asker, Asking, Cache
 from mainstem_testkit import PipelineFolder, install
 
 PAGE = (Path(__file__).parents[3] / "docs" / "writing-a-plugin.md").read_text()
@@ -106,8 +107,9 @@ class Far:
 
 def asker(far, **more):
     options = LookupOptions.model_validate({"schema": "name STRING, n INT", **more})
+    asking = Asking(Told, options, read_columns("k INT"), options.table_schema, "node")
     object.__setattr__(options, "far", far)
-    return Asker(Told, options, read_columns("k INT"), options.table_schema, "node")
+    return Asker(asking)
 
 
 def test_rows_get_the_answers_of_their_keys():
@@ -118,6 +120,19 @@ def test_rows_get_the_answers_of_their_keys():
     assert [row["found"] for row in found.to_pylist()] == [True, True, True, False, True, True]
     assert sorted(map(len, far.asked)) == [1, 3]
     assert far.connects == 1
+
+
+def test_tasks_of_a_process_that_ask_the_same_share_connections_and_answers():
+    """Pass: each task gets a copy; one that asks otherwise, or for another node, shares nothing."""
+
+    def sent(node="node", **more):
+        options = LookupOptions.model_validate({"schema": "name STRING", **more})
+        asking = Asking(Told, options, read_columns("k INT"), options.table_schema, node)
+        return pickle.loads(pickle.dumps(asking)).asker()
+
+    assert sent() is sent()
+    assert sent(requests=3) is not sent()
+    assert sent("other") is not sent()
 
 
 def test_nothing_is_asked_of_nobody():

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -27,33 +28,40 @@ if TYPE_CHECKING:
 FOUND, REFUSAL, VALUES = "found", "refusal", "values"
 
 
+@dataclass(frozen=True)
 class Asking:
     """What Spark sends to its workers: arrays of keys in, an array of answers out.
 
-    Args:
+    Attributes:
         lookup: asks.
         options: of the operator.
         keys: the key columns.
         columns: those of an answer.
         node: the operator's name in the document.
+        name: the same for all that ask the same; made where the object is, for tasks know classes of a
+            notebook by value alone.
     """
 
-    def __init__(
-        self,
-        lookup: type[Lookup],
-        options: LookupOptions,
-        keys: Sequence[Column],
-        columns: Sequence[Column],
-        node: str,
-    ) -> None:
-        self._given = (lookup, options, tuple(keys), tuple(columns), node)
-        self._name = sha256(pickle.dumps(self._given)).hexdigest()
+    lookup: type[Lookup]
+    options: LookupOptions
+    keys: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    node: str
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        kind = f"{self.lookup.__module__}.{self.lookup.__qualname__}"
+        told = pickle.dumps((kind, self.options, self.keys, self.columns, self.node))
+        object.__setattr__(self, "name", sha256(told).hexdigest())
 
     def __call__(self, *arrays: pa.Array[Any]) -> pa.Array[Any]:
-        asker = _ASKERS.get(self._name)
-        if asker is None:
-            asker = _ASKERS[self._name] = Asker(*self._given)
-        return asker(arrays)
+        return self.asker()(arrays)
+
+    def asker(self) -> Asker:
+        """Return the one of this process for all tasks that ask the same."""
+        if self.name not in _ASKERS:
+            _ASKERS[self.name] = Asker(self)
+        return _ASKERS[self.name]
 
 
 #: Those of this process, which outlive a task: connections and answers are kept for the next one.
@@ -61,21 +69,15 @@ _ASKERS: dict[str, Asker] = {}
 
 
 class Asker:
-    """Asks for the tasks of one process; see `Asking` for the arguments."""
+    """Asks for the tasks of one process, and keeps its connections and answers."""
 
-    def __init__(
-        self,
-        lookup: type[Lookup],
-        options: LookupOptions,
-        keys: Sequence[Column],
-        columns: Sequence[Column],
-        node: str,
-    ) -> None:
-        self._make: Callable[[], Lookup] = lambda: lookup(options, keys, columns)
+    def __init__(self, asking: Asking) -> None:
+        options, columns = asking.options, asking.columns
+        self._make: Callable[[], Lookup] = lambda: asking.lookup(options, asking.keys, columns)
         self._options = options
         self._types = [arrow_type(column.type or "") for column in columns]
         self._names = [column.name for column in columns]
-        self._node = node
+        self._node = asking.node
         self._cache = Cache(options.cache_keys, options.cache_for.total_seconds())
         self._lock = threading.Lock()
         #: Connected, and used by nobody.

@@ -105,7 +105,8 @@ class LookupOperator(Operator, Branching, Recorded):
         from pyspark.sql import functions as F  # noqa: N812
 
         keys = self._keys(ctx.shapes.only.columns)
-        asking = Asking(self.lookup(), self.options, keys, self.options.table_schema, ctx.node)
+        schema = tuple(self.options.table_schema)
+        asking = Asking(self.lookup(), self.options, tuple(keys), schema, ctx.node)
         columns = [F.col(quoted(column.name)) for column in keys]
         answer = arrow_call(asking, self.answer.type or "", *columns, once=True)
         return frame.withColumn(_ANSWER, answer)

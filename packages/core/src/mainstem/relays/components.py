@@ -74,7 +74,7 @@ class RelaySink(Sink, Prepared, Forgetful):
     ) -> None:
         super().__init__(NoOptions())
         self.marking = marking
-        #: When this run has written first, and last, in seconds since 1970.
+        #: When this run has written first, and last, in seconds since 1970; 0 before.
         self._begun = self._before = 0.0
         self._checkpoint = checkpoint
         self._keep = keep or timedelta()
@@ -83,6 +83,7 @@ class RelaySink(Sink, Prepared, Forgetful):
         self._sequence = ""
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        self._begun = self._before = 0.0
         for column in columns:
             kind = column.type or ""
             if _NOT_HELD.search(_QUOTED.sub("", kind)):

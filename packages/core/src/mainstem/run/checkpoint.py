@@ -296,6 +296,8 @@ class Checkpoint:
             log, base = RelayLog(folder), folder.name.removesuffix("_relay")
             ends = {f"{base}_relayed", f"{base}_untimed_relayed"}
             readers = [name for name, query in before.items() if ends & set(query["sources"])]
+            if not readers:
+                continue  # an earlier run has looked, when the document was changed
             read = [self._segment(name, ends) for name in readers]
             rows = sum(
                 entry.rows for entry in log.after(max(min(read, default=0), log.first() - 1))
