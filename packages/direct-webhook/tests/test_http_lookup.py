@@ -327,9 +327,14 @@ def test_a_plan_says_that_answers_are_recorded(tmp_path, service):
     from mainstem.plan.rendering import as_text
 
     pipeline = document(PipelineFolder(tmp_path), service)
-    text = as_text(pipeline.plan())
+    plan = pipeline.plan()
+    text = as_text(plan)
+    assert "_answer" in [column.name for column in plan.nodes["known_asked"].shape.columns]
+    assert "_answer" not in [column.name for column in plan.nodes["known"].shape.columns]
     assert "known might be answered otherwise if it asked again" in text
-    assert "_answer" not in [column.name for column in pipeline.plan().nodes["known"].shape.columns]
+    assert "is answered alike" not in text
+    loose = as_text(document(pipeline, service, record=False).plan())
+    assert "as long as known is answered alike whenever it asks again (record: false)" in loose
 
 
 def test_a_reordered_schema_names_the_same_values(tmp_path, service):

@@ -37,7 +37,7 @@ class LookupOptions(Options):
     cache_for: Duration = option(
         timedelta(minutes=1),
         description="How old an answer may be that serves for further rows with the same key, also the "
-        "answer that there is nothing; 0 to ask with each batch of rows.",
+        "answer that there is nothing; `0 seconds` to ask with each batch of rows.",
         example="10 minutes",
     )
     cache_keys: int = option(

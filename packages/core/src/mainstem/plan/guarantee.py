@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from mainstem.catalogue import CATALOGUE
-from mainstem.contracts.abilities import Typed
+from mainstem.contracts.abilities import Recorded, Typed
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Delivery, Sink, Source
 from mainstem.contracts.guarantee import Level, Promise
@@ -172,6 +172,8 @@ def _promise(node: Node, *, windowed: bool) -> Promise:
             f"no event of {node.name} is more than {delay} late: steps that go by time drop and count "
             "later ones, or give them to their output `late`"
         )
+    if isinstance(node.component, Recorded) and node.component.recorded() is None:
+        assumptions.append(f"{node.name} is answered alike whenever it asks again (record: false)")
     if not isinstance(node.component, Source):
         return Promise(assumptions=tuple(assumptions))
     facts = node.component.capabilities
