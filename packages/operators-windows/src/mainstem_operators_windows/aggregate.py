@@ -357,7 +357,8 @@ class Aggregate(KeyedOperator, Expressions, Checked):
         window, given = self.options.window, ctx.shapes.only
         if window is None:
             return rows, ""
-        if find_column(given.columns, window.on, "window").nullable:
+        column = find_column(given.columns, window.on, "window")
+        if column.nullable and column.name not in ctx.timed:
             rows = self._counted(rows, window.on, ctx)
         time = given.event_time
         if time is None or not time.ends or not _timed(given, window):

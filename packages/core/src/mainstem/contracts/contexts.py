@@ -81,6 +81,8 @@ class OperatorContext(Protocol):
     wanted: frozenset[str]
     #: What stands at the ports, as `Operator.shape` was given it.
     shapes: Inputs[Shape]
+    #: Columns of event times at the ports whose nulls are counted already: at the watermark right above.
+    timed: frozenset[str]
 
     def behind(self, time: Column) -> Column:
         """Return whether times of rows are before the watermark that their batch works under.

@@ -61,7 +61,7 @@ class BatchFrames:
     def _observe(self, name: str, frame: DataFrame) -> DataFrame:
         from pyspark.sql import Observation
 
-        if name in self._frames.counted_by:
+        if name in self._frames.counted:
             return frame
         observation = Observation()
         self.observations[name] = observation

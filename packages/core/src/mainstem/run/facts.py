@@ -8,7 +8,7 @@ from typing import Any
 
 from mainstem.event_time import from_micros
 from mainstem.plan.model import Plan, Query
-from mainstem.run.counting import complete, counted_by, timed_node
+from mainstem.run.counting import LATEST, WITHOUT_TIME, counted, timed_node
 
 
 def batch_facts(
@@ -21,14 +21,12 @@ def batch_facts(
     """
     nodes: dict[str, dict[str, int]] = {}
     for name, row in (progress.observedMetrics or {}).items():
-        if timed_node(name):
-            continue
-        base = name.partition("__")[0]
-        found = nodes.setdefault(base, {})
+        found = nodes.setdefault(name.partition("__")[0], {})
         for key, value in row.asDict().items():
-            found[key] = found.get(key, 0) + int(value or 0)
+            if key != LATEST and (value or key != WITHOUT_TIME):
+                found[key] = found.get(key, 0) + int(value or 0)
     nodes |= {name: dict(found) for name, found in counts.items() if name not in query.sinks}
-    nodes = complete(nodes, counted_by(plan, query))
+    nodes = counted(plan, query).complete(nodes)
     for sink in query.sinks:  # what a sink was given is what came out of the nodes above it
         given = [nodes.get(s.node, {}).get(s.output or "rows", 0) for s in plan.nodes[sink].streams]
         nodes[sink] = {"rows": sum(given), **counts.get(sink, {})}
@@ -61,8 +59,9 @@ def timed(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, datetime | Non
     """
     for name, row in metrics.items():
         node = timed_node(name)
-        if node and row["rows"]:
-            micros = row["latest"]
+        told = row if isinstance(row, Mapping) else row.asDict()
+        if node and any(value for key, value in told.items() if key != LATEST):
+            micros = told[LATEST]
             yield name, node, None if micros is None else from_micros(micros)
 
 

@@ -28,7 +28,7 @@ from mainstem.errors import DocumentError, OptionError, PluginError, Problem, ne
 from mainstem.history import ReadProgress
 from mainstem.plan.bootstrap import read_name
 from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
-from mainstem.run.counting import OUTPUT, counted_by, counts
+from mainstem.run.counting import OUTPUT, counted, counts, timed
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.lateness import behind
 from mainstem.run.spark_source import register
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from mainstem.run.checkpoint import Checkpoint
+    from mainstem.run.watermarks import Watermarks
 
 _ROW_IN_TASK = "(monotonically_increasing_id() & 8589934591L)"  # without the task's number
 
@@ -62,6 +63,7 @@ class NodeContext:
         self.identified = node.makes_id
         self.wanted = frozenset(o for o in node.outputs if plan.wants(node, o))
         self.shapes = node.shapes
+        self.timed: frozenset[str] = frozenset()
         self.read_name = f"{plan.pipeline}.{query}.{read_name}"
         self._home = plan.home(node.name) if node.kind == "source" else None
         self._checkpoint = checkpoint
@@ -102,7 +104,7 @@ class Frames:
     """Builds the frames of one query.
 
     Args:
-        watermark: puts a node's watermark on its streaming frame.
+        watermarks: puts the nodes' watermarks on their streaming frames.
         show_rows: whether the error for a refused row may hold its content.
         checking: make frames for Spark's check of streaming plans, never to run.
         instead: returns what takes the place of a read's frame, given the read's name and the frame.
@@ -115,7 +117,7 @@ class Frames:
         query: Query,
         spark: SparkSession,
         checkpoint: Checkpoint,
-        watermark: Callable[[Node, DataFrame], DataFrame],
+        watermarks: Watermarks,
         *,
         show_rows: bool = False,
         checking: bool = False,
@@ -127,11 +129,12 @@ class Frames:
         self._instead = instead
         self._query = query.name
         self._tail = query.tail
-        self.counted_by = counted_by(plan, query)
+        self.counted = counted(plan, query)
+        self._timed = timed(plan, query)
         self._row_in_task = "0L" if checking else _ROW_IN_TASK
         self._spark = spark
         self._checkpoint = checkpoint
-        self._watermark = watermark
+        self._watermarks = watermarks
         self._show_rows = show_rows
         self._loads: dict[str, int] = {}
         self._observed: dict[str, int] = {}
@@ -177,7 +180,7 @@ class Frames:
             frame = self.apply(node, inputs)
         if node.watermark or CARRIED in frame.columns:
             with self.blaming(node):
-                frame = self._watermark(node, frame)
+                frame = self._watermarks.put(node, frame)
         return self._count(node, frame)
 
     def _streaming_output(self, stream: Stream) -> DataFrame:
@@ -185,7 +188,7 @@ class Frames:
 
     def _count(self, node: Node, frame: DataFrame) -> DataFrame:
         """Let Spark count a node's rows as they pass; the counts come with each batch's progress."""
-        if node.name in self.counted_by:
+        if node.name in self.counted or self._watermarks.counts(node):
             return frame
         count = self._observed[node.name] = self._observed.get(node.name, 0) + 1
         name = node.name if count == 1 else f"{node.name}__{count}"
@@ -198,6 +201,7 @@ class Frames:
         context = NodeContext(
             self._plan, node, self._spark, self._checkpoint, node.name, self._query
         )
+        context.timed = self._times(node)
         if node.state is not None:
             inputs = Inputs({port: without_place(frame) for port, frame in inputs.items()})
         with self.blaming(node):
@@ -208,6 +212,13 @@ class Frames:
                 frame = refusing(node).apply(inputs, context)
                 frame = failing(node, frame, show_rows=self._show_rows)
         return self._finish(node, self._checked(node, frame))
+
+    def _times(self, node: Node) -> frozenset[str]:
+        """Return the event times whose nulls are counted right above a node, in all that it reads."""
+        above = [self._plan.nodes[s.node] for s in node.streams if not s.output]
+        if len(above) < len(node.streams) or any(each.name not in self._timed for each in above):
+            return frozenset()
+        return frozenset(each.watermark.column for each in above if each.watermark)
 
     def output(self, stream: Stream, frame: DataFrame) -> DataFrame:
         """Return the rows of one output of a node, in that output's columns."""

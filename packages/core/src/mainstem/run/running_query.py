@@ -118,7 +118,7 @@ class RunningQuery:
             self._query,
             self._spark,
             self._checkpoint,
-            (watermarks or self.watermarks()).put,
+            watermarks or self.watermarks(),
             show_rows=self._show_rows,
             checking=checking,
             instead=waiting.read if waiting is not None else None,

@@ -24,7 +24,7 @@ from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.event_time import in_millis, moved
 from mainstem.paths import for_spark
 from mainstem.plan.model import Node, Plan, Query
-from mainstem.run.counting import TIMED
+from mainstem.run.counting import TIMED, timed, timed_counts
 from mainstem.run.nulls import NOTHING, unknown_null
 
 if TYPE_CHECKING:
@@ -61,14 +61,15 @@ class Watermarks:
         self._spark = spark
         self._checkpoint = checkpoint
         self._reads: dict[str, int] = {}
-        #: Whether anything goes by them: a step with state, or one below a relay, which carries them.
-        self.used = any(plan.nodes[name].state for name in query.streaming) or any(
-            relay.sink in query.sinks and plan.nodes[relay.source].watermark is not None
-            for relay in plan.relays
-        )
+        self._timed = timed(plan, query)
+        #: Whether anything goes by them.
+        self.used = bool(self._timed)
 
     def put(self, node: Node, frame: DataFrame) -> DataFrame:
-        """Return a node's streaming frame with its watermark, if anything below goes by it."""
+        """Return a node's streaming frame with its watermark, if anything below goes by it.
+
+        Its rows are counted there too: see `counts`.
+        """
         wanted = node.watermark
         if CARRIED in frame.columns:
             return self._carried(node, frame)
@@ -82,9 +83,7 @@ class Watermarks:
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
         frame = frame.observe(
-            f"{node.name}__{TIMED}{count}",
-            F.count(F.lit(1)).alias("rows"),
-            F.expr(f"unix_micros(max({column}))").alias("latest"),
+            f"{node.name}__{TIMED}{count}", *timed_counts(frame, node.outputs, wanted.column)
         )
         if not self._plan.controlled(node):
             return frame.withWatermark(column, delay)
@@ -98,6 +97,10 @@ class Watermarks:
             .drop(_CONTROL)
         )
 
+    def counts(self, node: Node) -> bool:
+        """Whether a node's rows are counted at its watermark."""
+        return node.name in self._timed
+
     def _carried(self, node: Node, frame: DataFrame) -> DataFrame:
         """Return the frame of a source that reports its own event-time progress."""
         wanted = node.watermark
@@ -107,8 +110,7 @@ class Watermarks:
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
         frame = frame.observe(
             f"{node.name}__{TIMED}{count}",
-            F.count_if(F.col(CARRIED).isNull()).alias("rows"),
-            F.expr(f"unix_micros(max({column}))").alias("latest"),
+            *timed_counts(frame, node.outputs, wanted.column, f"{CARRIED} IS NULL"),
         )
         if self._plan.controlled(node):
             timed = {CARRIED: F.col("at")}
