@@ -147,15 +147,15 @@ class Scripted(TablesAndLog):
         return next(self._answers)
 
 
-def test_a_change_between_the_marks_supersedes_a_row() -> None:
-    """Pass: the row of the changed key is not given, the other one is, at the second mark and before what follows."""
+def test_a_change_before_the_mark_supersedes_a_row() -> None:
+    """Pass: the row of the changed key is not given, the other one is, at the mark and before what follows."""
     source = Scripted(
-        10, 11, [Row(1, "old"), Row(2, "two")], 13,
-        Changes([Change(11, "a", 2, "before"), Change(12, "a", 1, "new"), Change(14, "a", 2, "next")], 14),
+        [Row(1, "old"), Row(2, "two")], 13,
+        Changes([Change(12, "b", 2, "other"), Change(12, "a", 1, "new"), Change(14, "a", 2, "next")], 14),
     )  # fmt: skip
-    made = SnapshotThenLog(source, ["a"], None)
+    made = SnapshotThenLog(source, ["a"], None, begin=10)
     assert [(g.position, g.key, g.content, g.snapshot) for g in made.take(0.0)] == [
-        (11, 2, "before", False),
+        (12, 2, "other", False),
         (12, 1, "new", False),
         (13, 2, "two", True),
         (14, 2, "next", False),
@@ -163,9 +163,9 @@ def test_a_change_between_the_marks_supersedes_a_row() -> None:
     assert json.loads(made.cursor()) == {"log": 14, "tables": ["a"], "after": 2, "whole": []}
 
 
-def test_a_chunk_waits_until_the_log_has_come_to_its_second_mark() -> None:
+def test_a_chunk_waits_until_the_log_has_come_to_its_mark() -> None:
     """Pass: nothing of it is given before, and a crash meanwhile lets it be read again."""
-    source = Scripted(10, 10, [Row(1, "x")], 12, Changes([], 11), Changes([], 12))
+    source = Scripted(10, [Row(1, "x")], 12, Changes([], 11), Changes([], 12))
     made = SnapshotThenLog(source, ["a"], None)
     assert made.take(0.0) == []
     assert json.loads(made.cursor())["after"] is None

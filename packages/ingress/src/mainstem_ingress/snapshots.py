@@ -1,12 +1,13 @@
 """Tables and the log of their changes as one: a snapshot, then every change, with nothing between missed.
 
-A snapshot is read in chunks, by key, while the log goes on. A chunk is read between two marks of the log,
-so nobody knows which of the changes between them its rows have seen. But of a key that no such change is
-of, the row is what the table has at the second mark; and of the others the log tells. So the chunk waits
-until the log has come to the second mark, and loses the rows of the keys that were changed meanwhile.
+A snapshot is read in chunks, by key, while the log goes on. A chunk's rows have seen what was taken from
+the log before it was read, and nothing behind a mark that is made after; nobody knows which of the changes
+between they have seen. But of a key that no such change is of, the row is what the table has at the mark;
+and of the others the log tells. So the chunk waits until the log has come to the mark, and loses the rows
+of the keys that were changed meanwhile.
 
 Nothing is locked, no transaction lasts longer than the reading of a chunk, and a crash loses at most the
-chunk in hand: it is read again, between two later marks.
+chunk in hand: it is read again, up to a later mark.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Given(NamedTuple):
     """What is given on: a change, or a row of a snapshot as it was at a position of the log.
 
     In this order, and compared by their positions too, later ones of a key supersede the earlier ones. A
-    row has the position of the chunk's second mark, at which no change of its key is.
+    row has the position of its chunk's mark, at which no change of its key is.
     """
 
     position: Position
@@ -64,7 +65,7 @@ class TablesAndLog(ABC):
 
     @abstractmethod
     def mark(self) -> Position:
-        """Return where the log ends now: what a later read of a table misses comes after it."""
+        """Return where the log ends now: what a read of a table before has seen is not behind it."""
 
     @abstractmethod
     def changes(self, after: Position, seconds: float) -> Changes:
@@ -73,6 +74,8 @@ class TablesAndLog(ABC):
     @abstractmethod
     def chunk(self, table: str, after: Any, rows: int) -> Sequence[Row]:
         """Return the next rows of a table by key, as they are now; none at its end.
+
+        They must have seen every change that `changes` has returned.
 
         Args:
             table: its name.
@@ -93,11 +96,10 @@ class _Place:
 
 @dataclass
 class _Chunk:
-    """Rows that wait for the log to come to the second mark."""
+    """Rows that wait for the log to come to their mark."""
 
     table: str
-    low: Position
-    high: Position
+    mark: Position
     #: By their keys, as JSON.
     rows: dict[str, Row] = field(default_factory=dict)
     last: Any = None
@@ -115,17 +117,23 @@ class SnapshotThenLog:
             not read any further, and those that it has not heard of are read from their beginning.
         cursor: what `cursor` gave when something was stored last; None for a beginning.
         rows: how many rows a chunk has at most.
+        begin: the position behind which the log is read at a beginning; its end when left out.
     """
 
     def __init__(
-        self, source: TablesAndLog, tables: Sequence[str], cursor: str | None, rows: int = 1000
+        self,
+        source: TablesAndLog,
+        tables: Sequence[str],
+        cursor: str | None,
+        rows: int = 1000,
+        begin: Position = None,
     ) -> None:
         self._source = source
         self._rows = rows
         self._chunk: _Chunk | None = None
         if cursor is None:
             self._whole: list[str] = []
-            self._place = _Place(source.mark(), list(tables))
+            self._place = _Place(source.mark() if begin is None else begin, list(tables))
             return
         kept = json.loads(cursor)
         self._whole = [table for table in kept["whole"] if table in tables]
@@ -166,29 +174,28 @@ class SnapshotThenLog:
         found = self._source.changes(self._place.log, 0.0 if self._chunk else seconds)
         given = list(self._passed(found.changes))
         self._place.log = found.reached
-        if self._chunk is not None and self._chunk.high <= found.reached:
+        if self._chunk is not None and self._chunk.mark <= found.reached:
             given += self._closed(self._chunk)
         return given
 
     def _open(self) -> None:
-        """Read a chunk between two marks."""
+        """Read a chunk, and mark how far the log may have been meanwhile."""
         table = self._place.tables[0]
-        low = self._source.mark()
         rows = self._source.chunk(table, self._place.after, self._rows)
-        high = self._source.mark()
+        mark = self._source.mark()
         last = rows[-1].key if rows else None
-        self._chunk = _Chunk(table, low, high, {_name(row.key): row for row in rows}, last)
+        self._chunk = _Chunk(table, mark, {_name(row.key): row for row in rows}, last)
 
     def _passed(self, changes: Sequence[Change]) -> Iterator[Given]:
         """Give changes on; those that a chunk may have seen supersede its rows.
 
-        The chunk's own rows come when its second mark is passed, before the first change behind that.
+        The chunk's own rows come when its mark is passed, before the first change behind that.
         """
         for change in changes:
             chunk = self._chunk
-            if chunk is not None and chunk.high < change.position:
+            if chunk is not None and chunk.mark < change.position:
                 yield from self._closed(chunk)
-            elif chunk is not None and chunk.low < change.position and chunk.table == change.table:
+            elif chunk is not None and chunk.table == change.table:
                 chunk.rows.pop(_name(change.key), None)
             yield Given(*change, snapshot=False)
 
@@ -201,7 +208,7 @@ class SnapshotThenLog:
         else:
             place.after = chunk.last
         rows = chunk.rows.values()
-        return [Given(chunk.high, chunk.table, row.key, row.content, True) for row in rows]
+        return [Given(chunk.mark, chunk.table, row.key, row.content, True) for row in rows]
 
 
 def _name(key: Any) -> str:
