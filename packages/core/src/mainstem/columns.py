@@ -11,7 +11,7 @@ from mainstem.contracts.columns import check_types as check_types
 from mainstem.contracts.columns import find_column as find_column
 from mainstem.contracts.ddl import Column as Column
 from mainstem.contracts.ddl import literal as literal
-from mainstem.contracts.ddl import parts_of
+from mainstem.contracts.ddl import parts_of as parts_of
 from mainstem.contracts.ddl import quoted as quoted
 from mainstem.contracts.ddl import read_columns as read_columns
 from mainstem.contracts.shapes import EVENT_TIME as EVENT_TIME

@@ -23,6 +23,7 @@ fsync = off
 wal_level = logical
 max_replication_slots = 20
 max_wal_senders = 20
+wal_sender_timeout = 5s
 """
 
 

@@ -1,0 +1,1 @@
+"""Change data capture of PostgreSQL: tables and their log, through the ingress log."""

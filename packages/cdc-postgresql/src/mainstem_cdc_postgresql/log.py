@@ -1,0 +1,293 @@
+"""The server's log and tables as `SnapshotThenLog` wants them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from mainstem import PermanentError, TransientError, failpoint
+from mainstem_ingress import Change, Changes, Row, TablesAndLog
+
+from mainstem_cdc_postgresql.connection import Connection, Stream, lsn
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
+from mainstem_cdc_postgresql.protocol import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Relation,
+    Text,
+    Truncate,
+    Value,
+    Write,
+    read,
+)
+from mainstem_cdc_postgresql.tables import Table, Values
+
+#: How many changes one call gives at most, and about how many bytes.
+_MOST, _MOST_BYTES = 2_000, 4 * 2**20
+#: How often the server is told how far all is stored, and asked how far it is where that is awaited, in
+#: seconds.
+_TELLING, _ASKING = 1.0, 0.05
+#: How long a transaction may be in the log and not yet seen by who reads a table, in seconds.
+_UNSEEN = 30.0
+#: A transaction may be seen before it is in the log, for three times the server's pause at most: its
+#: documentation of asynchronous commits.
+_PAUSES = 3
+#: A page of the log begins with a header, in which nothing ends.
+_PAGE, _HEADER = 8192, 40
+#: How many transactions that were read are remembered.
+_REMEMBERED = 100_000
+
+#: A place: where its transaction's commit is, and the change's number in it, from 1.
+Position = list[int]
+
+
+class Content(NamedTuple):
+    """What a change is: rows of a table with the type of their change, or a message."""
+
+    rows: Sequence[tuple[str, Values]]
+    #: When it was committed, in microseconds since 1970.
+    at: int
+    text: Text | None = None
+
+
+class WriteAheadLog(TablesAndLog):
+    """Reads the stream of a slot, and tables by key.
+
+    Args:
+        begin: the position behind which it is read.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: Stream,
+        options: PostgreSQLSourceOptions,
+        tables: Mapping[str, Table],
+        begin: Position,
+    ) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._options = options
+        self._tables = tables
+        self._places = {(each.namespace, each.table): each for each in tables.values()}
+        #: By the number of a relation: its table, and where that one's columns are.
+        self._relations: dict[int, tuple[Table, list[int | None]]] = {}
+        self._open: Begin | None = None
+        self._number = 0
+        self._seen: deque[int] = deque(maxlen=_REMEMBERED)
+        #: Of transactions that are not stored: the last position, and where the log goes on behind them.
+        self._ends: deque[tuple[Position, int]] = deque()
+        self._told = self._asked = self._moved = time.monotonic()
+        #: All up to it has come, and all up to `reached` has been returned.
+        self._at: Position = begin
+        self.reached: Position = begin
+        #: Where the log was at some moment whose changes are waited for.
+        self.awaited = 0
+        #: Up to where all is stored.
+        self.stored = begin[0]
+        self.truncated = 0
+
+    # -- the log ----------------------------------------------------------------------------------
+
+    def changes(self, after: Position, seconds: float) -> Changes:
+        until = time.monotonic() + seconds
+        found: list[Change] = []
+        size = 0
+        while len(found) < _MOST and size < _MOST_BYTES:
+            data = self._stream.next()
+            if data is not None:
+                size += len(data)
+                self._take(data, found)
+                if found and found[-1].position <= after:  # it comes again after a restart
+                    found.clear()
+                continue
+            if self._open is None and self._stream.reached > self._at[0]:
+                self._at = [self._stream.reached, 0]
+            self._tell()
+            left = until - time.monotonic()
+            if found or left <= 0 or (self._awaits and self._at[0] >= self.awaited):
+                break
+            self._stream.wait(min(left, _ASKING if self._awaits else _TELLING))
+        self._tell()
+        # Where nothing comes of these tables it goes on seldom: each time is stored.
+        now = time.monotonic()
+        if found or self._awaits or now - self._moved >= self._options.heartbeat.total_seconds():
+            self.reached, self._moved = max(after, self._at), now
+        return Changes(found, self.reached)
+
+    def _take(self, data: bytes, found: list[Change]) -> None:
+        sent = read(data)
+        if isinstance(sent, Write):
+            self._written(sent, found)
+        elif isinstance(sent, Begin):
+            self._open, self._number = sent, 0
+            self._seen.append(sent.xid)
+        elif isinstance(sent, Commit):
+            self._open = None
+            self._ends.append((self._at, sent.end))
+            self._at = [sent.end, 0]
+        elif isinstance(sent, Relation):
+            table = self._places.get((sent.namespace, sent.name))
+            if table is not None:
+                self._relations[sent.id] = (table, table.layout(sent))
+        elif isinstance(sent, Text):
+            self._said(sent, found)
+        elif isinstance(sent, Truncate):
+            self._emptied(sent)
+
+    def _next(self) -> Position:
+        """Return the next position of the transaction in hand."""
+        assert self._open is not None  # noqa: S101
+        self._number += 1
+        self._at = [self._open.commit, self._number]
+        return self._at
+
+    def _written(self, write: Write, found: list[Change]) -> None:
+        table, layout = self._relations.get(write.relation, (None, None))
+        if table is None or layout is None:
+            self._next()
+            return
+        old, new = (_laid(values, layout) for values in (write.old, write.new))
+        assert self._open is not None  # noqa: S101
+        at = self._open.at
+        if new is not None and UNCHANGED in new:
+            new = self._filled(table, new, old if write.whole else None)
+        moved = old is not None and new is not None and table.key_of(old) != table.key_of(new)
+        if old is not None and (new is None or moved):
+            gone = old if table.preimages else table.key_alone(old)
+            content = Content([("delete", gone)], at)
+            found.append(Change(self._next(), table.name, table.key_of(old), content))
+        if new is None:
+            return
+        rows: list[tuple[str, Values]] = []
+        if write.kind == "insert" or moved:
+            rows.append(("insert", new))
+        else:
+            if table.preimages and old is not None:
+                rows.append(("update_preimage", old))
+            rows.append(("update_postimage", new))
+        found.append(Change(self._next(), table.name, table.key_of(new), Content(rows, at)))
+
+    def _filled(self, table: Table, new: Values, old: Values | None) -> Values:
+        """Return a row with its large values that did not change."""
+        if old is None and self._options.unchanged == "read":
+            old = table.now(self._connection, table.key_of(new))
+            if old is None:  # it was deleted since, which comes next
+                old = [None] * len(new)
+        if old is None:
+            return new
+        return [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
+
+    def _said(self, text: Text, found: list[Change]) -> None:
+        if text.transactional:
+            assert self._open is not None  # noqa: S101
+            at, place = self._open.at, self._next()
+        else:  # it is of no transaction, and comes between them
+            at, place = time.time_ns() // 1000, [text.place, 0]
+            self._at = max(self._at, place)
+        found.append(Change(place, "", None, Content((), at, text)))
+
+    def _emptied(self, truncate: Truncate) -> None:
+        names = [self._relations[r][0].sql for r in truncate.relations if r in self._relations]
+        if not names:
+            return
+        if self._options.on_truncate == "fail":
+            raise PermanentError(
+                f"TRUNCATE of {', '.join(names)}: a changelog has no such change. Begin the checkpoint "
+                "anew, or, where rows that are gone may stay downstream, `on_truncate: ignore`"
+            )
+        self.truncated += len(names)
+
+    # -- how far it is ----------------------------------------------------------------------------
+
+    @property
+    def _awaits(self) -> bool:
+        return self.reached[0] < self.awaited
+
+    def keep(self, position: Position) -> None:
+        """Note that all up to a position is stored."""
+        while self._ends and self._ends[0][0] <= position:
+            self.stored = max(self.stored, self._ends.popleft()[1])
+        self.stored = max(self.stored, position[0])
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        asks = self._awaits and now - self._asked >= _ASKING
+        if asks or self._stream.asked or now - self._told >= _TELLING:
+            self._stream.tell(self.stored, answer=asks)
+            self._told = now
+            self._asked = now if asks else self._asked
+
+    def idle(self, seconds: float) -> None:
+        """Wait without reading anything."""
+        time.sleep(seconds)
+        self._tell()
+
+    def close(self) -> None:
+        """Tell the server what is stored, for the last time."""
+        with suppress(TransientError):
+            self._stream.tell(self.stored)
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    def mark(self) -> Position:
+        """Return a place behind the commits of all that a chunk has seen."""
+        failpoint("postgresql.after-chunk")
+        place = self._end("pg_current_wal_insert_lsn()")
+        ((pause,),) = self._connection.query(
+            "SELECT setting FROM pg_settings WHERE name = 'wal_writer_delay'"
+        )
+        until = time.monotonic() + _PAUSES * int(pause or 200) / 1000
+        # What is seen is on the server's disk, or will be after that time; the rest may be much later.
+        while (safe := self._end("pg_current_wal_flush_lsn()")) < place:
+            if time.monotonic() > until:
+                place = safe
+                break
+            time.sleep(0.01)
+        self.awaited = max(self.awaited, place)
+        return [place, 0]
+
+    def _end(self, function: str) -> int:
+        ((found,),) = self._connection.query(f"SELECT {function}")
+        place = lsn(str(found))
+        return place - place % _PAGE if place % _PAGE <= _HEADER else place
+
+    def chunk(self, table: str, after: Any, rows: int) -> Sequence[Row]:
+        """Return rows that have seen all transactions that were read from the log.
+
+        A transaction is in the log a little before it is seen.
+        """
+        until = time.monotonic() + _UNSEEN
+        while True:
+            snapshot, found = self._tables[table].chunk(self._connection, after, rows)
+            if not self._unseen(snapshot):
+                return found
+            if time.monotonic() > until:
+                raise TransientError(
+                    "a transaction that was committed long ago is not seen yet: does it wait for a "
+                    "standby?"
+                )
+            time.sleep(0.01)
+
+    def _unseen(self, snapshot: str) -> bool:
+        """Whether a transaction that was read is among those which a snapshot has not seen."""
+        _, end, running = snapshot.split(":")
+        hidden = {int(each) & 0xFFFFFFFF for each in running.split(",") if each}
+        first_new = int(end) & 0xFFFFFFFF
+        # Ids go round: those of the last two thousand million are the earlier ones.
+        unseen = any(
+            xid in hidden or (xid - first_new) & 0xFFFFFFFF < 0x80000000 for xid in self._seen
+        )
+        if not unseen:  # nor will they ever be again
+            self._seen.clear()
+        return unseen
+
+
+def _laid(values: list[Value] | None, layout: Sequence[int | None]) -> Values | None:
+    if values is None:
+        return None
+    return [None if at is None else values[at] for at in layout]

@@ -1,0 +1,213 @@
+"""Where to begin: what the server must have, and what its slot and our place say of each other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from mainstem import PermanentError, failpoint
+
+from mainstem_cdc_postgresql.connection import Connection, Stream, literal, lsn, quoted, written
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
+from mainstem_cdc_postgresql.tables import Table
+
+#: The oldest version whose plugin gives messages.
+_OLDEST = 140_000
+#: A slot is made when all transactions of that moment have ended, in seconds.
+_MAKING = 600.0
+_ANEW = "move the checkpoint away and begin anew, which reads the tables again"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a checkpoint is.
+
+    Attributes:
+        system: the server's identifier.
+        log: behind which place in the log it goes on, and the change in the transaction that is there.
+        tables: as `SnapshotThenLog` wrote it.
+    """
+
+    system: str
+    tables: str
+
+    @property
+    def log(self) -> int:
+        """The place in the log behind which it goes on."""
+        return int(json.loads(self.tables)["log"][0])
+
+    def encoded(self) -> str:
+        """Return it as a cursor."""
+        return json.dumps({"system": self.system, "tables": self.tables})
+
+    @classmethod
+    def decoded(cls, cursor: str) -> Place:
+        """Return what a cursor says."""
+        found = json.loads(cursor)
+        return cls(found["system"], found["tables"])
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot as the server has it.
+
+    Attributes:
+        confirmed: up to where it was read; None for one that is not whole.
+        lost: why the server has let go of what it should keep; empty if it has not.
+    """
+
+    plugin: str
+    database: str
+    confirmed: int | None
+    lost: str
+
+
+def beginning(
+    slot: Slot | None, name: str, database: str, end: int, place: Place | None
+) -> int | None:
+    """Return the place in the log to begin at; None where a slot is to be made.
+
+    Args:
+        end: where the server's log ends.
+        place: where the checkpoint is; None for a new one.
+
+    Raises:
+        PermanentError: the changes that are wanted are not to be had; says what to do.
+    """
+    if slot is None:
+        if place is None:
+            return None
+        raise PermanentError(
+            f"the slot {name} is gone, and with it the changes since {written(place.log)}: {_ANEW}"
+        )
+    if slot.plugin != "pgoutput" or slot.database != database:
+        raise PermanentError(
+            f"the slot {name} is of plugin {slot.plugin} and database {slot.database}: give another name"
+        )
+    if slot.lost or slot.confirmed is None:
+        raise PermanentError(
+            f"the server has let go of the slot {name} ({slot.lost or 'it is not whole'}): drop it "
+            f"(SELECT pg_drop_replication_slot({literal(name)})), then {_ANEW}"
+        )
+    if place is None:
+        return slot.confirmed
+    if place.log > end:
+        raise PermanentError(
+            f"the server's log ends at {written(end)}, before {written(place.log)}, where this "
+            f"checkpoint is: it was set back to an older state; {_ANEW}"
+        )
+    if slot.confirmed > place.log:
+        raise PermanentError(
+            f"the slot {name} was read up to {written(slot.confirmed)}, and this checkpoint is at "
+            f"{written(place.log)}: somebody else reads it, or the checkpoint is an old copy. What is "
+            f"between is lost here; give each checkpoint a slot of its own, and {_ANEW}"
+        )
+    return place.log
+
+
+def prepare(
+    connection: Connection,
+    stream: Stream,
+    options: PostgreSQLSourceOptions,
+    tables: list[Table],
+    place: Place | None,
+) -> int:
+    """See that all is as it must be, make what may be made, and return the place to begin at.
+
+    Raises:
+        PermanentError: somebody has to mend something; says what.
+    """
+    version, level, database, end = connection.query(
+        "SELECT current_setting('server_version_num'), current_setting('wal_level'), current_database(), "
+        "pg_current_wal_insert_lsn()"
+    )[0]
+    if int(version or 0) < _OLDEST:
+        raise PermanentError(f"{options.place} is older than PostgreSQL 14")
+    if level != "logical":
+        raise PermanentError(
+            f"{options.place} has wal_level {level}: set it to logical (ALTER SYSTEM SET wal_level = "
+            "logical) and restart the server"
+        )
+    if place is not None and place.system != stream.system:
+        raise PermanentError(
+            f"{options.place} is another server ({stream.system}) than the one this checkpoint is of "
+            f"({place.system}); {_ANEW}"
+        )
+    for table in tables:
+        table.find(connection)
+    _publish(connection, options, tables)
+    slot = _slot(connection, options.slot)
+    begin = beginning(slot, options.slot, str(database), lsn(str(end)), place)
+    if begin is not None:
+        return begin
+    failpoint("postgresql.before-slot")
+    ((made,),) = connection.query(
+        f"SELECT lsn FROM pg_create_logical_replication_slot({literal(options.slot)}, 'pgoutput')",
+        seconds=_MAKING,
+    )
+    failpoint("postgresql.after-slot")
+    return lsn(str(made))
+
+
+def _slot(connection: Connection, name: str) -> Slot | None:
+    found = connection.query(
+        "SELECT plugin, database, confirmed_flush_lsn, wal_status FROM pg_replication_slots WHERE "
+        f"slot_name = {literal(name)}"
+    )
+    if not found:
+        return None
+    plugin, database, confirmed, status = found[0]
+    lost = "its log is removed: max_slot_wal_keep_size" if status == "lost" else ""
+    return Slot(str(plugin), str(database), lsn(confirmed) if confirmed else None, lost)
+
+
+def _publish(connection: Connection, options: PostgreSQLSourceOptions, tables: list[Table]) -> None:
+    """See that the publication has the tables, or make it."""
+    name = options.published
+    found = connection.query(
+        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, pubviaroot, "
+        "current_setting('server_version_num')::int >= 150000 FROM pg_publication WHERE pubname = "
+        f"{literal(name)}"
+    )
+    names = ", ".join(table.sql for table in tables)
+    if not found:
+        if not options.create:
+            raise PermanentError(
+                f"there is no publication {name}: CREATE PUBLICATION {quoted(name)}"
+                + (f" FOR TABLE {names}" if names else "")
+            )
+        what = f"FOR TABLE {names} " if names else ""
+        connection.query(
+            f"CREATE PUBLICATION {quoted(name)} {what}WITH (publish_via_partition_root = true)"
+        )
+        return
+    whole, via_root, filters = found[0]
+    if whole != "t":
+        raise PermanentError(
+            f"the publication {name} leaves out some kinds of changes: ALTER PUBLICATION {quoted(name)} "
+            "SET (publish = 'insert, update, delete, truncate')"
+        )
+    filtered = "rowfilter IS NOT NULL" if filters == "t" else "false"
+    there = {
+        (space, table): limited == "t"
+        for space, table, limited in connection.query(
+            f"SELECT schemaname, tablename, {filtered} FROM pg_publication_tables WHERE pubname = "
+            f"{literal(name)}"
+        )
+    }
+    for table in tables:
+        if (table.namespace, table.table) not in there:
+            if table.parted and via_root != "t":
+                raise PermanentError(
+                    f"the publication {name} names the partitions of {table.sql} and not the table: "
+                    f"ALTER PUBLICATION {quoted(name)} SET (publish_via_partition_root = true)"
+                )
+            raise PermanentError(
+                f"{table.sql} is not in the publication {name}: ALTER PUBLICATION {quoted(name)} "
+                f"ADD TABLE {table.sql}"
+            )
+        if there[table.namespace, table.table]:
+            raise PermanentError(
+                f"the publication {name} leaves out rows of {table.sql}: rows that come and go with its "
+                "condition are no changes of the table. Leave the condition to a step of the document"
+            )

@@ -1,0 +1,217 @@
+"""The tables of a document, as the database has them: columns, keys, rows read by key, changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mainstem import PermanentError
+from mainstem.columns import find_column
+from mainstem_ingress import Row
+
+from mainstem_cdc_postgresql.connection import Connection, literal, quoted
+from mainstem_cdc_postgresql.options import TableOptions
+from mainstem_cdc_postgresql.protocol import UNCHANGED, Relation, Value
+from mainstem_cdc_postgresql.values import Misfit, reader
+
+#: How long the server may take for a chunk, in seconds.
+_READING = 600.0
+
+#: The values of a row as text, in the order of the table's columns in the document.
+Values = list[Value]
+
+
+class Table:
+    """A table of the document.
+
+    Args:
+        name: its name there, and that of its output.
+        nulls: whether a column that the database does not have is null.
+
+    Attributes:
+        key: the columns of the key, as the document has them.
+        parted: whether it has partitions.
+    """
+
+    def __init__(self, name: str, options: TableOptions, *, nulls: bool) -> None:
+        self.name = name
+        self.namespace, self.table = options.place(name)
+        self.sql = f"{quoted(self.namespace)}.{quoted(self.table)}"
+        self.parted = False
+        self.preimages = options.preimages
+        self.columns = [column.name for column in options.table_schema]
+        self.key = [find_column(options.table_schema, key, "key").name for key in options.key]
+        self._nulls = nulls
+        self._readers = [reader(column.type or "") for column in options.table_schema]
+        self._keys = [self.columns.index(key) for key in self.key]
+        self._ordered = self.key
+        self._there: set[str] = set(self.columns)
+
+    # -- as the database has it -------------------------------------------------------------------
+
+    def find(self, connection: Connection) -> None:
+        """See that the database has the table, with its key, and tells what is wanted of its changes.
+
+        Raises:
+            PermanentError: it does not; says what to do.
+        """
+        found = connection.query(
+            "SELECT c.oid, c.relkind, c.relreplident FROM pg_class c JOIN pg_namespace n ON n.oid = "
+            f"c.relnamespace WHERE n.nspname = {literal(self.namespace)} AND c.relname = "
+            f"{literal(self.table)} AND c.relkind IN ('r', 'p')"
+        )
+        if not found:
+            raise PermanentError(f"there is no table {self.sql}")
+        oid, kind, identity = found[0]
+        self.parted = kind == "p"
+        there = {
+            str(name)
+            for (name,) in connection.query(
+                f"SELECT attname FROM pg_attribute WHERE attrelid = {oid} AND attnum > 0 AND NOT "
+                "attisdropped AND attgenerated = ''"
+            )
+        }
+        self._missing([name for name in self.columns if name not in there])
+        self._there = there
+        indexes = connection.query(
+            "SELECT i.indisprimary, i.indisreplident, string_agg(a.attname, chr(1) ORDER BY k.place), "
+            "bool_and(a.attnotnull) FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY "
+            "AS k(number, place) JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
+            f"WHERE i.indrelid = {oid} AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND "
+            "i.indexprs IS NULL AND k.place <= i.indnkeyatts GROUP BY i.indexrelid, i.indisprimary, "
+            "i.indisreplident"
+        )
+        unique = [str(names).split("\1") for _, _, names, filled in indexes if filled == "t"]
+        same = [names for names in unique if set(names) == set(self.key)]
+        if not same:
+            raise PermanentError(
+                f"{self.sql} has no primary key, and no unique index of columns that are never null, of "
+                f"{', '.join(self.key)}"
+            )
+        self._ordered = same[0]
+        marks = {"d": 0, "i": 1}
+        told = [
+            str(i[2]).split("\1")
+            for i in indexes
+            if identity in marks and i[marks[identity]] == "t"
+        ]
+        if identity != "f" and not any(set(self.key) <= set(names) for names in told):
+            raise PermanentError(
+                f"the log does not tell {', '.join(self.key)} of deleted rows of {self.sql}: ALTER TABLE "
+                f"{self.sql} REPLICA IDENTITY DEFAULT, with that as primary key, or FULL"
+            )
+        if self.preimages and identity != "f":
+            raise PermanentError(
+                f"the log has no rows as they were before: ALTER TABLE {self.sql} REPLICA IDENTITY FULL, "
+                "or leave out `preimages`"
+            )
+
+    def layout(self, relation: Relation) -> list[int | None]:
+        """Return where the columns are in the rows of a table as it is now.
+
+        Raises:
+            PermanentError: one is not there.
+        """
+        self._missing([name for name in self.columns if name not in relation.columns])
+        places = {name: at for at, name in enumerate(relation.columns)}
+        return [places.get(name) for name in self.columns]
+
+    def _missing(self, names: Sequence[str]) -> None:
+        if wrong := [n for n in names if not self._nulls or n in self.key]:
+            raise PermanentError(
+                f"{self.sql} has no column {', '.join(wrong)} (or it is a generated one): change the "
+                "document's schema, or let it be null (`on_missing_column: null`)"
+            )
+
+    # -- rows that it has -------------------------------------------------------------------------
+
+    def chunk(
+        self, connection: Connection, after: Sequence[str] | None, rows: int
+    ) -> tuple[str, list[Row]]:
+        """Return the next rows by key, and the transactions that they have not seen.
+
+        Returns:
+            the server's snapshot (`xmin:xmax:list of running ones`), and the rows.
+        """
+        names = ", ".join(quoted(name) for name in self._ordered)
+        where = ""
+        if after is not None:
+            marks = ", ".join(f"${at}" for at in range(1, len(self._ordered) + 1))
+            where = f" WHERE ({names}) > ({marks})"
+        given = () if after is None else tuple(after[self.key.index(n)] for n in self._ordered)
+        connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
+        found = connection.query(
+            f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT {rows}",
+            given,
+            seconds=_READING,
+        )
+        connection.query("COMMIT")
+        made = []
+        for row in found:
+            values: Values = [None if text is None else text.encode() for text in row]
+            made.append(Row(self.key_of(values), values))
+        return str(snapshot), made
+
+    def now(self, connection: Connection, key: Sequence[str]) -> Values | None:
+        """Return a row as it is by now; None if it is gone."""
+        where = " AND ".join(f"{quoted(n)} = ${at}" for at, n in enumerate(self.key, 1))
+        found = connection.query(
+            f"SELECT {self._selected} FROM {self._source} WHERE {where}", tuple(key)
+        )
+        return [None if text is None else text.encode() for text in found[0]] if found else None
+
+    @property
+    def _selected(self) -> str:
+        return ", ".join(quoted(n) if n in self._there else "NULL" for n in self.columns)
+
+    @property
+    def _source(self) -> str:
+        # What a table inherits has changes of its own.
+        return self.sql if self.parted else f"ONLY {self.sql}"
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def key_of(self, values: Values) -> list[str]:
+        """Return the key of a row, as text."""
+        return [_text(values[at]) or "" for at in self._keys]
+
+    def key_alone(self, values: Values) -> Values:
+        """Return a row with its key and nothing else."""
+        return [value if at in self._keys else None for at, value in enumerate(values)]
+
+    def read(self, values: Values) -> dict[str, Any]:
+        """Return the values of a row with their types, by column.
+
+        Raises:
+            Misfit: one has a value that its type does not hold; says which and why.
+        """
+        found: dict[str, Any] = {}
+        for name, read, value in zip(self.columns, self._readers, values, strict=True):
+            if value is None:
+                found[name] = None
+                continue
+            if value is UNCHANGED:
+                raise Misfit(
+                    f"{name}: the log has not its value, which did not change: give the table REPLICA "
+                    "IDENTITY FULL, or read it from the table (`unchanged: read`)"
+                )
+            try:
+                found[name] = read(_text(value) or "")
+            except (Misfit, ValueError, IndexError) as error:
+                why = error if isinstance(error, Misfit) else "its text can't be read"
+                raise Misfit(f"{name}: {why}") from None
+        return found
+
+    def shown(self, values: Values) -> bytes:
+        """Return a row as JSON, each value as PostgreSQL prints it."""
+        named: Mapping[str, str | None] = {
+            name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else None
+            for name, value in zip(self.columns, values, strict=True)
+        }
+        return json.dumps(named).encode()
+
+
+def _text(value: Value) -> str | None:
+    return value.decode() if isinstance(value, bytes) else None

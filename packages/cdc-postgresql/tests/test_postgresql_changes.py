@@ -1,0 +1,321 @@
+"""What comes of each kind of change, and of tables as they may be set up."""
+
+from __future__ import annotations
+
+import json
+import time
+from decimal import Decimal
+
+import pytest
+from mainstem import PermanentError
+from postgresql_tables import Taking, changes, versions
+
+SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, total DECIMAL(10, 2)"}}
+LARGE = "repeat(md5(random()::text), 20000)"
+
+
+def make_orders(place, more=""):
+    place.sql(f"CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT, total NUMERIC(10, 2){more})")
+
+
+def test_each_kind_of_change(place):
+    """Pass: rows that are there, then insert, update, a moved key, delete, in their order; the sequence grows; of a
+    delete there is the key alone."""
+    make_orders(place)
+    place.sql("INSERT INTO orders VALUES (1, 'one', 1.5), (2, 'two', NULL)")
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        assert sorted(changes(taking.some(2))) == [
+            ("insert", 1, "one", Decimal("1.50")),
+            ("insert", 2, "two", None),
+        ]
+        with place.connection.transaction():
+            place.sql("INSERT INTO orders VALUES (3, 'three', 3)")
+            place.sql("UPDATE orders SET name = 'ONE' WHERE id = 1")
+            place.sql("UPDATE orders SET id = 20 WHERE id = 2")
+        place.sql("DELETE FROM orders WHERE id = 3")
+        found = taking.some(5)
+    assert changes(found) == [
+        ("insert", 3, "three", Decimal(3)),
+        ("update_postimage", 1, "ONE", Decimal("1.50")),
+        ("delete", 2, None, None),
+        ("insert", 20, "two", None),
+        ("delete", 3, None, None),
+    ]
+    places = versions(found)
+    assert places == sorted(set(places))
+    assert [p.partition("-")[2] for p in places] == [
+        "00000001",
+        "00000002",
+        "00000003",
+        "00000004",
+        "00000001",
+    ]
+    (at,) = place.sql("SELECT extract(epoch FROM now()) * 1000000")[0]
+    assert all(0 <= at - message.timestamp < 60_000_000 for message in found)
+    assert {message.origin for message in found} == {f"{place.name}.orders"}
+
+
+def test_rows_as_they_were_before(place):
+    """Pass: with REPLICA IDENTITY FULL updates come with the row before, deletes are whole; without it the wish for
+    them is refused, with what to do."""
+    make_orders(place)
+    wanted = {"orders": {**SHOP["orders"], "preimages": True}}
+    with pytest.raises(PermanentError, match="REPLICA IDENTITY FULL, or leave out `preimages`"):
+        Taking(place.options(tables=wanted)).__enter__()
+    place.sql("ALTER TABLE orders REPLICA IDENTITY FULL")
+    with Taking(place.options(tables=wanted)) as taking:
+        taking.load()
+        place.sql("INSERT INTO orders VALUES (1, 'one', 1)")
+        place.sql("UPDATE orders SET name = 'ONE'")
+        place.sql("UPDATE orders SET id = 2")
+        place.sql("DELETE FROM orders")
+        found = taking.some(6)
+    assert changes(found) == [
+        ("insert", 1, "one", Decimal(1)),
+        ("update_preimage", 1, "one", Decimal(1)),
+        ("update_postimage", 1, "ONE", Decimal(1)),
+        ("delete", 1, "ONE", Decimal(1)),
+        ("insert", 2, "ONE", Decimal(1)),
+        ("delete", 2, "ONE", Decimal(1)),
+    ]
+    before, after = versions(found)[1:3]
+    assert before == after
+
+
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_large_values_that_did_not_change(place, identity):
+    """Pass: the log leaves them out; they are there all the same, read from the table or from the row before."""
+    make_orders(place, ", UNIQUE (id, name)")
+    place.sql(f"ALTER TABLE orders REPLICA IDENTITY {identity}, ALTER name SET STORAGE EXTERNAL")
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        place.sql("INSERT INTO orders (id, total) VALUES (1, 1)")
+        place.sql("ALTER TABLE orders DROP CONSTRAINT orders_id_name_key")
+        place.sql(f"UPDATE orders SET name = {LARGE}")
+        place.sql("UPDATE orders SET total = 2")
+        found = changes(taking.some(3))
+    assert len(found[1][2]) == 640_000
+    assert found[2] == ("update_postimage", 1, found[1][2], Decimal(2))
+
+
+def test_large_values_that_nobody_reads_are_refused(place):
+    """Pass: with `unchanged: refuse` the change is refused, with its column and what to do; no null stands for it."""
+    make_orders(place)
+    place.sql(f"INSERT INTO orders VALUES (1, {LARGE}, 1)")
+    with Taking(place.options(tables=SHOP, unchanged="refuse", snapshot="never")) as taking:
+        taking.load()
+        place.sql("UPDATE orders SET total = 2")
+        (found,) = taking.some(1)
+    assert found.refused.startswith("name: the log has not its value, which did not change")
+    assert json.loads(found.value) == {"id": "1", "name": None, "total": "2.00"}
+    assert found.extra == (None, None)
+
+
+def test_a_row_that_is_gone_by_then_has_no_large_value(place):
+    """Pass: the update has null for it, and the delete follows."""
+    make_orders(place)
+    place.sql(f"INSERT INTO orders VALUES (1, {LARGE}, 1)")
+    with Taking(place.options(tables=SHOP, snapshot="never")) as taking:
+        taking.load()
+        with place.connection.transaction():
+            place.sql("UPDATE orders SET total = 2")
+            place.sql("DELETE FROM orders")
+        assert changes(taking.some(2)) == [
+            ("update_postimage", 1, None, Decimal(2)),
+            ("delete", 1, None, None),
+        ]
+
+
+def test_truncate_ends_the_run_or_is_counted(place):
+    """Pass: it is told with the table's name, or passed over and counted as asked."""
+    make_orders(place)
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        place.sql("INSERT INTO orders VALUES (1)")
+        place.sql("TRUNCATE orders")
+        with pytest.raises(
+            PermanentError, match='TRUNCATE of "m.*"."orders": a changelog has no such'
+        ):
+            taking.until(lambda: False)
+    with Taking(place.options(tables=SHOP, on_truncate="ignore"), taking.cursor) as taking:
+        place.sql("INSERT INTO orders VALUES (2)")
+        taking.until(lambda: bool(taking.stored) and changes(taking.stored)[-1][1] == 2)
+        assert taking.receiver.facts()["truncated"] == 1
+
+
+def test_columns_come_and_go(place):
+    """Pass: a new column that the document does not name changes nothing; a dropped one ends the run with its name,
+    or is null as asked; a wider type comes; rows from before a change have their layout."""
+    make_orders(place)
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        with place.connection.transaction():
+            place.sql("INSERT INTO orders VALUES (1, 'one', 1)")
+            place.sql(
+                "ALTER TABLE orders ADD first TEXT DEFAULT 'x', ALTER total TYPE NUMERIC(20, 5)"
+            )
+            place.sql("INSERT INTO orders VALUES (2, 'two', 2.12, 'y')")
+        assert changes(taking.some(2)) == [
+            ("insert", 1, "one", Decimal(1)),
+            ("insert", 2, "two", Decimal("2.12")),
+        ]
+        place.sql("INSERT INTO orders VALUES (3, 'three', 3.12345, 'z')")
+        (found,) = taking.some(1)
+        assert changes([found])[0][3] == Decimal("3.12345")  # which the log of the source refuses
+        place.sql("ALTER TABLE orders DROP name")
+        place.sql("INSERT INTO orders VALUES (4, 4, 'z')")
+        with pytest.raises(PermanentError, match="has no column name .*on_missing_column: null"):
+            taking.until(lambda: False)
+    with pytest.raises(PermanentError, match="has no column name"):
+        Taking(place.options(tables=SHOP), taking.cursor).__enter__()
+    nulls = place.options(tables=SHOP, on_missing_column="null")
+    with Taking(nulls, taking.cursor) as taking:
+        assert changes(taking.some(1)) == [("insert", 4, None, Decimal(4))]
+
+
+def test_partitions_are_their_table(place):
+    """Pass: rows of partitions come as rows of the table, also of one that is made later, and a row that moves."""
+    place.sql("CREATE TABLE sales (at DATE, id INT, PRIMARY KEY (at, id)) PARTITION BY RANGE (at)")
+    place.sql(
+        "CREATE TABLE old PARTITION OF sales FOR VALUES FROM ('2025-01-01') TO ('2026-01-01')"
+    )
+    place.sql("INSERT INTO sales VALUES ('2025-05-05', 1)")
+    tables = {"sales": {"key": ["id", "at"], "schema": "id INT, at STRING"}}
+    with Taking(place.options(tables=tables)) as taking:
+        taking.load()
+        assert changes(taking.some(1)) == [("insert", 1, "2025-05-05")]
+        place.sql(
+            "CREATE TABLE new PARTITION OF sales FOR VALUES FROM ('2026-01-01') TO ('2027-01-01')"
+        )
+        place.sql("INSERT INTO sales VALUES ('2026-05-05', 2)")
+        place.sql("UPDATE sales SET at = '2026-06-06' WHERE id = 1")
+        assert changes(taking.some(3)) == [
+            ("insert", 2, "2026-05-05"),
+            ("delete", 1, "2025-05-05"),
+            ("insert", 1, "2026-06-06"),
+        ]
+
+
+def test_a_large_transaction_comes_in_parts_and_once(place):
+    """Pass: 30,000 changes of one commit, taken and broken off again and again in the middle, come once, in order,
+    with the changes of a table that nobody wants between them."""
+    make_orders(place)
+    place.sql("CREATE TABLE others (id INT PRIMARY KEY)")
+    with Taking(place.options(tables=SHOP, snapshot="never")) as taking:
+        taking.load()
+        place.sql(f'ALTER PUBLICATION "{place.name}" ADD TABLE others')
+        with place.connection.transaction():
+            for part in range(3):
+                place.sql(
+                    "INSERT INTO orders SELECT g, 'x', 1 FROM generate_series(%s::int, %s::int) g",
+                    part * 10_000, part * 10_000 + 9_999,
+                )  # fmt: skip
+                place.sql("INSERT INTO others VALUES (%s)", part)
+        place.sql("INSERT INTO orders VALUES (30000)")
+        taking.until(lambda: bool(taking.stored))
+    stored, cursor = taking.stored, taking.cursor
+    parts = 1
+    while len(stored) < 30_001:
+        with Taking(place.options(tables=SHOP, snapshot="never"), cursor) as taking:
+            for _ in range(3):
+                taking.take()
+        list(taking.stored)
+        stored, cursor, parts = stored + taking.stored, taking.cursor, parts + 1
+        assert parts < 100
+    assert parts > 3
+    assert [change[1] for change in changes(stored)] == list(range(30_001))
+    assert versions(stored) == sorted(set(versions(stored)))
+
+
+def test_the_slot_goes_on_while_nothing_comes_of_the_tables(place):
+    """Pass: what is written elsewhere lets the slot go on once it is stored, though no row comes."""
+    make_orders(place)
+    place.sql("CREATE TABLE elsewhere (text TEXT)")
+
+    def confirmed():
+        return place.sql(
+            "SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",
+            place.name,
+        )[0][0]
+
+    given = place.options(tables=SHOP, heartbeat="100 ms")
+    with Taking(given) as taking:
+        taking.load()
+        taking.receiver.stored_cursors = lambda: {0: taking.cursor}
+        before = confirmed()
+        place.sql("INSERT INTO elsewhere SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+        taking.until(lambda: confirmed() > before + 1_000_000)
+        assert not taking.stored
+
+
+@pytest.mark.parametrize(
+    ("setting", "tables", "told"),
+    [
+        ("CREATE TABLE other (id INT)", SHOP, "there is no table"),
+        ("CREATE TABLE orders (id BIGINT, name TEXT, total NUMERIC)", SHOP, "has no primary key"),
+        ("CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT)", SHOP, "has no column total"),
+        (
+            "CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT, total INT GENERATED ALWAYS AS (1) STORED)",
+            SHOP,
+            "has no column total .*or it is a generated one",
+        ),
+        (
+            "CREATE TABLE orders (id BIGINT UNIQUE NOT NULL, name TEXT PRIMARY KEY, total NUMERIC)",
+            SHOP,
+            "the log does not tell id of deleted rows",
+        ),
+    ],
+)
+def test_tables_that_can_not_be_followed_are_told(place, setting, tables, told):
+    """Pass: before anything is made at the server, with what to do."""
+    place.sql(setting)
+    with pytest.raises(PermanentError, match=told):
+        Taking(place.options(tables=tables)).__enter__()
+    assert not place.sql("SELECT FROM pg_replication_slots WHERE slot_name = %s", place.name)
+
+
+def test_publications_that_leave_something_out_are_told(place):
+    """Pass: one without the table, one of inserts alone, one with a condition, one of partitions, and none where none may
+    be made; each with the statement that mends it, which does."""
+    make_orders(place)
+    place.sql("CREATE TABLE sales (id INT PRIMARY KEY) PARTITION BY LIST (id)")
+    place.sql("CREATE TABLE one PARTITION OF sales FOR VALUES IN (1)")
+    name = place.name
+
+    def told(tables, **more):
+        with pytest.raises(PermanentError) as error:
+            Taking(place.options(tables=tables, **more)).__enter__()
+        return str(error.value)
+
+    assert f'CREATE PUBLICATION "{name}" FOR TABLE "{name}"."orders"' in told(SHOP, create=False)
+    place.sql(f"CREATE PUBLICATION {name} WITH (publish = 'insert')")
+    assert "leaves out some kinds of changes" in told(SHOP)
+    place.sql(f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')")
+    mend = told(SHOP).partition(": ")[2]
+    assert mend == f'ALTER PUBLICATION "{name}" ADD TABLE "{name}"."orders"'
+    place.sql(f"ALTER PUBLICATION {name} ADD TABLE orders WHERE (id > 5)")
+    assert "leaves out rows" in told(SHOP)
+    place.sql(f"ALTER PUBLICATION {name} SET TABLE sales")
+    assert "publish_via_partition_root" in told({"sales": {"key": ["id"], "schema": "id INT"}})
+    place.sql(f"ALTER PUBLICATION {name} SET TABLE orders")
+    with Taking(place.options(tables=SHOP, create=False)) as taking:
+        taking.load()
+
+
+def test_a_pause_keeps_the_connection(place):
+    """Pass: nothing is read for longer than the server waits for word of us, and it goes on afterwards."""
+    make_orders(place)
+    place.sql("ALTER ROLE postgres SET wal_sender_timeout = '2s'")
+    try:
+        with Taking(place.options(tables=SHOP)) as taking:
+            taking.load()
+            taking.receiver.pause()
+            place.sql("INSERT INTO orders VALUES (1)")
+            until = time.monotonic() + 4
+            while time.monotonic() < until:
+                assert list(taking.receiver.take(0.1)) == []
+            taking.receiver.resume()
+            assert changes(taking.some(1))[0][:2] == ("insert", 1)
+    finally:
+        place.sql("ALTER ROLE postgres RESET wal_sender_timeout")
