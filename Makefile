@@ -126,6 +126,7 @@ bench: install services
 	$(BIN)/python benchmarks/udp_source.py
 	$(BIN)/python benchmarks/egress.py
 	$(BIN)/python benchmarks/lookups.py
+	$(BIN)/python benchmarks/postgresql_source.py
 
 nexmark: install
 	PYTHONPATH=benchmarks $(BIN)/python -m nexmark check --events 300000

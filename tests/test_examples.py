@@ -353,3 +353,43 @@ def test_means_of_sensors_with_wrong_clocks_come_right(tmp_path):
     files = (folder / "too-late").rglob("*.json")
     late = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert Counter(row["sensor"] for row in late) == {"b2": 20}
+
+
+@pytest.mark.in_turn
+def test_a_view_stays_in_step_with_a_shops_database(tmp_path, postgres):
+    """Pass: after each run the view is the join of both tables, by the database's own SQL; the plan says exactly-once."""
+    import psycopg
+
+    folder = tmp_path / "shop-cdc"
+    shutil.copytree(ROOT / "examples" / "shop-cdc", folder)
+    env = {}
+    with psycopg.connect(postgres.url, autocommit=True) as server:
+        for name in ("shop", "views"):
+            server.execute(f"CREATE DATABASE {name}")
+            env[f"{name.removesuffix('s').upper()}_URL"] = (
+                postgres.url.rpartition("/")[0] + f"/{name}"
+            )
+    mainstem = Path(sys.executable).parent / "mainstem"
+    try:
+        assert "view: exactly-once" in run(mainstem, "plan", "shop.yaml", cwd=folder, **env)
+        for number in ("1", "2"):
+            run(sys.executable, "shop.py", number, cwd=folder, **env)
+            run(mainstem, "run", "shop.yaml", cwd=folder, **env)
+            with (
+                psycopg.connect(env["SHOP_URL"]) as shop,
+                psycopg.connect(env["VIEW_URL"]) as views,
+            ):
+                expected = shop.execute(
+                    "SELECT o.id, total, placed, name, city FROM orders o LEFT JOIN customers c ON c.id = "
+                    "o.customer ORDER BY o.id"
+                ).fetchall()
+                columns = "id, total, placed, customer_name, city"
+                found = views.execute(f"SELECT {columns} FROM order_view ORDER BY id").fetchall()
+            assert found == expected
+            assert any(row[3] is None for row in found) or number == "2"
+    finally:
+        with psycopg.connect(postgres.url, autocommit=True) as server:
+            with psycopg.connect(env["SHOP_URL"], autocommit=True) as shop:
+                shop.execute("SELECT pg_drop_replication_slot('mainstem_shop')")
+            for name in ("shop", "views"):
+                server.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -1,0 +1,48 @@
+"""A document: a database's table and its copy in another table, over runs and failures."""
+
+from __future__ import annotations
+
+import pytest
+from mainstem import PipelineError, crashpoints
+from mainstem.contracts.guarantee import Level
+
+
+@pytest.mark.in_turn
+def test_a_copy_is_the_table(place, pipeline):
+    """Pass: rows, changes and deletes of three runs, one of which dies with a batch written and not noted, make the copy;
+    the plan says exactly-once; what is refused is told."""
+    place.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT, total NUMERIC)")
+    place.sql("INSERT INTO orders SELECT g, 'n' || g, g / 10.0 FROM generate_series(1, 50) g")
+    schema = "id BIGINT, name STRING, total DECIMAL(10, 2)"
+    given = place.options(tables={"orders": {"key": ["id"], "schema": schema}}, chunk_rows=20)
+    pipeline.document(
+        sources={"shop": {"use": "postgresql", "with": given}},
+        sinks={
+            "copy": {
+                "use": "sql",
+                "from": "shop.orders",
+                "deliver": "idempotent",
+                "with": {"url": place.server.url, "namespace": place.name, "table": "copy"},
+            },
+            "bad": pipeline.sink("bad", "shop.rejected"),
+        },
+    )
+    assert pipeline.plan().nodes["copy"].promise.level is Level.EXACTLY_ONCE
+
+    def same():
+        there = place.sql("SELECT id, name, total FROM orders WHERE id < 1000 ORDER BY id")
+        return place.sql("SELECT id, name, total FROM copy ORDER BY id") == there
+
+    pipeline.run()
+    assert same()
+    place.sql("UPDATE orders SET name = upper(name) WHERE id % 3 = 0")
+    place.sql("UPDATE orders SET id = id + 100 WHERE id > 40")
+    place.sql("DELETE FROM orders WHERE id < 10")
+    place.sql("INSERT INTO orders VALUES (1000, 'too fine', 1.005)")
+    with crashpoints.armed("sql.after-commit:1:raise"), pytest.raises(PipelineError):
+        pipeline.run()
+    place.sql("INSERT INTO orders VALUES (5, 'again', 5)")
+    pipeline.run()
+    assert same()
+    (bad,) = pipeline.rows("bad")
+    assert bad["reason"]
