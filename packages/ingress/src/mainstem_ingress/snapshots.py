@@ -1,10 +1,10 @@
 """Tables and the log of their changes as one: a snapshot, then every change, with nothing between missed.
 
 A snapshot is read in chunks, by key, while the log goes on. A chunk's rows have seen what was taken from
-the log before it was read, and nothing behind a mark that is made after; nobody knows which changes between
-they have seen. But of a key that no such change is of, the row is what the table has at the mark; and of the
-others the log tells. So the chunk waits until the log has come to the mark, and loses the rows of the keys
-that were changed meanwhile.
+the log before it was read, and nothing behind a mark that is made after; nobody knows which changes
+between they have seen. But of a key that no such change is of, the row is what the table has at the mark;
+and of the others the log tells. So the chunk waits until the log has come to the mark, and loses the rows
+of the keys that were changed meanwhile.
 
 Nothing is locked, no transaction lasts longer than the reading of a chunk, and a crash loses at most the
 chunk in hand: it is read again, up to a later mark.
