@@ -28,7 +28,10 @@ from mainstem_ingress.process import Task, work
 _TABLE = (
     "CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b NUMERIC(10, 2), at TIMESTAMPTZ, text TEXT)"
 )
-_ROWS = "INSERT INTO t SELECT g, g * 7, g / 100.0, now(), repeat('x', 160) FROM generate_series(%s, %s) g"
+_ROWS = (
+    "INSERT INTO t SELECT g, g * 7, g / 100.0, now(), repeat('x', 160) "
+    "FROM generate_series(%s::int, %s::int) g"
+)
 _SCHEMA = "id BIGINT, a BIGINT, b DECIMAL(10, 2), at TIMESTAMP, text STRING"
 
 

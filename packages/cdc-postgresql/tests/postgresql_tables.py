@@ -12,7 +12,7 @@ import psycopg
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.receiver import PostgreSQLReceiver
 from mainstem_cdc_postgresql.source import PostgreSQLSource
-from mainstem_ingress import Message
+from mainstem_ingress import Columns, Message, Rows, row_of
 
 #: How long something may take to come, in seconds.
 PATIENCE = 30.0
@@ -96,8 +96,8 @@ class Taking:
 
     def take(self, seconds: float = 0.05) -> None:
         """Take once, and store."""
-        found = list(self.receiver.take(seconds))
-        self.stored += found
+        found = self.receiver.take(seconds)
+        self.stored += taken(self.receiver, found)
         self.cursor = self.receiver.cursor()
         if found:
             self.receiver.acknowledge(found)
@@ -118,6 +118,25 @@ class Taking:
         self.until(lambda: len(self.stored) >= count)
         found, self.stored = self.stored[:count], self.stored[count:]
         return found
+
+
+def taken(receiver: PostgreSQLReceiver, found: Any) -> list[Message]:
+    """Return a message for each row, with the row's values as `extra`, as a log would have them."""
+    if not isinstance(found, Rows):
+        return list(found)
+    tables = receiver.options.tables
+    made: list[Message] = []
+    for part in found.parts:
+        if isinstance(part, Columns):
+            made += [
+                Message(
+                    None, timestamp=at, origin=part.origin, extra=row_of(tables, part.table, row)
+                )
+                for at, row in zip(part.timestamps, part.rows.to_pylist(), strict=True)
+            ]
+        else:
+            made += part
+    return made
 
 
 def changes(messages: Iterable[Message]) -> list[tuple[Any, ...]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mainstem_ingress import Change, Changes, Given, Row, SnapshotThenLog, TablesAndLog
+from mainstem_ingress import Change, Changes, Chunk, Given, SnapshotThenLog, TablesAndLog
 
 TABLES = ("a", "b")
 
@@ -52,7 +52,7 @@ class Database(TablesAndLog):
             self._log(name, key, self._value)
 
     def _log(self, name: str, key: int, value: int | None) -> None:
-        self.log.append(Change(len(self.log) + 1, name, key, value))
+        self.log.append(Change(len(self.log) + 1, name, [key], (key, value)))
 
     def mark(self) -> int:
         self.write()
@@ -65,12 +65,12 @@ class Database(TablesAndLog):
         found = self.log[after : after + self._dice.randrange(1, 8)]
         return Changes(found, after + len(found))
 
-    def chunk(self, table: str, after: int | None, rows: int) -> Sequence[Row]:
+    def chunk(self, table: str, after: int | None, rows: int) -> Chunk:
         self.write()
         keys = sorted(key for key in self.tables[table] if after is None or key > after)[:rows]
-        found = [Row(key, self.tables[table][key]) for key in keys]
+        found = {key: (key, self.tables[table][key]) for key in keys}
         self.write()
-        return found
+        return Chunk(found, keys[-1] if keys else None)
 
     def stop(self) -> None:
         self._rate = 0
@@ -113,22 +113,27 @@ def test_what_comes_out_is_the_table_and_every_change(seed: int, rows: int) -> N
     begin, stored = course(database, random.Random(seed * 7 + rows), rows)
     folded: dict[str, dict[int, int]] = {name: {} for name in TABLES}
     newest: dict[tuple[str, int], tuple[int, Any]] = {}
-    for each in stored:
-        if each.content is None:
-            folded[each.table].pop(each.key, None)
+    rows = [
+        (each, *content)
+        for each in stored
+        for content in (each.content if each.snapshot else [each.content])
+    ]
+    for each, key, value in rows:
+        if value is None:
+            folded[each.table].pop(key, None)
         else:
-            folded[each.table][each.key] = each.content
-        before = newest.get((each.table, each.key))
+            folded[each.table][key] = value
+        before = newest.get((each.table, key))
         if before is None or before[0] <= each.position:
-            newest[each.table, each.key] = (each.position, each.content)
+            newest[each.table, key] = (each.position, value)
     assert folded == database.tables
     by_position: dict[str, dict[int, int]] = {name: {} for name in TABLES}
     for (name, key), (_, content) in newest.items():
         if content is not None:
             by_position[name][key] = content
     assert by_position == database.tables
-    changes = [Change(*each[:4]) for each in stored if not each.snapshot]
-    assert changes == database.log[begin:]
+    changes = [each[:3] for each in stored if not each.snapshot]
+    assert changes == [(c.position, c.table, c.content) for c in database.log[begin:]]
 
 
 class Scripted(TablesAndLog):
@@ -150,26 +155,28 @@ class Scripted(TablesAndLog):
 def test_a_change_before_the_mark_supersedes_a_row() -> None:
     """Pass: the row of the changed key is not given, the other one is, at the mark and before what follows."""
     source = Scripted(
-        [Row(1, "old"), Row(2, "two")], 13,
-        Changes([Change(12, "b", 2, "other"), Change(12, "a", 1, "new"), Change(14, "a", 2, "next")], 14),
+        Chunk({1: "old", 2: "two", 3: "three"}, 3), 13,
+        Changes(
+            [Change(11, "b", [2], "other"), Change(12, "a", [1, 3], "new"), Change(14, "a", [2], "next")], 14
+        ),
     )  # fmt: skip
     made = SnapshotThenLog(source, ["a"], None, begin=10)
-    assert [(g.position, g.key, g.content, g.snapshot) for g in made.take(0.0)] == [
-        (12, 2, "other", False),
-        (12, 1, "new", False),
-        (13, 2, "two", True),
-        (14, 2, "next", False),
+    assert [tuple(given) for given in made.take(0.0)] == [
+        (11, "b", "other", False),
+        (12, "a", "new", False),
+        (13, "a", ["two"], True),
+        (14, "a", "next", False),
     ]
-    assert json.loads(made.cursor()) == {"log": 14, "tables": ["a"], "after": 2, "whole": []}
+    assert json.loads(made.cursor()) == {"log": 14, "tables": ["a"], "after": 3, "whole": []}
 
 
 def test_a_chunk_waits_until_the_log_has_come_to_its_mark() -> None:
     """Pass: nothing of it is given before, and a crash meanwhile lets it be read again."""
-    source = Scripted(10, [Row(1, "x")], 12, Changes([], 11), Changes([], 12))
+    source = Scripted(10, Chunk({1: "x"}, 1), 12, Changes([], 11), Changes([], 12))
     made = SnapshotThenLog(source, ["a"], None)
     assert made.take(0.0) == []
     assert json.loads(made.cursor())["after"] is None
-    assert [g.content for g in made.take(0.0)] == ["x"]
+    assert [g.content for g in made.take(0.0)] == [["x"]]
 
 
 def test_tables_come_and_go_with_the_options() -> None:

@@ -99,13 +99,18 @@ class Connection:
         Raises:
             TransientError, PermanentError: it failed; the words are the server's, without values.
         """
-        result = self._run(sql, values, seconds)
-        rows, columns = result.ntuples, range(result.nfields)
-        get = result.get_value
         return [
-            tuple(None if (v := get(row, at)) is None else bytes(v).decode() for at in columns)
-            for row in range(rows)
+            tuple(None if value is None else value.decode() for value in row)
+            for row in self.rows(sql, values, seconds)
         ]
+
+    def rows(
+        self, sql: str, values: Sequence[str | None] = (), seconds: float | None = None
+    ) -> list[list[bytes | None]]:
+        """As `query`, with values as they are sent."""
+        result = self._run(sql, values, seconds)
+        get, columns = result.get_value, range(result.nfields)
+        return [[get(row, at) for at in columns] for row in range(result.ntuples)]
 
     def _run(self, sql: str, values: Sequence[str | None], seconds: float | None) -> Any:
         try:

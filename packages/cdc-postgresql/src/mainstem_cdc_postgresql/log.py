@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_ingress import Change, Changes, Row, TablesAndLog
+from mainstem_ingress import Change, Changes, Chunk, TablesAndLog
 
 from mainstem_cdc_postgresql.connection import Connection, Stream, lsn
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
@@ -20,14 +21,13 @@ from mainstem_cdc_postgresql.protocol import (
     Relation,
     Text,
     Truncate,
-    Value,
     Write,
     read,
 )
 from mainstem_cdc_postgresql.tables import Table, Values
 
 #: How many changes one call gives at most, and about how many bytes.
-_MOST, _MOST_BYTES = 2_000, 4 * 2**20
+_MOST, _MOST_BYTES = 10_000, 4 * 2**20
 #: How often the server is told how far all is stored, and asked how far it is where that is awaited, in
 #: seconds.
 _TELLING, _ASKING = 1.0, 0.05
@@ -45,13 +45,43 @@ _REMEMBERED = 100_000
 Position = list[int]
 
 
-class Content(NamedTuple):
-    """What a change is: rows of a table with the type of their change, or a message."""
+@dataclass
+class Run:
+    """Changes of one table in one transaction.
 
-    rows: Sequence[tuple[str, Values]]
-    #: When it was committed, in microseconds since 1970.
+    Attributes:
+        commit: where the transaction's commit is in the log.
+        at: when that was, in microseconds since 1970.
+        kinds: the types of the changes,
+        numbers: their numbers in the transaction,
+        rows: and their rows.
+    """
+
+    table: Table
+    commit: int
     at: int
-    text: Text | None = None
+    kinds: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    rows: list[Values] = field(default_factory=list)
+
+    def add(self, kind: str, number: int, row: Values) -> None:
+        """Add a change."""
+        self.kinds.append(kind)
+        self.numbers.append(number)
+        self.rows.append(row)
+
+    def change(self) -> Change:
+        """Return it as the base has it."""
+        key_of = self.table.key_of
+        keys = (key_of(row) for row in self.rows)
+        return Change([self.commit, self.numbers[-1]], self.table.name, keys, self)
+
+
+class Said(NamedTuple):
+    """A message in the log, and when it was committed, in microseconds since 1970."""
+
+    text: Text
+    at: int
 
 
 class WriteAheadLog(TablesAndLog):
@@ -78,6 +108,10 @@ class WriteAheadLog(TablesAndLog):
         self._relations: dict[int, tuple[Table, list[int | None]]] = {}
         self._open: Begin | None = None
         self._number = 0
+        #: Of the call in hand: behind what it is, the transaction's runs by table, how many changes.
+        self._after: Position = begin
+        self._runs: dict[str, Run] = {}
+        self._count = 0
         self._seen: deque[int] = deque(maxlen=_REMEMBERED)
         #: Of transactions that are not stored: the last position, and where the log goes on behind them.
         self._ends: deque[tuple[Position, int]] = deque()
@@ -95,31 +129,35 @@ class WriteAheadLog(TablesAndLog):
 
     def changes(self, after: Position, seconds: float) -> Changes:
         until = time.monotonic() + seconds
-        found: list[Change] = []
+        found: list[Run | tuple[Position, Said]] = []
         size = 0
-        while len(found) < _MOST and size < _MOST_BYTES:
-            data = self._stream.next()
+        self._after, self._runs, self._count = after, {}, 0
+        take, stream = self._take, self._stream
+        while self._count < _MOST and size < _MOST_BYTES:
+            data = stream.next()
             if data is not None:
                 size += len(data)
-                self._take(data, found)
-                if found and found[-1].position <= after:  # it comes again after a restart
-                    found.clear()
+                take(data, found)
                 continue
-            if self._open is None and self._stream.reached > self._at[0]:
-                self._at = [self._stream.reached, 0]
+            if self._open is None and stream.reached > self._at[0]:
+                self._at = [stream.reached, 0]
             self._tell()
             left = until - time.monotonic()
             if found or left <= 0 or (self._awaits and self._at[0] >= self.awaited):
                 break
-            self._stream.wait(min(left, _ASKING if self._awaits else _TELLING))
+            stream.wait(min(left, _ASKING if self._awaits else _TELLING))
         self._tell()
         # Where nothing comes of these tables it goes on seldom: each time is stored.
         now = time.monotonic()
         if found or self._awaits or now - self._moved >= self._options.heartbeat.total_seconds():
             self.reached, self._moved = max(after, self._at), now
-        return Changes(found, self.reached)
+        made = [
+            each.change() if isinstance(each, Run) else Change(each[0], "", (), each[1])
+            for each in found
+        ]
+        return Changes(made, self.reached)
 
-    def _take(self, data: bytes, found: list[Change]) -> None:
+    def _take(self, data: bytes, found: list[Run | tuple[Position, Said]]) -> None:
         sent = read(data)
         if isinstance(sent, Write):
             self._written(sent, found)
@@ -128,6 +166,7 @@ class WriteAheadLog(TablesAndLog):
             self._seen.append(sent.xid)
         elif isinstance(sent, Commit):
             self._open = None
+            self._runs = {}
             self._ends.append((self._at, sent.end))
             self._at = [sent.end, 0]
         elif isinstance(sent, Relation):
@@ -139,38 +178,59 @@ class WriteAheadLog(TablesAndLog):
         elif isinstance(sent, Truncate):
             self._emptied(sent)
 
-    def _next(self) -> Position:
-        """Return the next position of the transaction in hand."""
+    def _next(self) -> int | None:
+        """Return the next number in the transaction in hand; None if it is of what comes again."""
         assert self._open is not None  # noqa: S101
         self._number += 1
         self._at = [self._open.commit, self._number]
-        return self._at
+        return self._number if self._at > self._after else None
 
-    def _written(self, write: Write, found: list[Change]) -> None:
-        table, layout = self._relations.get(write.relation, (None, None))
-        if table is None or layout is None:
+    def _written(self, write: Write, found: list[Run | tuple[Position, Said]]) -> None:
+        place = self._relations.get(write.relation)
+        if place is None:
             self._next()
             return
-        old, new = (_laid(values, layout) for values in (write.old, write.new))
-        assert self._open is not None  # noqa: S101
-        at = self._open.at
-        if new is not None and UNCHANGED in new:
-            new = self._filled(table, new, old if write.whole else None)
-        moved = old is not None and new is not None and table.key_of(old) != table.key_of(new)
+        table, layout = place
+        old: Values | None = write.old
+        new: Values | None = write.new
+        if old is not None:
+            old = [None if at is None else old[at] for at in layout]
+        moved = False
+        if new is not None:
+            new = [None if at is None else new[at] for at in layout]
+            if UNCHANGED in new:
+                new = self._filled(table, new, old if write.whole else None)
+            moved = old is not None and table.key_of(old) != table.key_of(new)
         if old is not None and (new is None or moved):
             gone = old if table.preimages else table.key_alone(old)
-            content = Content([("delete", gone)], at)
-            found.append(Change(self._next(), table.name, table.key_of(old), content))
+            self._add(table, [("delete", gone)], found)
         if new is None:
             return
-        rows: list[tuple[str, Values]] = []
         if write.kind == "insert" or moved:
-            rows.append(("insert", new))
+            self._add(table, [("insert", new)], found)
+        elif table.preimages and old is not None:
+            self._add(table, [("update_preimage", old), ("update_postimage", new)], found)
         else:
-            if table.preimages and old is not None:
-                rows.append(("update_preimage", old))
-            rows.append(("update_postimage", new))
-        found.append(Change(self._next(), table.name, table.key_of(new), Content(rows, at)))
+            self._add(table, [("update_postimage", new)], found)
+
+    def _add(
+        self,
+        table: Table,
+        rows: Sequence[tuple[str, Values]],
+        found: list[Run | tuple[Position, Said]],
+    ) -> None:
+        """Add the rows of a change to the run of their table."""
+        number = self._next()
+        if number is None:
+            return
+        run = self._runs.get(table.name)
+        if run is None:
+            assert self._open is not None  # noqa: S101
+            run = self._runs[table.name] = Run(table, self._open.commit, self._open.at)
+            found.append(run)
+        for kind, row in rows:
+            run.add(kind, number, row)
+        self._count += 1
 
     def _filled(self, table: Table, new: Values, old: Values | None) -> Values:
         """Return a row with its large values that did not change."""
@@ -182,14 +242,19 @@ class WriteAheadLog(TablesAndLog):
             return new
         return [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
 
-    def _said(self, text: Text, found: list[Change]) -> None:
+    def _said(self, text: Text, found: list[Run | tuple[Position, Said]]) -> None:
         if text.transactional:
             assert self._open is not None  # noqa: S101
-            at, place = self._open.at, self._next()
+            if self._next() is None:
+                return
+            at = self._open.at
         else:  # it is of no transaction, and comes between them
-            at, place = time.time_ns() // 1000, [text.place, 0]
-            self._at = max(self._at, place)
-        found.append(Change(place, "", None, Content((), at, text)))
+            if [text.place, 0] <= self._after:
+                return
+            at = time.time_ns() // 1000
+            self._at = max(self._at, [text.place, 0])
+        found.append((self._at, Said(text, at)))
+        self._count += 1
 
     def _emptied(self, truncate: Truncate) -> None:
         names = [self._relations[r][0].sql for r in truncate.relations if r in self._relations]
@@ -256,7 +321,7 @@ class WriteAheadLog(TablesAndLog):
         place = lsn(str(found))
         return place - place % _PAGE if place % _PAGE <= _HEADER else place
 
-    def chunk(self, table: str, after: Any, rows: int) -> Sequence[Row]:
+    def chunk(self, table: str, after: Any, rows: int) -> Chunk:
         """Return rows that have seen all transactions that were read from the log.
 
         A transaction is in the log a little before it is seen.
@@ -285,9 +350,3 @@ class WriteAheadLog(TablesAndLog):
         if not unseen:  # nor will they ever be again
             self._seen.clear()
         return unseen
-
-
-def _laid(values: list[Value] | None, layout: Sequence[int | None]) -> Values | None:
-    if values is None:
-        return None
-    return [None if at is None else values[at] for at in layout]

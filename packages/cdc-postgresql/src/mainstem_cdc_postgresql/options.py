@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from mainstem import Hidden, HostTLSOptions, Options, PositiveDuration, Schema, Secret, option
+from mainstem import (
+    COMMIT_VERSION,
+    Changelog,
+    Hidden,
+    HostTLSOptions,
+    OptionError,
+    Options,
+    PositiveDuration,
+    Schema,
+    Secret,
+    option,
+)
 from mainstem.columns import find_column
 from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
+
+from mainstem_cdc_postgresql.values import has_reader
 
 _HERE = ("localhost", "127.0.0.1", "::1")
 _OUTPUT = re.compile(r"[a-z][a-z0-9_]*")
@@ -198,3 +212,34 @@ class PostgreSQLSourceOptions(IngressOptions):
     def published(self) -> str:
         """The publication."""
         return self.publication or self.slot
+
+
+def shapes(options: PostgreSQLSourceOptions) -> dict[str, Changelog]:
+    """Return the shapes of the tables, by name.
+
+    Raises:
+        OptionError: a column has a type that no value is read as.
+    """
+    return {name: _shape(name, each) for name, each in options.tables.items()}
+
+
+def _shape(name: str, options: TableOptions) -> Changelog:
+    columns = []
+    key = {each.lower() for each in options.key}
+    for column in options.table_schema:
+        if not has_reader(column.type or ""):
+            raise OptionError(
+                f"the table {name} has no values of type {column.type} for column {column.name}",
+                option="tables",
+                hint="Read it as STRING: that holds what PostgreSQL prints, of any type.",
+            )
+        # A delete has the key alone.
+        columns.append(replace(column, nullable=column.name.lower() not in key))
+    return Changelog(
+        columns,
+        key=options.key,
+        sequence=COMMIT_VERSION,
+        preimages=options.preimages,
+        identity=(*options.key, COMMIT_VERSION, "_change_type"),
+        sequence_type="string",
+    )

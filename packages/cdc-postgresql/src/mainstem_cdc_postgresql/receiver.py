@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
 from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, failpoint
-from mainstem_ingress import Given, Message, Receiver, SnapshotThenLog, no_row, row_of
+from mainstem_ingress import (
+    Columns,
+    Given,
+    Message,
+    Receiver,
+    Rows,
+    SnapshotThenLog,
+    columns_of,
+    no_row,
+    struct_type,
+)
 
 from mainstem_cdc_postgresql.connection import Connection, Stream, written
-from mainstem_cdc_postgresql.log import Content, Position, WriteAheadLog
-from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
+from mainstem_cdc_postgresql.log import Position, Run, Said, WriteAheadLog
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes
 from mainstem_cdc_postgresql.slot import Place, prepare
-from mainstem_cdc_postgresql.tables import Table
-from mainstem_cdc_postgresql.values import Misfit
-
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+from mainstem_cdc_postgresql.tables import Table, Values
 
 
 class PostgreSQLReceiver(Receiver):
@@ -33,6 +40,7 @@ class PostgreSQLReceiver(Receiver):
         self._log: WriteAheadLog | None = None
         self._all: SnapshotThenLog | None = None
         self._tables: dict[str, Table] = {}
+        self._types: dict[str, Any] = {}
         #: Where the server's log was when this process began.
         self._end: int | None = None
         self._paused = False
@@ -51,6 +59,7 @@ class PostgreSQLReceiver(Receiver):
         begin = prepare(self._connection, self._stream, options, list(self._tables.values()), place)
         self._stream.begin(options.slot, options.published, begin)
         at: Position = [begin, 0] if place is None else json.loads(place.tables)["log"]
+        self._types = {name: struct_type(name, shape) for name, shape in shapes(options).items()}
         log = WriteAheadLog(self._connection, self._stream, options, self._tables, at)
         self._end = log.awaited = self._stream.end if self._end is None else self._end
         wanted = [] if options.snapshot == "never" else list(self._tables)
@@ -71,7 +80,7 @@ class PostgreSQLReceiver(Receiver):
             failpoint("postgresql.after-take")
         else:
             self._look(log)
-        return [message for each in given for message in self._messages(each)]
+        return self._taken(given, log.reached)
 
     def _look(self, log: WriteAheadLog) -> None:
         """See now and then what is stored while nothing is taken: the slot goes on by that."""
@@ -123,39 +132,104 @@ class PostgreSQLReceiver(Receiver):
             }
         return found
 
-    # -- messages -----------------------------------------------------------------------------
+    # -- rows and messages --------------------------------------------------------------------
 
-    def _messages(self, given: Given) -> Iterator[Message]:
-        content: Content = (
-            Content([("insert", given.content)], time.time_ns() // 1000)
-            if given.snapshot
-            else given.content
-        )
-        outputs = self.options.tables
-        none = no_row(outputs) if outputs else ()
-        if content.text is not None:
-            text = content.text
-            yield Message(
-                text.content,
-                timestamp=content.at,
-                origin=text.prefix,
-                token=given.position,
-                extra=none,
-            )
-            return
-        table = self._tables[given.table]
-        origin = f"{table.namespace}.{table.table}"
-        for kind, values in content.rows:
-            message = Message(None, timestamp=content.at, origin=origin, token=given.position)
-            try:
-                row = table.read(values)
-            except Misfit as error:
-                yield message._replace(value=table.shown(values), refused=str(error), extra=none)
+    def _taken(self, given: Sequence[Given], reached: Position) -> list[Message] | Rows:
+        """Return what was given as columns for each table, and messages."""
+        none = no_row(self.options.tables) if self.options.tables else ()
+        messages: list[Message] = []
+        batches: dict[str, _Batch] = {}
+        for each in given:
+            if isinstance(each.content, Said):
+                text, at = each.content
+                messages.append(
+                    Message(
+                        text.content,
+                        timestamp=at,
+                        origin=text.prefix,
+                        token=each.position,
+                        extra=none,
+                    )
+                )
                 continue
-            row[CHANGE_TYPE] = kind
-            row[COMMIT_VERSION] = sequence(given.position)
-            row[COMMIT_TIMESTAMP] = _BEGINNING + timedelta(microseconds=content.at)
-            yield message._replace(extra=row_of(outputs, given.table, row))
+            batch = batches.get(each.table)
+            if batch is None:
+                batch = batches[each.table] = _Batch()
+            if each.snapshot:
+                batch.add_rows(each.content, sequence(each.position))
+            else:
+                batch.add_run(each.content)
+        if not batches:
+            return messages
+        parts: list[Columns | list[Message]] = [messages] if messages else []
+        for name, batch in batches.items():
+            parts += batch.parts(self._tables[name], self._types[name], reached, none)
+        return Rows(parts)
+
+
+class _Batch:
+    """Changes of one table, of which columns are made."""
+
+    def __init__(self) -> None:
+        self._kinds: list[str] = []
+        self._versions: list[str] = []
+        self._at: list[int] = []
+        self._rows: list[Values] = []
+
+    def add_run(self, run: Run) -> None:
+        """Add changes of the log."""
+        self._kinds += run.kinds
+        commit = f"{run.commit:016x}-"
+        self._versions += [f"{commit}{number:08x}" for number in run.numbers]
+        self._at += [run.at] * len(run.rows)
+        self._rows += run.rows
+
+    def add_rows(self, rows: Sequence[Values], version: str) -> None:
+        """Add rows of a snapshot."""
+        count = len(rows)
+        self._kinds += ["insert"] * count
+        self._versions += [version] * count
+        self._at += [time.time_ns() // 1000] * count
+        self._rows += rows
+
+    def parts(
+        self, table: Table, kind: Any, reached: Position, none: tuple[Any, ...]
+    ) -> list[Columns | list[Message]]:
+        """Return the rows as columns, and messages for those that are refused.
+
+        Args:
+            kind: the type of the rows in the log.
+            reached: the place to acknowledge them by.
+            none: what a message of no table has as `extra`.
+        """
+        origin = f"{table.namespace}.{table.table}"
+        columns, refused = table.read(self._rows)
+        columns[CHANGE_TYPE] = pa.array(self._kinds, pa.string())
+        columns[COMMIT_VERSION] = pa.array(self._versions, pa.string())
+        columns[COMMIT_TIMESTAMP] = pa.array(self._at, pa.timestamp("us", "UTC"))
+        rows, at = columns_of(kind, columns), self._at
+        if refused:
+            kept = [number not in refused for number in range(len(at))]
+            rows = rows.filter(pa.array(kept))
+            at = [each for each, keep in zip(at, kept, strict=True) if keep]
+        parts: list[Columns | list[Message]] = []
+        if refused:
+            parts.append(
+                [
+                    Message(
+                        table.shown(self._rows[number]),
+                        timestamp=self._at[number],
+                        origin=origin,
+                        token=reached,
+                        refused=why,
+                        extra=none,
+                    )
+                    for number, why in sorted(refused.items())
+                ]
+            )
+        if len(rows):
+            parts.append(Columns(table.name, rows, at, origin, token=reached))
+        return parts
 
 
 def sequence(position: Position) -> str:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from mainstem import COMMIT_VERSION, Changelog, Level, OptionError, Shown, SourceCapabilities
+from mainstem import Level, Shown, SourceCapabilities
 from mainstem_ingress import IngressSource, Receiver
 
-from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, TableOptions
-from mainstem_cdc_postgresql.values import has_reader
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes
 
 
 class PostgreSQLSource(IngressSource):
@@ -24,7 +21,7 @@ class PostgreSQLSource(IngressSource):
 
     def __init__(self, options: PostgreSQLSourceOptions) -> None:
         super().__init__(options)
-        self.tables = {name: _shape(name, each) for name, each in options.tables.items()}
+        self.tables = shapes(options)
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
@@ -44,25 +41,3 @@ class PostgreSQLSource(IngressSource):
         from mainstem_cdc_postgresql.receiver import PostgreSQLReceiver
 
         return PostgreSQLReceiver
-
-
-def _shape(name: str, options: TableOptions) -> Changelog:
-    columns = []
-    key = {each.lower() for each in options.key}
-    for column in options.table_schema:
-        if not has_reader(column.type or ""):
-            raise OptionError(
-                f"the table {name} has no values of type {column.type} for column {column.name}",
-                option="tables",
-                hint="Read it as STRING: that holds what PostgreSQL prints, of any type.",
-            )
-        # A delete has the key alone.
-        columns.append(replace(column, nullable=column.name.lower() not in key))
-    return Changelog(
-        columns,
-        key=options.key,
-        sequence=COMMIT_VERSION,
-        preimages=options.preimages,
-        identity=(*options.key, COMMIT_VERSION, "_change_type"),
-        sequence_type="string",
-    )

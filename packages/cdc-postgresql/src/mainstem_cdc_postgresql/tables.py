@@ -8,18 +8,18 @@ from typing import Any
 
 from mainstem import PermanentError
 from mainstem.columns import find_column
-from mainstem_ingress import Row
+from mainstem_ingress import Chunk
 
+from mainstem_cdc_postgresql.columns import column
 from mainstem_cdc_postgresql.connection import Connection, literal, quoted
 from mainstem_cdc_postgresql.options import TableOptions
-from mainstem_cdc_postgresql.protocol import UNCHANGED, Relation, Value
-from mainstem_cdc_postgresql.values import Misfit, reader
+from mainstem_cdc_postgresql.protocol import Relation, Value
 
 #: How long the server may take for a chunk, in seconds.
 _READING = 600.0
 
 #: The values of a row as text, in the order of the table's columns in the document.
-Values = list[Value]
+Values = Sequence[Value]
 
 
 class Table:
@@ -43,7 +43,7 @@ class Table:
         self.columns = [column.name for column in options.table_schema]
         self.key = [find_column(options.table_schema, key, "key").name for key in options.key]
         self._nulls = nulls
-        self._readers = [reader(column.type or "") for column in options.table_schema]
+        self.kinds = [column.type or "" for column in options.table_schema]
         self._keys = [self.columns.index(key) for key in self.key]
         self._ordered = self.key
         self._there: set[str] = set(self.columns)
@@ -128,8 +128,11 @@ class Table:
 
     def chunk(
         self, connection: Connection, after: Sequence[str] | None, rows: int
-    ) -> tuple[str, list[Row]]:
+    ) -> tuple[str, Chunk]:
         """Return the next rows by key, and the transactions that they have not seen.
+
+        Args:
+            after: the key behind which they are.
 
         Returns:
             the server's snapshot (`xmin:xmax:list of running ones`), and the rows.
@@ -142,25 +145,24 @@ class Table:
         given = () if after is None else tuple(after[self.key.index(n)] for n in self._ordered)
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
-        found = connection.query(
+        found = connection.rows(
             f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT {rows}",
             given,
             seconds=_READING,
         )
         connection.query("COMMIT")
-        made = []
-        for row in found:
-            values: Values = [None if text is None else text.encode() for text in row]
-            made.append(Row(self.key_of(values), values))
-        return str(snapshot), made
+        keyed: dict[Any, Values] = {self.key_of(values): values for values in found}
+        last = None if not found else [_text(each) for each in self.key_of(found[-1])]
+        return str(snapshot), Chunk(keyed, last)
 
-    def now(self, connection: Connection, key: Sequence[str]) -> Values | None:
+    def now(self, connection: Connection, key: Sequence[Value]) -> Values | None:
         """Return a row as it is by now; None if it is gone."""
         where = " AND ".join(f"{quoted(n)} = ${at}" for at, n in enumerate(self.key, 1))
-        found = connection.query(
-            f"SELECT {self._selected} FROM {self._source} WHERE {where}", tuple(key)
+        found = connection.rows(
+            f"SELECT {self._selected} FROM {self._source} WHERE {where}",
+            tuple(_text(each) for each in key),
         )
-        return [None if text is None else text.encode() for text in found[0]] if found else None
+        return found[0] if found else None
 
     @property
     def _selected(self) -> str:
@@ -173,36 +175,30 @@ class Table:
 
     # -- values -----------------------------------------------------------------------------------
 
-    def key_of(self, values: Values) -> list[str]:
-        """Return the key of a row, as text."""
-        return [_text(values[at]) or "" for at in self._keys]
+    def key_of(self, values: Values) -> tuple[Value, ...]:
+        """Return the key of a row."""
+        return tuple([values[at] for at in self._keys])
 
     def key_alone(self, values: Values) -> Values:
         """Return a row with its key and nothing else."""
         return [value if at in self._keys else None for at, value in enumerate(values)]
 
-    def read(self, values: Values) -> dict[str, Any]:
-        """Return the values of a row with their types, by column.
+    def read(self, rows: Sequence[Values]) -> tuple[dict[str, Any], dict[int, str]]:
+        """Return rows as Arrow columns, and why some are refused.
 
-        Raises:
-            Misfit: one has a value that its type does not hold; says which and why.
+        Returns:
+            the columns by name, with anything for rows that are refused; and by the numbers of these rows
+            which column has a value that its type does not hold, and why.
         """
-        found: dict[str, Any] = {}
-        for name, read, value in zip(self.columns, self._readers, values, strict=True):
-            if value is None:
-                found[name] = None
-                continue
-            if value is UNCHANGED:
-                raise Misfit(
-                    f"{name}: the log has not its value, which did not change: give the table REPLICA "
-                    "IDENTITY FULL, or read it from the table (`unchanged: read`)"
-                )
-            try:
-                found[name] = read(_text(value) or "")
-            except (Misfit, ValueError, IndexError) as error:
-                why = error if isinstance(error, Misfit) else "its text can't be read"
-                raise Misfit(f"{name}: {why}") from None
-        return found
+        columns: dict[str, Any] = {}
+        refused: dict[int, str] = {}
+        for name, kind, values in zip(
+            self.columns, self.kinds, zip(*rows, strict=True), strict=True
+        ):
+            columns[name], wrong = column(kind, values)
+            for at, why in wrong.items():
+                refused.setdefault(at, f"{name}: {why}")
+        return columns, refused
 
     def shown(self, values: Values) -> bytes:
         """Return a row as JSON, each value as PostgreSQL prints it."""

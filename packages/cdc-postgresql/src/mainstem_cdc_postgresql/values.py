@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -60,9 +61,12 @@ def _decimal(text: str) -> Decimal:
 
 def _float(text: str) -> float:
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         raise Misfit("no number") from None
+    if math.isinf(found) and "inf" not in text.lower():
+        raise Misfit("a number that is too large")
+    return found
 
 
 def _bytes(text: str) -> bytes:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.losses import loss_of, lost
-from mainstem_ingress.messages import Message, Values
+from mainstem_ingress.messages import Columns, Message, Rows, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.sequences import Gap, NumberOptions, Sequences
-from mainstem_ingress.snapshots import Change, Changes, Given, Row, SnapshotThenLog, TablesAndLog
+from mainstem_ingress.snapshots import Change, Changes, Chunk, Given, SnapshotThenLog, TablesAndLog
 from mainstem_ingress.source import IngressSource
-from mainstem_ingress.tables import no_row, row_of
+from mainstem_ingress.tables import columns_of, no_row, row_of, struct_type
 
 __all__ = [
     "Change",
     "Changes",
+    "Chunk",
+    "Columns",
     "Gap",
     "Given",
     "IngressOptions",
@@ -26,13 +28,15 @@ __all__ = [
     "Message",
     "NumberOptions",
     "Receiver",
-    "Row",
+    "Rows",
     "Sequences",
     "SnapshotThenLog",
     "TablesAndLog",
     "Values",
+    "columns_of",
     "loss_of",
     "lost",
     "no_row",
     "row_of",
+    "struct_type",
 ]

@@ -12,7 +12,7 @@ from mainstem import PermanentError, TransientError, failpoint
 from mainstem.patience import pause_after
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.messages import Group, Message, Values, joined
+from mainstem_ingress.messages import Group, Message, Rows, Values, joined
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
@@ -155,7 +155,7 @@ class Taking:
             if group and not self._no_room:
                 left = began + self._linger - time.monotonic()
             found = receiver.take(min(_WAIT, max(0.0, left)))
-            messages = found if isinstance(found, Values) else list(found)
+            messages = found if isinstance(found, Values | Rows) else list(found)
             if messages:
                 last = time.monotonic()
                 began = began if group else last
@@ -247,7 +247,7 @@ class Taking:
         """Return messages, of which those that are too large are refused, and the bytes of all values."""
         most = self._options.max_message
         size = _bytes_of(messages)
-        if size > most:
+        if size > most and not isinstance(messages, Rows):
             messages = [
                 _beginning(m, most) if m.value is not None and len(m.value) > most else m
                 for m in messages
@@ -257,6 +257,8 @@ class Taking:
 
 
 def _bytes_of(messages: Group) -> int:
+    if isinstance(messages, Rows):
+        return messages.nbytes
     if isinstance(messages, Values):
         return sum(map(len, messages.values))  # type: ignore[arg-type]
     return sum([len(m.value) for m in messages if m.value is not None])

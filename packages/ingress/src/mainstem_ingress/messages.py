@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from typing_extensions import Buffer
 
 
@@ -76,14 +78,75 @@ class Values(Sequence[Message]):
         return Message(bytes(value), origin=self.origin, cursor=cursor)
 
 
+class Columns(NamedTuple):
+    """Rows of a table as columns, for `Rows`.
+
+    Attributes:
+        table: the name of the output.
+        rows: a struct for each, of the output's columns; see `columns_of`.
+        timestamps: of each, in microseconds since 1970 in UTC.
+        origin: of all.
+        token: what the receiver needs to acknowledge all of them.
+    """
+
+    table: str
+    rows: pa.StructArray
+    timestamps: Sequence[int]
+    origin: str
+    token: Any = None
+
+
+class Rows(Sequence[Message]):
+    """Rows of tables as columns, and messages without ids between them, in the order in which they came.
+
+    An object for each of a hundred thousand rows a second would cost more than all else. A receiver of
+    tables may return this from `take`. What is acknowledged has a message for each row, with the token of
+    its columns and nothing else.
+    """
+
+    def __init__(self, parts: list[Columns | list[Message]]) -> None:
+        self.parts = parts
+        self._length = sum(len(p.rows) if isinstance(p, Columns) else len(p) for p in parts)
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they have."""
+        return sum(
+            p.rows.nbytes if isinstance(p, Columns) else sum(len(m.value or b"") for m in p)
+            for p in self.parts
+        )
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Message]:
+        for part in self.parts:
+            if isinstance(part, Columns):
+                yield from repeat(Message(None, token=part.token), len(part.rows))
+            else:
+                yield from part
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Message]: ...
+    def __getitem__(self, at: int | slice) -> Message | Sequence[Message]:
+        if at == -1:
+            last = self.parts[-1]
+            return Message(None, token=last.token) if isinstance(last, Columns) else last[-1]
+        return list(self)[at]
+
+
 #: What is taken together, in order.
-Group = list[Message] | Values
+Group = list[Message] | Values | Rows
 
 
 def joined(group: Group, more: Group) -> Group:
     """Return the messages of both, in order; `group` itself may be changed."""
     if not group:
         return more
+    if isinstance(group, Rows) or isinstance(more, Rows):
+        return Rows(_parts(group) + _parts(more))
     if isinstance(group, Values):
         if isinstance(more, Values) and more.origin == group.origin:
             group.values += more.values
@@ -92,3 +155,7 @@ def joined(group: Group, more: Group) -> Group:
         group = list(group)
     group += more
     return group
+
+
+def _parts(group: Group) -> list[Columns | list[Message]]:
+    return group.parts if isinstance(group, Rows) else [list(group)]

@@ -30,7 +30,7 @@ from mainstem.columns import arrow_type
 from mainstem.durable import open_private, sync_folder
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.messages import Message, Values
+from mainstem_ingress.messages import Columns, Message, Values
 
 FORMAT = 2
 #: No room, or no file to be had: what a write fails with that can be retried later.
@@ -139,6 +139,21 @@ def _batch_of_values(messages: Values, schema: pa.Schema) -> pa.RecordBatch:
         "value": _packed(messages.values, pa.binary()),
         "timestamp": _array(pa.timestamp("us", "UTC"), count, times),
         "origin": _repeated(messages.origin, count),
+    }
+    arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def batch_of_columns(part: Columns, schema: pa.Schema) -> pa.RecordBatch:
+    """As `as_batch`, of rows of a table."""
+    count = len(part.rows)
+    made = {
+        "timestamp": _array(
+            pa.timestamp("us", "UTC"), count, np.array(part.timestamps, dtype="<i8")
+        ),
+        "origin": _repeated(part.origin, count),
+        "_output": _repeated(part.table, count),
+        f"_{part.table}": part.rows,
     }
     arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

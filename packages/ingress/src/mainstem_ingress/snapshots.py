@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 #: Where something is in the log: JSON that Python compares in the log's order, of one type. Numbers, text
@@ -23,32 +23,40 @@ from typing import Any, NamedTuple
 Position = Any
 
 
-class Row(NamedTuple):
-    """A row of a table as it is; `key` is JSON, `content` the author's own."""
+class Chunk(NamedTuple):
+    """Rows of a table as they are, by their keys, and where the next ones begin.
 
-    key: Any
-    content: Any
+    `last` is JSON, what `TablesAndLog.chunk` is given for the next chunk; None at the table's end. Keys
+    are whatever can be compared with those of changes; the rows are the author's own.
+    """
+
+    rows: dict[Any, Any]
+    last: Any
 
 
 class Change(NamedTuple):
-    """A change in the log; `content` is the author's own."""
+    """A change in the log, or several of one table that no other table's mark can come between.
 
-    position: Position
-    table: str
-    key: Any
-    content: Any
-
-
-class Given(NamedTuple):
-    """What is given on: a change, or a row of a snapshot as it was at a position of the log.
-
-    In this order, and compared by their positions too, later ones of a key supersede the earlier ones. A
-    row has the position of its chunk's mark, at which no change of its key is.
+    `keys` are those of the rows that it changes; they are looked at only while the table is being read.
+    `position` is that of the last; `content` is the author's own.
     """
 
     position: Position
     table: str
-    key: Any
+    keys: Iterable[Any]
+    content: Any
+
+
+class Given(NamedTuple):
+    """What is given on: a change with its content, or rows of a snapshot, as they were at a position of
+    the log, as a list.
+
+    In this order, and compared by their positions too, later ones of a key supersede the earlier ones.
+    Rows have the position of their chunk's mark, at which no change of their keys is.
+    """
+
+    position: Position
+    table: str
     content: Any
     snapshot: bool
 
@@ -72,14 +80,14 @@ class TablesAndLog(ABC):
         """Return the next changes after a position, waiting for the first for so long at most."""
 
     @abstractmethod
-    def chunk(self, table: str, after: Any, rows: int) -> Sequence[Row]:
-        """Return the next rows of a table by key, as they are now; none at its end.
+    def chunk(self, table: str, after: Any, rows: int) -> Chunk:
+        """Return the next rows of a table by key, as they are now.
 
         They must have seen every change that `changes` has returned.
 
         Args:
             table: its name.
-            after: the key of the last row of the chunk before; None for the first.
+            after: what the chunk before said of its last row; None for the first.
             rows: how many at most.
         """
 
@@ -95,14 +103,13 @@ class _Place:
 
 
 @dataclass
-class _Chunk:
-    """Rows that wait for the log to come to their mark."""
+class _Waiting:
+    """A chunk whose rows wait for the log to come to their mark."""
 
     table: str
     mark: Position
-    #: By their keys, as JSON.
-    rows: dict[str, Row] = field(default_factory=dict)
-    last: Any = None
+    rows: dict[Any, Any]
+    last: Any
 
 
 class SnapshotThenLog:
@@ -130,7 +137,7 @@ class SnapshotThenLog:
     ) -> None:
         self._source = source
         self._rows = rows
-        self._chunk: _Chunk | None = None
+        self._chunk: _Waiting | None = None
         if cursor is None:
             self._whole: list[str] = []
             self._place = _Place(source.mark() if begin is None else begin, list(tables))
@@ -181,10 +188,8 @@ class SnapshotThenLog:
     def _open(self) -> None:
         """Read a chunk, and mark how far the log may have been meanwhile."""
         table = self._place.tables[0]
-        rows = self._source.chunk(table, self._place.after, self._rows)
-        mark = self._source.mark()
-        last = rows[-1].key if rows else None
-        self._chunk = _Chunk(table, mark, {_name(row.key): row for row in rows}, last)
+        found = self._source.chunk(table, self._place.after, self._rows)
+        self._chunk = _Waiting(table, self._source.mark(), *found)
 
     def _passed(self, changes: Sequence[Change]) -> Iterator[Given]:
         """Give changes on; those that a chunk may have seen supersede its rows.
@@ -196,10 +201,11 @@ class SnapshotThenLog:
             if chunk is not None and chunk.mark < change.position:
                 yield from self._closed(chunk)
             elif chunk is not None and chunk.table == change.table:
-                chunk.rows.pop(_name(change.key), None)
-            yield Given(*change, snapshot=False)
+                for key in change.keys:
+                    chunk.rows.pop(key, None)
+            yield Given(change.position, change.table, change.content, snapshot=False)
 
-    def _closed(self, chunk: _Chunk) -> list[Given]:
+    def _closed(self, chunk: _Waiting) -> list[Given]:
         """Return what is left of a chunk, and note that it is done."""
         self._chunk, place = None, self._place
         if chunk.last is None:
@@ -207,9 +213,5 @@ class SnapshotThenLog:
             place.after = None
         else:
             place.after = chunk.last
-        rows = chunk.rows.values()
-        return [Given(chunk.mark, chunk.table, row.key, row.content, True) for row in rows]
-
-
-def _name(key: Any) -> str:
-    return json.dumps(key)
+        rows = list(chunk.rows.values())
+        return [Given(chunk.mark, chunk.table, rows, snapshot=True)] if rows else []

@@ -16,7 +16,7 @@ from mainstem_ingress.dedup import Identities, hash_of, words_of
 from mainstem_ingress.errors import LogError
 from mainstem_ingress.log import Log, end_since, keep_cursor, kept_cursor, lock
 from mainstem_ingress.losses import MARK
-from mainstem_ingress.messages import Message, Values
+from mainstem_ingress.messages import Columns, Message, Rows, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.segments import (
     ID,
@@ -25,6 +25,7 @@ from mainstem_ingress.segments import (
     SUFFIX,
     Header,
     as_batch,
+    batch_of_columns,
     file_of,
     numbers,
     open_segment,
@@ -133,7 +134,7 @@ class Store:
             LogError: what another receiver has stored can't be read.
         """
         if (
-            isinstance(messages, Values)
+            isinstance(messages, Values | Rows)
             or not self._horizon
             or all(message.id is None for message in messages)
         ):
@@ -215,6 +216,15 @@ class Store:
         self, messages: Sequence[Message], ids: Sequence[bytes | None] | None
     ) -> pa.RecordBatch:
         """Return messages as a batch; those that no column can hold are refused."""
+        if isinstance(messages, Rows):
+            made = [
+                batch_of_columns(part, self._schema)
+                if isinstance(part, Columns)
+                else self._batch(part, None)
+                for part in messages.parts
+            ]
+            whole: pa.RecordBatch = pa.Table.from_batches(made).combine_chunks().to_batches()[0]
+            return whole
         try:
             return as_batch(messages, ids, self._schema)
         except _NOT_HELD:
@@ -289,6 +299,8 @@ class Store:
 def _cursor(messages: Sequence[Message]) -> str | None:
     if isinstance(messages, Values):
         return messages.cursor
+    if isinstance(messages, Rows):
+        return None
     return next((m.cursor for m in reversed(messages) if m.cursor is not None), None)
 
 

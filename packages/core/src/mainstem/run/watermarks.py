@@ -82,20 +82,28 @@ class Watermarks:
         delay = write_duration(wanted.delay)
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
-        frame = frame.observe(
-            f"{node.name}__{TIMED}{count}", *timed_counts(frame, node.outputs, wanted.column)
-        )
         if not self._plan.controlled(node):
-            return frame.withWatermark(column, delay)
+            return self._counted(node, count, frame.withWatermark(column, delay))
         marked = frame.withColumn(_CONTROL, F.lit(False))
         timed = {wanted.column: F.col("at"), _CONTROL: F.lit(True)}
         both = marked.unionByName(self._control(node, count, marked, timed))
         # Naming the column keeps the optimizer from pushing the filter below the watermark.
-        return (
+        rows = (
             both.withWatermark(column, delay)
             .where(f"NOT ({_CONTROL} AND {column} IS NOT NULL)")
             .drop(_CONTROL)
         )
+        return self._counted(node, count, rows)
+
+    def _counted(self, node: Node, count: int, frame: DataFrame) -> DataFrame:
+        """Count rows right above their watermark.
+
+        The optimizer pushes no condition of a step below this, so that all rows move the watermark, and
+        control rows come to it, whose other columns are null.
+        """
+        assert node.watermark is not None  # noqa: S101
+        name = f"{node.name}__{TIMED}{count}"
+        return frame.observe(name, *timed_counts(frame, node.outputs, node.watermark.column))
 
     def counts(self, node: Node) -> bool:
         """Whether a node's rows are counted at its watermark."""
@@ -108,10 +116,6 @@ class Watermarks:
             return frame.where(f"{CARRIED} IS NULL").drop(CARRIED)
         column = quoted(wanted.column)
         count = self._reads[node.name] = self._reads.get(node.name, 0) + 1
-        frame = frame.observe(
-            f"{node.name}__{TIMED}{count}",
-            *timed_counts(frame, node.outputs, wanted.column, f"{CARRIED} IS NULL"),
-        )
         if self._plan.controlled(node):
             timed = {CARRIED: F.col("at")}
             frame = frame.unionByName(self._control(node, count, frame, timed))
@@ -119,7 +123,8 @@ class Watermarks:
         rows = frame.withWatermark(CARRIED, "0 seconds").where(f"{CARRIED} IS NULL").drop(CARRIED)
         marked = F.col(column).alias(wanted.column, metadata={EVENT_TIME: 0})
         names = rows.columns
-        return rows.select(*(marked if n == wanted.column else F.col(quoted(n)) for n in names))
+        rows = rows.select(*(marked if n == wanted.column else F.col(quoted(n)) for n in names))
+        return self._counted(node, count, rows)
 
     def _control(
         self, node: Node, count: int, frame: DataFrame, timed: Mapping[str, Column]
