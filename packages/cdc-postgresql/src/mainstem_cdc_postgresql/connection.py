@@ -34,7 +34,7 @@ _REFUSED = (
     "not permitted to log in",
     "must be superuser or replication role", "Only roles with the REPLICATION attribute",
 )  # fmt: skip
-#: States of errors that may go well when it is tried again: somebody else has the slot (55006), too many
+#: States of errors that may pass: somebody else has the slot (55006), too many
 #: slots or clients in use, a server that ends or starts.
 _PASSING = ("08", "40", "53300", "55006", "55P03", "57P01", "57P02", "57P03", "57014")
 _ALIVE, _STATUS = struct.Struct("!QqB"), struct.Struct("!cQQQqB")

@@ -262,8 +262,8 @@ class WriteAheadLog(TablesAndLog):
             return
         if self._options.on_truncate == "fail":
             raise PermanentError(
-                f"TRUNCATE of {', '.join(names)}: a changelog has no such change. Begin the checkpoint "
-                "anew, or, where rows that are gone may stay downstream, `on_truncate: ignore`"
+                f"TRUNCATE of {', '.join(names)}: a changelog has no such change. Start the checkpoint "
+                "over, or, where rows that are gone may stay downstream, `on_truncate: ignore`"
             )
         self.truncated += len(names)
 

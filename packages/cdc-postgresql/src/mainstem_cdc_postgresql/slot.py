@@ -15,7 +15,7 @@ from mainstem_cdc_postgresql.tables import Table
 _OLDEST = 140_000
 #: A slot is made when all transactions of that moment have ended, in seconds.
 _MAKING = 600.0
-_ANEW = "move the checkpoint away and begin anew, which reads the tables again"
+_ANEW = "start the checkpoint over, which reads the tables again"
 
 
 @dataclass(frozen=True)
