@@ -1,7 +1,7 @@
 """Counts the rows of each node as they pass.
 
-Counting costs each row something, and each batch some planning; so rows that pass through steps
-which keep every row are counted once. What is counted at a watermark need not be counted again below; another
+Counting costs each row something, and each batch some planning; so rows that pass through steps which
+keep every row are counted once. What is counted at a watermark need not be counted again below; another
 node whose rows all pass through such a step has the count of the step's outputs together.
 """
 
