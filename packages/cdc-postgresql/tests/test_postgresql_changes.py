@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 from mainstem import PermanentError
-from postgresql_tables import Taking, changes, versions
+from postgresql_tables import Taking, changes, taken, versions
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, total DECIMAL(10, 2)"}}
 LARGE = "repeat(md5(random()::text), 20000)"
@@ -61,7 +61,9 @@ def test_rows_as_they_were_before(place):
     them is refused, with what to do."""
     make_orders(place)
     wanted = {"orders": {**SHOP["orders"], "preimages": True}}
-    with pytest.raises(PermanentError, match="REPLICA IDENTITY FULL, or leave out `preimages`"):
+    with pytest.raises(
+        PermanentError, match="REPLICA IDENTITY FULL .each partition too., or leave out `preimages`"
+    ):
         Taking(place.options(tables=wanted)).__enter__()
     place.sql("ALTER TABLE orders REPLICA IDENTITY FULL")
     with Taking(place.options(tables=wanted)) as taking:
@@ -125,6 +127,118 @@ def test_a_row_that_is_gone_by_then_has_no_large_value(place):
             ("update_postimage", 1, None, Decimal(2)),
             ("delete", 1, None, None),
         ]
+
+
+def test_a_key_that_is_a_large_value(place):
+    """Pass: an update leaves the row at its key, though the log has the key as it was alone."""
+    place.sql("CREATE TABLE t (k TEXT PRIMARY KEY, v INT)")
+    place.sql("ALTER TABLE t ALTER k SET STORAGE EXTERNAL")
+    with Taking(place.options(tables={"t": {"key": ["k"], "schema": "k STRING, v INT"}})) as taking:
+        taking.load()
+        place.sql("INSERT INTO t VALUES (repeat('k', 2500), 1)")
+        place.sql("UPDATE t SET v = 2")
+        key = "k" * 2500
+        assert changes(taking.some(2)) == [("insert", key, 1), ("update_postimage", key, 2)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        (
+            "ALTER TABLE {} REPLICA IDENTITY USING INDEX by_name",
+            "lacks what .* was before a change",
+        ),
+        ("ALTER TABLE {} RENAME TO renamed", "orders is m.*renamed now|is m.*renamed now"),
+    ],
+)
+def test_a_table_that_is_changed_so_that_it_can_not_be_followed_ends_the_run(
+    place, statement, told
+):
+    """Pass: told with the next change of it; no row comes with a null key, and none of another table."""
+    place.sql(
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, name TEXT NOT NULL, total NUMERIC(10, 2))"
+    )
+    place.sql("CREATE UNIQUE INDEX by_name ON orders (name)")
+    place.sql("INSERT INTO orders VALUES (1, 'a', 1), (2, 'b', 2)")
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        place.sql("UPDATE orders SET total = 5 WHERE id = 1")
+        taking.until(lambda: len(taking.stored) == 3)
+        place.sql(statement.format("orders"))
+        name = "renamed" if "RENAME" in statement else "orders"
+        place.sql(f"DELETE FROM {name} WHERE id = 2")
+        with pytest.raises(PermanentError, match=told):
+            taking.until(lambda: False)
+    assert len(taking.stored) == 3
+
+
+def test_rows_that_a_policy_hides_are_an_error(place):
+    """Pass: the log has them, so a snapshot without them is refused, with the server's word."""
+    make_orders(place)
+    place.sql("INSERT INTO orders VALUES (1), (2)")
+    role = f"{place.name}_user"
+    place.sql(f"CREATE ROLE {role} LOGIN REPLICATION")
+    try:
+        place.sql(f"CREATE PUBLICATION {place.name} FOR TABLE orders")
+        place.sql(f"GRANT USAGE ON SCHEMA {place.name} TO {role}")
+        place.sql(f"GRANT SELECT ON orders TO {role}")
+        place.sql("ALTER TABLE orders ENABLE ROW LEVEL SECURITY")
+        place.sql("CREATE POLICY few ON orders USING (id = 1)")
+        given = place.options(tables=SHOP)
+        given["url"] = place.server.url.replace("postgres@", f"{role}@")
+        with pytest.raises(PermanentError, match="row-level security"), Taking(given) as taking:
+            taking.load()
+    finally:
+        place.sql(f"DROP OWNED BY {role}")
+        place.sql(f"DROP ROLE {role}")
+
+
+def test_partitions_must_tell_rows_as_they_were(place):
+    """Pass: `preimages` of a table whose partitions are not FULL is refused, and works once they are."""
+    place.sql("CREATE TABLE sales (id INT PRIMARY KEY, n INT) PARTITION BY LIST (id)")
+    place.sql("CREATE TABLE one PARTITION OF sales FOR VALUES IN (1)")
+    place.sql("ALTER TABLE sales REPLICA IDENTITY FULL")
+    given = place.options(
+        tables={"sales": {"key": ["id"], "schema": "id INT, n INT", "preimages": True}}
+    )
+    with pytest.raises(PermanentError, match="each partition too"):
+        Taking(given).__enter__()
+    place.sql("ALTER TABLE one REPLICA IDENTITY FULL")
+    with Taking(given) as taking:
+        taking.load()
+        place.sql("INSERT INTO sales VALUES (1, 1)")
+        place.sql("DELETE FROM sales")
+        assert changes(taking.some(2)) == [("insert", 1, 1), ("delete", 1, 1)]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_what_is_confirmed_is_never_ahead_of_what_is_stored(place, monkeypatch, most):
+    """Pass: groups of several calls, some of which end before a transaction does: the server has confirmed no more than a
+    restart goes on from, and each restart goes on."""
+    from mainstem_cdc_postgresql import log
+
+    monkeypatch.setattr(log, "_MOST", most)
+    make_orders(place)
+    given = place.options(tables=SHOP)
+    stored, cursor = [], None
+    for life in range(6):
+        with Taking(given, cursor) as taking:
+            if cursor is None:
+                taking.load()
+            with place.connection.transaction():
+                place.sql("INSERT INTO orders VALUES (%s), (%s)", life * 2, life * 2 + 1)
+            until = time.monotonic() + 10
+            while len(stored) < 2 * (life + 1):
+                assert time.monotonic() < until
+                group = [taking.receiver.take(0.02) for _ in range(3)]
+                for found in group:
+                    stored += taken(taking.receiver, found)
+                cursor = taking.receiver.cursor()
+                if last := next((found for found in reversed(group) if found), None):
+                    taking.receiver.acknowledge(last)
+                place_of = json.loads(json.loads(cursor)["tables"])["log"][0]
+                assert taking.receiver._log.stored <= place_of
+    assert [change[1] for change in changes(stored)] == list(range(12))
 
 
 def test_truncate_ends_the_run_or_is_counted(place):

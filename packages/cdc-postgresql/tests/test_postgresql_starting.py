@@ -54,6 +54,12 @@ def test_what_does_not_fit_is_told(slot, place, told):
         beginning(slot, "s", "shop", 200, place)
 
 
+def test_a_slot_that_is_being_made_is_waited_for():
+    """Pass: an earlier process still makes it, behind a transaction that is open: retried, and not called lost."""
+    with pytest.raises(TransientError, match="still being made"):
+        beginning(Slot("pgoutput", "shop", None, "", active=True), "s", "shop", 200, None)
+
+
 def make(place):
     place.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY)")
     place.sql("INSERT INTO orders VALUES (1)")

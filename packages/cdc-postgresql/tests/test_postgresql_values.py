@@ -54,6 +54,10 @@ VALUES = [
 REFUSED = [
     ("NUMERIC", "'NaN'", "DECIMAL(10, 2)", "NaN is no number that a DECIMAL holds"),
     ("TEXT", "'ten'", "BIGINT", "no whole number"),
+    ("TEXT", "'0x1F'", "INT", "no whole number"),
+    ("TEXT", "'1_000'", "BIGINT", "no whole number"),
+    ("TEXT", "'0x1p3'", "DECIMAL(10, 2)", "no decimal"),
+    ("DOUBLE PRECISION", "1e39", "FLOAT", "a number that is too large"),
     ("DOUBLE PRECISION", "1.5", "BIGINT", "no whole number"),
     ("BIGINT", "300", "TINYINT", "it is no TINYINT"),
     ("NUMERIC", "1.005", "DECIMAL(10, 2)", "it is no DECIMAL(10,2)"),
@@ -143,3 +147,18 @@ def test_types_without_values_are_told_before_anything_runs(kind):
     )  # fmt: skip
     with pytest.raises(OptionError, match="column x"):
         PostgreSQLSource(options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("tinyint", b"0xFF"), ("int", b"0xFFFFFFFF"), ("bigint", b"\xd9\xa3"), ("decimal(4,2)", b"1e1"), ("float", b"1e39"),
+     ("timestamp", b"0001-01-01 00:00:00+14"), ("boolean", b"true"), ("string", b"\xff")],
+)  # fmt: skip
+def test_a_column_at_a_time_refuses_what_one_by_one_does(kind, text):
+    """Pass: a text that Arrow would read, and PostgreSQL does not write, is refused alone in its column and beside others."""
+    from mainstem_cdc_postgresql.columns import column
+
+    for others in ([], [None], [text, None]):
+        found, refused = column(kind, [text, *others])
+        assert 0 in refused
+        assert found.null_count == len(found)

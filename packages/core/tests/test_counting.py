@@ -44,6 +44,8 @@ def test_a_step_that_keeps_every_row_counts_for_the_node_above_it():
         {"row": {"rows": 3, "rejected": 2}, "again": {"rows": 3}}
     )
     assert found["lines"] == {"rows": 5}
+    timed = Counted({}, {"lines": "row"}).complete({"row": {"rows": 3, "without_time": 2}})
+    assert timed["lines"] == {"rows": 3}
     own = Counted({}, {"few": "all"}).complete({"few": {"without_time": 2}, "all": {"rows": 3}})
     assert own["few"] == {"without_time": 2, "rows": 3}
 

@@ -6,6 +6,7 @@ fault, and `values` reads them one by one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,10 @@ import pyarrow.compute as pc
 from mainstem.columns import arrow_type
 
 from mainstem_cdc_postgresql.protocol import UNCHANGED, Value
-from mainstem_cdc_postgresql.values import Misfit, reader
+from mainstem_cdc_postgresql.values import DECIMAL, WHOLE, Misfit, reader
+
+#: The years 1 to 9999, in microseconds since 1970.
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _LACKING = (
     "the log has not its value, which did not change: give the table REPLICA IDENTITY FULL, or read it "
@@ -65,6 +69,31 @@ def _cast(values: Any, target: Any) -> Any:
     return values.cast(pa.string()).cast(target)
 
 
+def _whole(values: Any, target: Any) -> Any:
+    return _matching(values, WHOLE).cast(target)
+
+
+def _decimal(values: Any, target: Any) -> Any:
+    return _matching(values, DECIMAL).cast(target)
+
+
+def _matching(values: Any, pattern: re.Pattern[str]) -> Any:
+    """Return texts all of which are written so: Arrow reads others too, such as hex."""
+    texts = values.cast(pa.string())
+    if pc.all(pc.match_substring_regex(texts, f"^{pattern.pattern}$")).as_py() is False:
+        raise ValueError("another text")
+    return texts
+
+
+def _time(values: Any, target: Any) -> Any:
+    made = _cast(values, target)
+    ends: Any = pc.min_max(made.cast(pa.int64()))
+    first, last = ends["min"].as_py(), ends["max"].as_py()
+    if first is not None and (first < _FIRST or last > _LAST):
+        raise ValueError("beyond the years 1 to 9999")
+    return made
+
+
 def _boolean(values: Any, _: Any) -> Any:
     texts: Any = values.cast(pa.string())
     if not pc.all(pc.is_in(texts, pa.array(["t", "f", None]))).as_py():
@@ -82,15 +111,15 @@ def _number(values: Any, target: Any) -> Any:
 
 _BY_COLUMN: Mapping[str, Callable[[Any, Any], Any]] = {
     "boolean": _boolean,
-    "tinyint": _cast,
-    "smallint": _cast,
-    "int": _cast,
-    "bigint": _cast,
-    "decimal": _cast,
+    "tinyint": _whole,
+    "smallint": _whole,
+    "int": _whole,
+    "bigint": _whole,
+    "decimal": _decimal,
     "float": _number,
     "double": _number,
     "string": _text,
     "date": _cast,
-    "timestamp": _cast,
-    "timestamp_ntz": _cast,
+    "timestamp": _time,
+    "timestamp_ntz": _time,
 }

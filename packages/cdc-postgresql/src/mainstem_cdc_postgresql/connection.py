@@ -8,7 +8,7 @@ from __future__ import annotations
 import select
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -26,6 +26,8 @@ _PRINTED = {
     "timezone": "UTC",
     "bytea_output": "hex",
     "extra_float_digits": "3",
+    # A policy that hides rows from us is an error: the log does not hide them.
+    "row_security": "off",
 }
 #: Parts of what is said when connecting again does not help.
 _REFUSED = (
@@ -36,7 +38,7 @@ _REFUSED = (
 )  # fmt: skip
 #: States of errors that may pass: somebody else has the slot (55006), too many
 #: slots or clients in use, a server that ends or starts.
-_PASSING = ("08", "40", "53300", "55006", "55P03", "57P01", "57P02", "57P03", "57014")
+_PASSING = ("08", "40", "53", "55006", "55P03", "57P01", "57P02", "57P03", "57014", "58", "25P03")
 _ALIVE, _STATUS = struct.Struct("!QqB"), struct.Struct("!cQQQqB")
 _ROWS, _KEEPALIVE = b"wk"
 
@@ -44,6 +46,10 @@ _ROWS, _KEEPALIVE = b"wk"
 _LETTING_GO = 5.0
 
 Row = tuple[str | None, ...]
+
+
+def _nothing() -> None:
+    pass
 
 
 def quoted(name: str) -> str:
@@ -97,7 +103,7 @@ class Connection:
             seconds: how long the server may take; `answer_timeout` when left out.
 
         Raises:
-            TransientError, PermanentError: it failed; the words are the server's, without values.
+            TransientError, PermanentError: it failed; the words are the server's.
         """
         return [
             tuple(None if value is None else value.decode() for value in row)
@@ -105,32 +111,50 @@ class Connection:
         ]
 
     def rows(
-        self, sql: str, values: Sequence[str | None] = (), seconds: float | None = None
+        self,
+        sql: str,
+        values: Sequence[str | None] = (),
+        seconds: float | None = None,
+        meanwhile: Callable[[], None] = _nothing,
     ) -> list[list[bytes | None]]:
-        """As `query`, with values as they are sent."""
-        result = self._run(sql, values, seconds)
+        """As `query`, with values as they are sent.
+
+        Args:
+            meanwhile: called once a second until the server has answered.
+        """
+        result = self._run(sql, values, seconds, meanwhile)
         get, columns = result.get_value, range(result.nfields)
         return [[get(row, at) for at in columns] for row in range(result.ntuples)]
 
-    def _run(self, sql: str, values: Sequence[str | None], seconds: float | None) -> Any:
+    def _run(
+        self,
+        sql: str,
+        values: Sequence[str | None],
+        seconds: float | None,
+        meanwhile: Callable[[], None] = _nothing,
+    ) -> Any:
         try:
             if values:
                 given = [None if value is None else value.encode() for value in values]
                 self._pg.send_query_params(sql.encode(), given)
             else:
                 self._pg.send_query(sql.encode())
-            return self._result(self._patience if seconds is None else seconds)
+            return self._result(self._patience if seconds is None else seconds, meanwhile)
         except psycopg.Error as error:
             raise TransientError(f"{self._place}: {error}") from None
 
-    def _result(self, seconds: float) -> Any:
+    def _result(self, seconds: float, meanwhile: Callable[[], None]) -> Any:
         until = time.monotonic() + seconds
         found = failed = None
         while True:
             while self._pg.is_busy():
-                if not self.wait(until - time.monotonic()):
+                left = until - time.monotonic()
+                if left <= 0:
                     raise TransientError(f"{self._place}: no answer for {seconds:.0f} seconds")
-                self._pg.consume_input()
+                if self.wait(min(left, 1.0)):
+                    self._pg.consume_input()
+                else:
+                    meanwhile()
             result = self._pg.get_result()
             if result is None:
                 break
@@ -170,11 +194,13 @@ class Stream(Connection):
 
     Attributes:
         reached: up to where the server has nothing that it has not sent.
+        heard: when it said something last, by the monotonic clock.
     """
 
     def __init__(self, options: PostgreSQLSourceOptions) -> None:
         super().__init__(options, replication=True)
         self.reached = 0
+        self.heard = time.monotonic()
         self._asked = False
         system = self.query("IDENTIFY_SYSTEM")[0]
         #: What tells the server from every other, but not from its standbys.
@@ -219,6 +245,7 @@ class Stream(Connection):
                         return None
                 if size < 0:
                     self._ended()
+                self.heard = time.monotonic()
                 kind = data[0]
                 if kind == _ROWS:
                     return bytes(data[25:])
@@ -269,6 +296,7 @@ def _conninfo(options: PostgreSQLSourceOptions, replication: bool) -> str:
         "keepalives_idle": 30,
         "keepalives_interval": 10,
         "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
         "options": " ".join([*([str(given["options"])] if given.get("options") else []), ours]),
     }
     if replication:

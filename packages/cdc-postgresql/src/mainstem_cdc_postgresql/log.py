@@ -31,8 +31,13 @@ _MOST, _MOST_BYTES = 10_000, 4 * 2**20
 #: How often the server is told how far all is stored, and asked how far it is where that is awaited, in
 #: seconds.
 _TELLING, _ASKING = 1.0, 0.05
-#: How long a transaction may be in the log and not yet seen by who reads a table, in seconds.
-_UNSEEN = 30.0
+#: After so many `answer_timeout`s in which the server has said nothing it is given up.
+_SILENCE = 4
+#: How long one call goes on while there are changes, in seconds.
+_LONGEST = 1.0
+#: How many rows of a table are read first, and about how many bytes at once after that.
+_FIRST_ROWS, _CHUNK_BYTES = 1_000, 16 * 2**20
+_OVER = "start the checkpoint over, which reads the tables again"
 #: A transaction may be seen before it is in the log, for three times the server's pause at most: its
 #: documentation of asynchronous commits.
 _PAUSES = 3
@@ -112,6 +117,11 @@ class WriteAheadLog(TablesAndLog):
         self._after: Position = begin
         self._runs: dict[str, Run] = {}
         self._count = 0
+        self._closed = False
+        #: Transactions that ran when this connection began, while they may be of what was read before.
+        self._unknown: set[int] | None = None
+        #: How many rows of a table are read at once, by what rows were there.
+        self._sizes: dict[str, int] = {}
         self._seen: deque[int] = deque(maxlen=_REMEMBERED)
         #: Of transactions that are not stored: the last position, and where the log goes on behind them.
         self._ends: deque[tuple[Position, int]] = deque()
@@ -131,13 +141,19 @@ class WriteAheadLog(TablesAndLog):
         until = time.monotonic() + seconds
         found: list[Run | tuple[Position, Said]] = []
         size = 0
-        self._after, self._runs, self._count = after, {}, 0
-        take, stream = self._take, self._stream
+        self._after, self._runs, self._count, self._closed = after, {}, 0, False
+        take, stream, now = self._take, self._stream, time.monotonic
+        longest = now() + _LONGEST
         while self._count < _MOST and size < _MOST_BYTES:
             data = stream.next()
             if data is not None:
                 size += len(data)
                 take(data, found)
+                at = now()
+                if at - self._told >= _TELLING:
+                    self._tell()
+                if at > longest:
+                    break
                 continue
             if self._open is None and stream.reached > self._at[0]:
                 self._at = [stream.reached, 0]
@@ -146,11 +162,12 @@ class WriteAheadLog(TablesAndLog):
             if found or left <= 0 or (self._awaits and self._at[0] >= self.awaited):
                 break
             stream.wait(min(left, _ASKING if self._awaits else _TELLING))
+        asked = stream.asked  # as a server does that is about to stop
         self._tell()
         # Where nothing comes of these tables it goes on seldom: each time is stored.
-        now = time.monotonic()
-        if found or self._awaits or now - self._moved >= self._options.heartbeat.total_seconds():
-            self.reached, self._moved = max(after, self._at), now
+        due = now() - self._moved >= self._options.heartbeat.total_seconds()
+        if found or self._awaits or self._closed or asked or due:
+            self.reached, self._moved = max(after, self._at), now()
         made = [
             each.change() if isinstance(each, Run) else Change(each[0], "", (), each[1])
             for each in found
@@ -168,15 +185,32 @@ class WriteAheadLog(TablesAndLog):
             self._open = None
             self._runs = {}
             self._ends.append((self._at, sent.end))
+            # All of it was returned before: what is stored must go on behind it, as what is confirmed.
+            self._closed = self._closed or (self._number > 0 and self._at == self._after)
             self._at = [sent.end, 0]
         elif isinstance(sent, Relation):
-            table = self._places.get((sent.namespace, sent.name))
-            if table is not None:
-                self._relations[sent.id] = (table, table.layout(sent))
+            self._related(sent)
         elif isinstance(sent, Text):
             self._said(sent, found)
         elif isinstance(sent, Truncate):
             self._emptied(sent)
+
+    def _related(self, relation: Relation) -> None:
+        """Note where a table's columns are from here on.
+
+        Raises:
+            PermanentError: a table has got another name, or another table its name.
+        """
+        table = self._places.get((relation.namespace, relation.name))
+        known = self._relations.get(relation.id)
+        if known is not None and known[0] is not table:
+            name = f"{relation.namespace}.{relation.name}"
+            raise PermanentError(f"{known[0].sql} is {name} now: {_OVER}")
+        if table is None:
+            return
+        if any(each is table and at != relation.id for at, (each, _) in self._relations.items()):
+            raise PermanentError(f"{table.sql} is another table now: {_OVER}")
+        self._relations[relation.id] = (table, table.layout(relation))
 
     def _next(self) -> int | None:
         """Return the next number in the transaction in hand; None if it is of what comes again."""
@@ -195,10 +229,19 @@ class WriteAheadLog(TablesAndLog):
         new: Values | None = write.new
         if old is not None:
             old = [None if at is None else old[at] for at in layout]
+        lacks = (old is not None and None in table.key_of(old)) or (
+            table.preimages and write.kind != "insert" and not write.whole
+        )
+        if lacks or (old is None and write.kind == "delete"):
+            raise PermanentError(
+                f"the log lacks what {table.sql} was before a change: its REPLICA IDENTITY, or that of a "
+                f"partition, was changed; {_OVER}"
+            )
         moved = False
         if new is not None:
             new = [None if at is None else new[at] for at in layout]
             if UNCHANGED in new:
+                new = table.with_key(new, old) if old is not None else new
                 new = self._filled(table, new, old if write.whole else None)
             moved = old is not None and table.key_of(old) != table.key_of(new)
         if old is not None and (new is None or moved):
@@ -236,6 +279,7 @@ class WriteAheadLog(TablesAndLog):
         """Return a row with its large values that did not change."""
         if old is None and self._options.unchanged == "read":
             old = table.now(self._connection, table.key_of(new))
+            self._tell()
             if old is None:  # it was deleted since, which comes next
                 old = [None] * len(new)
         if old is None:
@@ -275,13 +319,20 @@ class WriteAheadLog(TablesAndLog):
 
     def keep(self, position: Position) -> None:
         """Note that all up to a position is stored."""
+        place = position[0]
         while self._ends and self._ends[0][0] <= position:
-            self.stored = max(self.stored, self._ends.popleft()[1])
-        self.stored = max(self.stored, position[0])
+            place = self._ends.popleft()[1]
+        # Never beyond what a restart would go on from.
+        self.stored = max(self.stored, min(place, self.reached[0]))
 
     def _tell(self) -> None:
         now = time.monotonic()
-        asks = self._awaits and now - self._asked >= _ASKING
+        patience = _SILENCE * self._options.answer_timeout.total_seconds()
+        silent = now - self._stream.heard
+        if silent > patience:
+            raise TransientError(f"the server has said nothing for {patience:.0f} seconds")
+        pause = _ASKING if self._awaits else _TELLING
+        asks = (self._awaits or silent > patience / 2) and now - self._asked >= pause
         if asks or self._stream.asked or now - self._told >= _TELLING:
             self._stream.tell(self.stored, answer=asks)
             self._told = now
@@ -290,6 +341,7 @@ class WriteAheadLog(TablesAndLog):
     def idle(self, seconds: float) -> None:
         """Wait without reading anything."""
         time.sleep(seconds)
+        self._stream.heard = time.monotonic()
         self._tell()
 
     def close(self) -> None:
@@ -321,22 +373,43 @@ class WriteAheadLog(TablesAndLog):
         place = lsn(str(found))
         return place - place % _PAGE if place % _PAGE <= _HEADER else place
 
-    def chunk(self, table: str, after: Any, rows: int) -> Chunk:
-        """Return rows that have seen all transactions that were read from the log.
+    def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
+        """Return rows that have seen all transactions that were read from the log; None if not yet.
 
-        A transaction is in the log a little before it is seen.
+        A transaction is in the log a little before it is seen, and long where it waits for a standby.
         """
-        until = time.monotonic() + _UNSEEN
-        while True:
-            snapshot, found = self._tables[table].chunk(self._connection, after, rows)
-            if not self._unseen(snapshot):
-                return found
-            if time.monotonic() > until:
-                raise TransientError(
-                    "a transaction that was committed long ago is not seen yet: does it wait for a "
-                    "standby?"
-                )
-            time.sleep(0.01)
+        if not self._settled():
+            return None
+        most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
+        snapshot, found = self._tables[table].chunk(self._connection, after, most, self._tell)
+        if self._unseen(snapshot):
+            time.sleep(0.001)
+            return None
+        if found.rows:
+            size = sum(len(v) for row in found.rows.values() for v in row if isinstance(v, bytes))
+            self._sizes[table] = int(_CHUNK_BYTES / (size / len(found.rows) + 1))
+        return found
+
+    def _settled(self) -> bool:
+        """Whether no transaction that was read before this connection may still be unseen.
+
+        Only one that waits for a standby can be for so long. Those that ran when this connection began
+        are over, or come from the log now.
+        """
+        if self._unknown is None:
+            waits = self._connection.query("SELECT current_setting('synchronous_standby_names')")
+            self._unknown = self._running() if waits[0][0] else set()
+        if self._unknown:
+            self._unknown = (self._unknown - set(self._seen)) & self._running()
+        return not self._unknown
+
+    def _running(self) -> set[int]:
+        """Return the transactions that are not over: each has a lock on its own id until it is seen."""
+        found = self._connection.query(
+            "SELECT transactionid FROM pg_locks WHERE locktype = 'transactionid' AND mode = "
+            "'ExclusiveLock' AND granted"
+        )
+        return {int(str(xid)) for (xid,) in found}
 
     def _unseen(self, snapshot: str) -> bool:
         """Whether a transaction that was read is among those which a snapshot has not seen."""

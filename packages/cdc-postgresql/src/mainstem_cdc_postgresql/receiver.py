@@ -27,6 +27,9 @@ from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes
 from mainstem_cdc_postgresql.slot import Place, prepare
 from mainstem_cdc_postgresql.tables import Table, Values
 
+#: How often it is looked up whether a place is stored, in seconds.
+_LOOKING = 0.5
+
 
 class PostgreSQLReceiver(Receiver):
     """Takes rows of tables, and the changes of a slot."""
@@ -85,7 +88,7 @@ class PostgreSQLReceiver(Receiver):
     def _look(self, log: WriteAheadLog) -> None:
         """See now and then what is stored while nothing is taken: the slot goes on by that."""
         now = time.monotonic()
-        if now - self._looked >= self.options.heartbeat.total_seconds():
+        if log.reached[0] > log.stored and now - self._looked >= _LOOKING:
             self._looked = now
             cursor = self.stored_cursors().get(self.number)
             if cursor is not None:

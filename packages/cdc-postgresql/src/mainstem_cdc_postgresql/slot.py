@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from mainstem import PermanentError, failpoint
+from mainstem import PermanentError, TransientError, failpoint
 
 from mainstem_cdc_postgresql.connection import Connection, Stream, literal, lsn, quoted, written
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
@@ -53,6 +53,7 @@ class Slot:
 
     Attributes:
         confirmed: up to where it was read; None for one that is not whole.
+        active: whether somebody reads it, or still makes it.
         lost: why the server has let go of what it should keep; empty if it has not.
     """
 
@@ -60,6 +61,7 @@ class Slot:
     database: str
     confirmed: int | None
     lost: str
+    active: bool = False
 
 
 def beginning(
@@ -73,6 +75,7 @@ def beginning(
 
     Raises:
         PermanentError: the changes that are wanted are not to be had; says what to do.
+        TransientError: somebody is about to make the slot.
     """
     if slot is None:
         if place is None:
@@ -83,6 +86,10 @@ def beginning(
     if slot.plugin != "pgoutput" or slot.database != database:
         raise PermanentError(
             f"the slot {name} is of plugin {slot.plugin} and database {slot.database}: give another name"
+        )
+    if slot.confirmed is None and slot.active:
+        raise TransientError(
+            f"the slot {name} is still being made: a transaction is open since before"
         )
     if slot.lost or slot.confirmed is None:
         raise PermanentError(
@@ -151,14 +158,15 @@ def prepare(
 
 def _slot(connection: Connection, name: str) -> Slot | None:
     found = connection.query(
-        "SELECT plugin, database, confirmed_flush_lsn, wal_status FROM pg_replication_slots WHERE "
-        f"slot_name = {literal(name)}"
+        "SELECT plugin, database, confirmed_flush_lsn, wal_status, active FROM pg_replication_slots "
+        f"WHERE slot_name = {literal(name)}"
     )
     if not found:
         return None
-    plugin, database, confirmed, status = found[0]
+    plugin, database, confirmed, status, active = found[0]
     lost = "its log is removed: max_slot_wal_keep_size" if status == "lost" else ""
-    return Slot(str(plugin), str(database), lsn(confirmed) if confirmed else None, lost)
+    place = lsn(confirmed) if confirmed else None
+    return Slot(str(plugin), str(database), place, lost, active == "t")
 
 
 def _publish(connection: Connection, options: PostgreSQLSourceOptions, tables: list[Table]) -> None:

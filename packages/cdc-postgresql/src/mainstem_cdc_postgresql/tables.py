@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainstem import PermanentError
@@ -13,7 +13,7 @@ from mainstem_ingress import Chunk
 from mainstem_cdc_postgresql.columns import column
 from mainstem_cdc_postgresql.connection import Connection, literal, quoted
 from mainstem_cdc_postgresql.options import TableOptions
-from mainstem_cdc_postgresql.protocol import Relation, Value
+from mainstem_cdc_postgresql.protocol import UNCHANGED, Relation, Value
 
 #: How long the server may take for a chunk, in seconds.
 _READING = 600.0
@@ -101,10 +101,14 @@ class Table:
                 f"the log does not tell {', '.join(self.key)} of deleted rows of {self.sql}: ALTER TABLE "
                 f"{self.sql} REPLICA IDENTITY DEFAULT, with that as primary key, or FULL"
             )
-        if self.preimages and identity != "f":
+        leaves = connection.query(
+            "SELECT DISTINCT c.relreplident FROM pg_partition_tree("
+            f"{oid}) t JOIN pg_class c ON c.oid = t.relid WHERE t.isleaf"
+        )
+        if self.preimages and any(kind != "f" for (kind,) in [(identity,), *leaves]):
             raise PermanentError(
-                f"the log has no rows as they were before: ALTER TABLE {self.sql} REPLICA IDENTITY FULL, "
-                "or leave out `preimages`"
+                f"the log has no rows as they were before: ALTER TABLE {self.sql} REPLICA IDENTITY FULL "
+                "(each partition too), or leave out `preimages`"
             )
 
     def layout(self, relation: Relation) -> list[int | None]:
@@ -127,12 +131,17 @@ class Table:
     # -- rows that it has -------------------------------------------------------------------------
 
     def chunk(
-        self, connection: Connection, after: Sequence[str] | None, rows: int
+        self,
+        connection: Connection,
+        after: Sequence[str] | None,
+        rows: int,
+        meanwhile: Callable[[], None],
     ) -> tuple[str, Chunk]:
         """Return the next rows by key, and the transactions that they have not seen.
 
         Args:
             after: the key behind which they are.
+            meanwhile: called once a second while they are waited for.
 
         Returns:
             the server's snapshot (`xmin:xmax:list of running ones`), and the rows.
@@ -149,6 +158,7 @@ class Table:
             f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT {rows}",
             given,
             seconds=_READING,
+            meanwhile=meanwhile,
         )
         connection.query("COMMIT")
         keyed: dict[Any, Values] = {self.key_of(values): values for values in found}
@@ -178,6 +188,13 @@ class Table:
     def key_of(self, values: Values) -> tuple[Value, ...]:
         """Return the key of a row."""
         return tuple([values[at] for at in self._keys])
+
+    def with_key(self, new: Values, old: Values) -> Values:
+        """Return a changed row with the columns of its key that the log has before the change alone."""
+        return [
+            o if n is UNCHANGED and at in self._keys else n
+            for at, (n, o) in enumerate(zip(new, old, strict=True))
+        ]
 
     def key_alone(self, values: Values) -> Values:
         """Return a row with its key and nothing else."""

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
+import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from mainstem.columns import parts_of
 
 Reader = Callable[[str], Any]
+
+#: How the server prints numbers.
+WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
+DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
+_TOO_LARGE = "a number that is too large"
 
 
 class Misfit(ValueError):  # noqa: N818
@@ -43,20 +50,17 @@ def _boolean(text: str) -> bool:
 
 
 def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise Misfit("no whole number") from None
+    if not WHOLE.fullmatch(text):
+        raise Misfit("no whole number")
+    return int(text)
 
 
 def _decimal(text: str) -> Decimal:
-    try:
-        found = Decimal(text)
-    except InvalidOperation:
-        raise Misfit("no decimal") from None
-    if not found.is_finite():
+    if text in ("NaN", "Infinity", "-Infinity"):
         raise Misfit(f"{text} is no number that a DECIMAL holds")
-    return found
+    if not DECIMAL.fullmatch(text):
+        raise Misfit("no decimal")
+    return Decimal(text)
 
 
 def _float(text: str) -> float:
@@ -65,7 +69,16 @@ def _float(text: str) -> float:
     except ValueError:
         raise Misfit("no number") from None
     if math.isinf(found) and "inf" not in text.lower():
-        raise Misfit("a number that is too large")
+        raise Misfit(_TOO_LARGE)
+    return found
+
+
+def _small_float(text: str) -> float:
+    found = _float(text)
+    try:
+        struct.pack("<f", found)
+    except OverflowError:
+        raise Misfit(_TOO_LARGE) from None
     return found
 
 
@@ -107,7 +120,7 @@ def _local(text: str) -> datetime:
 
 
 def _beyond(text: str, what: str) -> str:
-    if "infinity" in text:
+    if text in ("infinity", "-infinity"):
         return f"{text} is no {what} that other systems know"
     if text.endswith("BC") or (text[:5].isdigit()):
         return f"a {what} beyond the years 1 to 9999"
@@ -121,7 +134,7 @@ _READERS: Mapping[str, Reader] = {
     "int": _whole,
     "bigint": _whole,
     "decimal": _decimal,
-    "float": _float,
+    "float": _small_float,
     "double": _float,
     "string": str,
     "binary": _bytes,

@@ -23,6 +23,10 @@ from typing import Any, NamedTuple
 Position = Any
 
 
+#: How long changes are waited for while a table is being read, in seconds.
+_WAIT = 0.05
+
+
 class Chunk(NamedTuple):
     """Rows of a table as they are, by their keys, and where the next ones begin.
 
@@ -80,10 +84,11 @@ class TablesAndLog(ABC):
         """Return the next changes after a position, waiting for the first for so long at most."""
 
     @abstractmethod
-    def chunk(self, table: str, after: Any, rows: int) -> Chunk:
+    def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
         """Return the next rows of a table by key, as they are now.
 
-        They must have seen every change that `changes` has returned.
+        They must have seen every change that `changes` has returned; None if they have not yet: it is
+        called again after further changes.
 
         Args:
             table: its name.
@@ -178,7 +183,8 @@ class SnapshotThenLog:
         """Return what comes next, waiting for the first of it for so long at most."""
         if self._chunk is None and self._place.tables:
             self._open()
-        found = self._source.changes(self._place.log, 0.0 if self._chunk else seconds)
+        wait = min(seconds, _WAIT) if self.loading else seconds
+        found = self._source.changes(self._place.log, wait)
         given = list(self._passed(found.changes))
         self._place.log = found.reached
         if self._chunk is not None and self._chunk.mark <= found.reached:
@@ -189,7 +195,8 @@ class SnapshotThenLog:
         """Read a chunk, and mark how far the log may have been meanwhile."""
         table = self._place.tables[0]
         found = self._source.chunk(table, self._place.after, self._rows)
-        self._chunk = _Waiting(table, self._source.mark(), *found)
+        if found is not None:
+            self._chunk = _Waiting(table, self._source.mark(), *found)
 
     def _passed(self, changes: Sequence[Change]) -> Iterator[Given]:
         """Give changes on; those that a chunk may have seen supersede its rows.

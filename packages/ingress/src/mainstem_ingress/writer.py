@@ -223,8 +223,12 @@ class Store:
                 else self._batch(part, None)
                 for part in messages.parts
             ]
-            whole: pa.RecordBatch = pa.Table.from_batches(made).combine_chunks().to_batches()[0]
-            return whole
+            batches: list[pa.RecordBatch] = (
+                pa.Table.from_batches(made).combine_chunks().to_batches()
+            )
+            if len(batches) > 1:
+                raise OverflowError("too many bytes for one segment")
+            return batches[0]
         try:
             return as_batch(messages, ids, self._schema)
         except _NOT_HELD:

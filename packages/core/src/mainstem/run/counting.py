@@ -88,7 +88,8 @@ class Counted:
         whole = dict(found)
         for above, below in reversed(list(self.by_below.items())):
             if below in whole:
-                whole[above] = {**found.get(above, {}), "rows": sum(whole[below].values())}
+                rows = sum(count for name, count in whole[below].items() if name != WITHOUT_TIME)
+                whole[above] = {**found.get(above, {}), "rows": rows}
         for below, above in self.by_above.items():
             if above in whole:
                 whole[below] = {**found.get(below, {}), "rows": whole[above]["rows"]}
