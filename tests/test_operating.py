@@ -188,7 +188,7 @@ def test_a_replay_fills_a_shadow_sink_beside_the_running_job(pipeline):
     seen = []
     thread = threading.Thread(target=lambda: seen.append(run(live, stop=stop)))
     thread.start()
-    wait_for(lambda: len(totals(pipeline)) == 2)
+    wait_for(lambda: len(totals(pipeline)) == 2, 180)
     assert not (pipeline.folder / "again").exists()
     offsets = pipeline.folder / "checkpoints/test/queries/totals/offsets"
     before = sorted(file.name for file in offsets.glob("*"))

@@ -303,6 +303,7 @@ class TryingSuite(Suite):
 
         node = plan.nodes["subject"]
         context: Any = SimpleNamespace(
+            timed=frozenset(),
             node=node.name,
             spark=next(iter(frames.values())).sparkSession,
             wanted=frozenset(node.outputs),
