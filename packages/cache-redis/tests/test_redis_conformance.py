@@ -105,7 +105,7 @@ class TestSink(SinkSuite):
         self.stream = f"rows-{uuid.uuid4()}"
 
     def options(self):
-        return {"url": self.server.url, "stream": self.stream}
+        return {"url": self.server.url, "stream": self.stream, "give_up": "5 seconds"}
 
     def rows(self, schema):
         found = []
