@@ -158,6 +158,9 @@ class WriteAheadLog(TablesAndLog):
             if self._open is None and stream.reached > self._at[0]:
                 self._at = [stream.reached, 0]
             self._tell()
+            if found and self._open is not None and now() < longest:
+                stream.wait(_ASKING)  # the rest of a transaction follows at once
+                continue
             left = until - time.monotonic()
             if found or left <= 0 or (self._awaits and self._at[0] >= self.awaited):
                 break
