@@ -43,14 +43,9 @@ def test_each_kind_of_change(place):
         ("delete", 3, None, None),
     ]
     places = versions(found)
-    assert places == sorted(set(places))
-    assert [p.partition("-")[2] for p in places] == [
-        "00000001",
-        "00000002",
-        "00000003",
-        "00000004",
-        "00000001",
-    ]
+    assert places == sorted(places)
+    numbers = [int(p.partition("-")[2]) for p in places]
+    assert numbers == [1, 2, 3, 3, 1]  # what moves a row is one change, of two keys
     (at,) = place.sql("SELECT extract(epoch FROM now()) * 1000000")[0]
     assert all(0 <= at - message.timestamp < 60_000_000 for message in found)
     assert {message.origin for message in found} == {f"{place.name}.orders"}

@@ -21,6 +21,7 @@ from mainstem_ingress import (
     struct_type,
 )
 from mainstem_ingress.log import Log
+from mainstem_ingress.loop import refuse_large
 from mainstem_ingress.messages import joined
 from mainstem_ingress.segments import fields_of, file_of, open_segment
 from mainstem_ingress.tables import tables_ddl
@@ -88,6 +89,20 @@ def test_columns_are_stored_as_messages_are(tmp_path: Path) -> None:
     rows = Rows([orders(1, 2), [said, refused], people("a", "b"), orders(3)])
     assert len(rows) == 7
     assert stored(tmp_path / "columns", rows) == stored(tmp_path / "messages", as_messages(rows))
+
+
+def test_a_large_message_is_refused_beside_columns_too() -> None:
+    """Pass: its beginning and the reason are left; the columns, and what is small, stay as they are."""
+    columns, small = orders(1, 2), Message(b"1234", token=1)
+    rows, size = refuse_large(Rows([columns, [small, Message(b"12345", token=2)]]), 4)
+    assert isinstance(rows, Rows)
+    first, (left, large) = rows.parts
+    assert first is columns
+    assert left is small
+    assert (large.value, large.token) == (b"12345", 2)
+    assert large.refused is not None
+    assert "max_message is 4" in large.refused
+    assert size == rows.nbytes
 
 
 def test_groups_are_joined_in_order() -> None:

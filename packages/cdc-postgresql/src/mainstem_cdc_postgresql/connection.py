@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
-from mainstem import OptionError, PermanentError, TransientError
+from mainstem import PermanentError, TransientError
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -36,8 +36,8 @@ _REFUSED = (
     "not permitted to log in",
     "must be superuser or replication role", "Only roles with the REPLICATION attribute",
 )  # fmt: skip
-#: States of errors that may pass: somebody else has the slot (55006), too many
-#: slots or clients in use, a server that ends or starts.
+#: States of errors that may pass: somebody else has the slot (55006), no room or too many clients (53), a
+#: server that ends or starts (57P0.), a disk that fails for a while (58).
 _PASSING = ("08", "40", "53", "55006", "55P03", "57P01", "57P02", "57P03", "57014", "58", "25P03")
 _ALIVE, _STATUS = struct.Struct("!QqB"), struct.Struct("!cQQQqB")
 _ROWS, _KEEPALIVE = b"wk"
@@ -304,7 +304,7 @@ def _conninfo(options: PostgreSQLSourceOptions, replication: bool) -> str:
     if tls := options.tls:
         for file in (tls.ca, tls.certificate, tls.key):
             if file is not None and not file.is_file():
-                raise OptionError(f"there is no file {file}", option="tls")
+                raise PermanentError(f"tls: there is no file {file}")
         made["sslmode"] = "verify-full" if tls.verify_host else "verify-ca"
         made["sslrootcert"] = str(tls.ca) if tls.ca else "system"
         if tls.certificate is not None:

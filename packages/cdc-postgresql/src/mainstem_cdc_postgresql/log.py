@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from mainstem_cdc_postgresql.protocol import (
     Write,
     read,
 )
+from mainstem_cdc_postgresql.slot import START_OVER
 from mainstem_cdc_postgresql.tables import Table, Values
 
 #: How many changes one call gives at most, and about how many bytes.
@@ -37,7 +38,6 @@ _SILENCE = 4
 _LONGEST = 1.0
 #: How many rows of a table are read first, and about how many bytes at once after that.
 _FIRST_ROWS, _CHUNK_BYTES = 1_000, 16 * 2**20
-_OVER = "start the checkpoint over, which reads the tables again"
 #: A transaction may be seen before it is in the log, for three times the server's pause at most: its
 #: documentation of asynchronous commits.
 _PAUSES = 3
@@ -208,11 +208,11 @@ class WriteAheadLog(TablesAndLog):
         known = self._relations.get(relation.id)
         if known is not None and known[0] is not table:
             name = f"{relation.namespace}.{relation.name}"
-            raise PermanentError(f"{known[0].sql} is {name} now: {_OVER}")
+            raise PermanentError(f"{known[0].sql} is {name} now: {START_OVER}")
         if table is None:
             return
         if any(each is table and at != relation.id for at, (each, _) in self._relations.items()):
-            raise PermanentError(f"{table.sql} is another table now: {_OVER}")
+            raise PermanentError(f"{table.sql} is another table now: {START_OVER}")
         self._relations[relation.id] = (table, table.layout(relation))
 
     def _next(self) -> int | None:
@@ -223,9 +223,9 @@ class WriteAheadLog(TablesAndLog):
         return self._number if self._at > self._after else None
 
     def _written(self, write: Write, found: list[Run | tuple[Position, Said]]) -> None:
+        number = self._next()
         place = self._relations.get(write.relation)
-        if place is None:
-            self._next()
+        if number is None or place is None:
             return
         table, layout = place
         old: Values | None = write.old
@@ -238,7 +238,7 @@ class WriteAheadLog(TablesAndLog):
         if lacks or (old is None and write.kind == "delete"):
             raise PermanentError(
                 f"the log lacks what {table.sql} was before a change: its REPLICA IDENTITY, or that of a "
-                f"partition, was changed; {_OVER}"
+                f"partition, was changed; {START_OVER}"
             )
         moved = False
         if new is not None:
@@ -247,35 +247,19 @@ class WriteAheadLog(TablesAndLog):
                 new = table.with_key(new, old) if old is not None else new
                 new = self._filled(table, new, old if write.whole else None)
             moved = old is not None and table.key_of(old) != table.key_of(new)
-        if old is not None and (new is None or moved):
-            gone = old if table.preimages else table.key_alone(old)
-            self._add(table, [("delete", gone)], found)
-        if new is None:
-            return
-        if write.kind == "insert" or moved:
-            self._add(table, [("insert", new)], found)
-        elif table.preimages and old is not None:
-            self._add(table, [("update_preimage", old), ("update_postimage", new)], found)
-        else:
-            self._add(table, [("update_postimage", new)], found)
-
-    def _add(
-        self,
-        table: Table,
-        rows: Sequence[tuple[str, Values]],
-        found: list[Run | tuple[Position, Said]],
-    ) -> None:
-        """Add the rows of a change to the run of their table."""
-        number = self._next()
-        if number is None:
-            return
         run = self._runs.get(table.name)
         if run is None:
             assert self._open is not None  # noqa: S101
             run = self._runs[table.name] = Run(table, self._open.commit, self._open.at)
             found.append(run)
-        for kind, row in rows:
-            run.add(kind, number, row)
+        if old is not None and (new is None or moved):
+            run.add("delete", number, old if table.preimages else table.key_alone(old))
+        if new is not None and (write.kind == "insert" or moved):
+            run.add("insert", number, new)
+        elif new is not None:
+            if table.preimages and old is not None:
+                run.add("update_preimage", number, old)
+            run.add("update_postimage", number, new)
         self._count += 1
 
     def _filled(self, table: Table, new: Values, old: Values | None) -> Values:
@@ -358,16 +342,17 @@ class WriteAheadLog(TablesAndLog):
         """Return a place behind the commits of all that a chunk has seen."""
         failpoint("postgresql.after-chunk")
         place = self._end("pg_current_wal_insert_lsn()")
-        ((pause,),) = self._connection.query(
-            "SELECT setting FROM pg_settings WHERE name = 'wal_writer_delay'"
-        )
-        until = time.monotonic() + _PAUSES * int(pause or 200) / 1000
-        # What is seen is on the server's disk, or will be after that time; the rest may be much later.
-        while (safe := self._end("pg_current_wal_flush_lsn()")) < place:
-            if time.monotonic() > until:
-                place = safe
-                break
-            time.sleep(0.01)
+        safe = self._end("pg_current_wal_flush_lsn()")
+        if safe < place:
+            # What is seen is on the server's disk, or will be by then; the rest may be much later.
+            query = "SELECT setting FROM pg_settings WHERE name = 'wal_writer_delay'"
+            until = (
+                time.monotonic() + _PAUSES * int(self._connection.query(query)[0][0] or 200) / 1000
+            )
+            while safe < place and time.monotonic() < until:
+                time.sleep(0.01)
+                safe = self._end("pg_current_wal_flush_lsn()")
+        place = min(place, safe)
         self.awaited = max(self.awaited, place)
         return [place, 0]
 

@@ -19,6 +19,7 @@ from mainstem import (
     PositiveDuration,
     Schema,
     Secret,
+    check_database_url,
     option,
 )
 from mainstem.columns import find_column
@@ -34,24 +35,8 @@ _TAKEN = ("rejected", "lost", "late", "early")
 
 
 def _check(url: Secret) -> Secret:
-    text = url.get_secret_value().strip()
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise ValueError(_ENCODE) from None
-    if parts.scheme not in ("postgresql", "postgres"):
-        raise ValueError("expected a URL: postgresql://USER:PASSWORD@HOST/DATABASE")
-    if parts.fragment or "@" in parts.path or parts.netloc.count("@") > 1 or not text.isprintable():
-        raise ValueError(_ENCODE)
-    if not parts.hostname or port == 0 or not parts.path.strip("/"):
-        raise ValueError("the URL names no host, or no database: .../DATABASE")
-    return Secret(text)
-
-
-_ENCODE = (
-    "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F, `#` as %23)?"
-)
+    expected = "expected a URL: postgresql://USER:PASSWORD@HOST/DATABASE"
+    return check_database_url(url, ("postgresql", "postgres"), expected)
 
 
 class TableOptions(Options):

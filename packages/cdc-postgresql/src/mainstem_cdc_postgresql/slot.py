@@ -15,7 +15,7 @@ from mainstem_cdc_postgresql.tables import Table
 _OLDEST = 140_000
 #: A slot is made when all transactions of that moment have ended, in seconds.
 _MAKING = 600.0
-_ANEW = "start the checkpoint over, which reads the tables again"
+START_OVER = "start the checkpoint over, which reads the tables again"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def beginning(
         if place is None:
             return None
         raise PermanentError(
-            f"the slot {name} is gone, and with it the changes since {written(place.log)}: {_ANEW}"
+            f"the slot {name} is gone, and with it the changes since {written(place.log)}: {START_OVER}"
         )
     if slot.plugin != "pgoutput" or slot.database != database:
         raise PermanentError(
@@ -94,20 +94,20 @@ def beginning(
     if slot.lost or slot.confirmed is None:
         raise PermanentError(
             f"the server has let go of the slot {name} ({slot.lost or 'it is not whole'}): drop it "
-            f"(SELECT pg_drop_replication_slot({literal(name)})), then {_ANEW}"
+            f"(SELECT pg_drop_replication_slot({literal(name)})), then {START_OVER}"
         )
     if place is None:
         return slot.confirmed
     if place.log > end:
         raise PermanentError(
             f"the server's log ends at {written(end)}, before {written(place.log)}, where this "
-            f"checkpoint is: it was set back to an older state; {_ANEW}"
+            f"checkpoint is: it was set back to an older state; {START_OVER}"
         )
     if slot.confirmed > place.log:
         raise PermanentError(
             f"the slot {name} was read up to {written(slot.confirmed)}, and this checkpoint is at "
             f"{written(place.log)}: somebody else reads it, or the checkpoint is an old copy. What is "
-            f"between is lost here; give each checkpoint a slot of its own, and {_ANEW}"
+            f"between is lost here; give each checkpoint a slot of its own, and {START_OVER}"
         )
     return place.log
 
@@ -138,7 +138,7 @@ def prepare(
     if place is not None and place.system != stream.system:
         raise PermanentError(
             f"{options.place} is another server ({stream.system}) than the one this checkpoint is of "
-            f"({place.system}); {_ANEW}"
+            f"({place.system}); {START_OVER}"
         )
     for table in tables:
         table.find(connection)

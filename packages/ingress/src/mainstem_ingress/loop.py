@@ -12,7 +12,7 @@ from mainstem import PermanentError, TransientError, failpoint
 from mainstem.patience import pause_after
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.messages import Group, Message, Rows, Values, joined
+from mainstem_ingress.messages import Columns, Group, Message, Rows, Values, joined
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.retention import Retention
@@ -159,7 +159,7 @@ class Taking:
             if messages:
                 last = time.monotonic()
                 began = began if group else last
-                messages, new = self._refuse_large(messages)
+                messages, new = refuse_large(messages, self._options.max_message)
                 group = joined(group, messages)
                 size += new
             stopping = self._stop.is_set()
@@ -243,22 +243,26 @@ class Taking:
                 self._tidied = 0.0
         self._unread = own.unread(self._store.next, self._store.bytes)
 
-    def _refuse_large(self, messages: Group) -> tuple[Group, int]:
-        """Return messages, of which those that are too large are refused, and the bytes of all values."""
-        most = self._options.max_message
-        size = _bytes_of(messages)
-        if size > most and not isinstance(messages, Rows):
-            messages = [
-                _beginning(m, most) if m.value is not None and len(m.value) > most else m
-                for m in messages
-            ]
-            size = _bytes_of(messages)
-        return messages, size
 
-
-def _bytes_of(messages: Group) -> int:
+def refuse_large(messages: Group, most: int) -> tuple[Group, int]:
+    """Return messages, of which those with a value of more bytes are refused, and the bytes of all."""
     if isinstance(messages, Rows):
-        return messages.nbytes
+        parts = [
+            p if isinstance(p, Columns) else list(refuse_large(p, most)[0]) for p in messages.parts
+        ]
+        messages = Rows(parts)
+        return messages, messages.nbytes
+    size = _bytes_of(messages)
+    if size > most:
+        messages = [
+            _beginning(m, most) if m.value is not None and len(m.value) > most else m
+            for m in messages
+        ]
+        size = _bytes_of(messages)
+    return messages, size
+
+
+def _bytes_of(messages: list[Message] | Values) -> int:
     if isinstance(messages, Values):
         return sum(map(len, messages.values))  # type: ignore[arg-type]
     return sum([len(m.value) for m in messages if m.value is not None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_origin
 from urllib.parse import unquote, urlsplit
@@ -90,6 +90,42 @@ _SCHEMAS: Mapping[Any, JsonSchemaValue] = {
     _hide_all: {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]},
     _hide_values: {"type": "object", "additionalProperties": _TEXT},
 }
+
+
+def check_database_url(url: Secret, schemes: Collection[str], expected: str) -> Secret:
+    """Return the URL of a database of a server, without blanks around it; for `Hidden`.
+
+    Args:
+        schemes: that it may begin with.
+        expected: what is said of another one.
+
+    Raises:
+        ValueError: it can't be read, or read in two ways, or names no host or no database. The message
+            has nothing of it.
+    """
+    text = url.get_secret_value().strip()
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise ValueError(_ENCODE) from None
+    if parts.scheme not in schemes:
+        raise ValueError(expected)
+    if parts.fragment:
+        raise ValueError("the URL has something after `#`: in a password write %23")
+    # What the one reads as a host may be another's password, which errors would then show.
+    if "@" in parts.path or parts.netloc.count("@") > 1 or not text.isprintable():
+        raise ValueError(_ENCODE)
+    if not parts.hostname or port == 0:
+        raise ValueError("the URL has no host, or port 0")
+    if not parts.path.strip("/"):
+        raise ValueError("the URL names no database: .../DATABASE")
+    return Secret(text)
+
+
+_ENCODE = (
+    "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F, `#` as %23)?"
+)
 
 
 def secrets_in(value: Any) -> Iterator[str]:

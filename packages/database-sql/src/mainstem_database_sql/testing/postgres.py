@@ -23,6 +23,7 @@ fsync = off
 wal_level = logical
 max_replication_slots = 20
 max_wal_senders = 20
+# A stop waits for who reads the log, and is not answered by one that a test holds still.
 wal_sender_timeout = 5s
 """
 
