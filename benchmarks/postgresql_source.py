@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 from beside import compare
+from capturing import received
 from mainstem_cdc_postgresql.connection import Stream
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.source import PostgreSQLSource
 from mainstem_database_sql.testing.postgres import Postgres
-from mainstem_ingress.log import Log
-from mainstem_ingress.process import Task, work
 
 _TABLE = (
     "CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b NUMERIC(10, 2), at TIMESTAMPTZ, text TEXT)"
@@ -40,26 +38,6 @@ def options(server: Postgres, **more: str) -> PostgreSQLSourceOptions:
     table = {"t": {"key": ["id"], "schema": _SCHEMA}}
     given = {"url": server.url, "tables": table, "high_water": "100 GB", **more}
     return PostgreSQLSourceOptions.model_validate(given)
-
-
-def received(given: PostgreSQLSourceOptions, rows: int) -> None:
-    """Run a receiver until it has stored so many rows."""
-    source = PostgreSQLSource(given)
-    with tempfile.TemporaryDirectory() as folder:
-        columns = tuple((column.name, column.type or "") for column in source._extra())
-        target = "mainstem_cdc_postgresql.receiver:PostgreSQLReceiver"
-        task = Task(target, "bench", 0, Path(folder), given, columns)
-        stop, done = threading.Event(), threading.Event()
-        thread = threading.Thread(target=work, args=(task, lambda _: None, stop))
-        thread.start()
-        while not done.wait(0.02):
-            if (
-                Path(folder, "receivers", "0").exists()
-                and Log(Path(folder)).unread("0", 0)[0] >= rows
-            ):
-                done.set()
-        stop.set()
-        thread.join()
 
 
 def bare(given: PostgreSQLSourceOptions, rows: int) -> None:
@@ -129,12 +107,14 @@ def main() -> None:
         Postgres(Path(folder)) as server,
         slot(server, "source", rows),
     ):
-        ours = prepared(server, "ours", lambda o: received(o, rows), snapshot="never")
+        ours = prepared(
+            server, "ours", lambda o: received(PostgreSQLSource(o), rows), snapshot="never"
+        )
         loop = prepared(server, "bare", lambda o: bare(o, rows))
         compare("the log", rows, "rows", ours, loop, rounds)
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute("SELECT pg_replication_slot_advance('source', pg_current_wal_lsn())")
-        snapshot = prepared(server, "snap", lambda o: received(o, rows))
+        snapshot = prepared(server, "snap", lambda o: received(PostgreSQLSource(o), rows))
         compare("the table", rows, "rows", snapshot, lambda: copied(server), rounds)
 
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pytest
 from mainstem import PermanentError
-from postgresql_tables import Taking, changes, taken, versions
+from mainstem_cdc.testing import changes, taken, versions
+from postgresql_tables import Taking
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, total DECIMAL(10, 2)"}}
 LARGE = "repeat(md5(random()::text), 20000)"
@@ -232,7 +233,7 @@ def test_what_is_confirmed_is_never_ahead_of_what_is_stored(place, monkeypatch, 
                 if last := next((found for found in reversed(group) if found), None):
                     taking.receiver.acknowledge(last)
                 place_of = json.loads(json.loads(cursor)["tables"])["log"][0]
-                assert taking.receiver._log.stored <= place_of
+                assert taking.receiver._log.confirmed <= place_of
     assert [change[1] for change in changes(stored)] == list(range(12))
 
 

@@ -8,7 +8,8 @@ import time
 
 import psycopg
 import pytest
-from postgresql_tables import Taking, changes, taken, versions
+from mainstem_cdc.testing import changes, taken, versions
+from postgresql_tables import Taking
 
 TABLES = {
     "a": {"key": ["k"], "schema": "k BIGINT, v BIGINT"},

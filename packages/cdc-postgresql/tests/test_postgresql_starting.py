@@ -6,10 +6,11 @@ import json
 
 import pytest
 from mainstem import PermanentError, TransientError
+from mainstem_cdc.testing import PATIENCE, changes
 from mainstem_cdc_postgresql.slot import Place as At
 from mainstem_cdc_postgresql.slot import Slot, beginning
 from mainstem_testkit.server import free_port
-from postgresql_tables import PATIENCE, Taking, changes, drop_slot
+from postgresql_tables import Taking, drop_slot
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT"}}
 

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mainstem import OptionError
+from mainstem_cdc import Misfit
+from mainstem_cdc.testing import changes
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.source import PostgreSQLSource
-from mainstem_cdc_postgresql.values import Misfit, has_reader, reader
-from postgresql_tables import Taking, changes
+from mainstem_cdc_postgresql.values import has_reader, reader
+from postgresql_tables import Taking
 
 #: Type, value in SQL, type in the document, what comes.
 VALUES = [
@@ -156,9 +158,9 @@ def test_types_without_values_are_told_before_anything_runs(kind):
 )  # fmt: skip
 def test_a_column_at_a_time_refuses_what_one_by_one_does(kind, text):
     """Pass: a text that Arrow would read, and PostgreSQL does not write, is refused alone in its column and beside others."""
-    from mainstem_cdc_postgresql.columns import column
+    from mainstem_cdc_postgresql.tables import _READERS
 
     for others in ([], [None], [text, None]):
-        found, refused = column(kind, [text, *others])
+        found, refused = _READERS.read(kind, [text, *others])
         assert 0 in refused
         assert found.null_count == len(found)

@@ -6,16 +6,16 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_ingress import Change, Changes, Chunk, TablesAndLog
+from mainstem_cdc import START_OVER, UNCHANGED, Change, Changes, Chunk, Run, Values
+from mainstem_cdc.receiver import DatabaseLog
+from mainstem_ingress import Message
 
-from mainstem_cdc_postgresql.connection import Connection, Stream, lsn
+from mainstem_cdc_postgresql.connection import Connection, Stream, lsn, written
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.protocol import (
-    UNCHANGED,
     Begin,
     Commit,
     Relation,
@@ -24,8 +24,8 @@ from mainstem_cdc_postgresql.protocol import (
     Write,
     read,
 )
-from mainstem_cdc_postgresql.slot import START_OVER
-from mainstem_cdc_postgresql.tables import Table, Values
+from mainstem_cdc_postgresql.slot import Place
+from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
 #: How many changes one call gives at most, and about how many bytes.
 _MOST, _MOST_BYTES = 10_000, 4 * 2**20
@@ -50,46 +50,7 @@ _REMEMBERED = 100_000
 Position = list[int]
 
 
-@dataclass
-class Run:
-    """Changes of one table in one transaction.
-
-    Attributes:
-        commit: where the transaction's commit is in the log.
-        at: when that was, in microseconds since 1970.
-        kinds: the types of the changes,
-        numbers: their numbers in the transaction,
-        rows: and their rows.
-    """
-
-    table: Table
-    commit: int
-    at: int
-    kinds: list[str] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    rows: list[Values] = field(default_factory=list)
-
-    def add(self, kind: str, number: int, row: Values) -> None:
-        """Add a change."""
-        self.kinds.append(kind)
-        self.numbers.append(number)
-        self.rows.append(row)
-
-    def change(self) -> Change:
-        """Return it as the base has it."""
-        key_of = self.table.key_of
-        keys = (key_of(row) for row in self.rows)
-        return Change([self.commit, self.numbers[-1]], self.table.name, keys, self)
-
-
-class Said(NamedTuple):
-    """A message in the log, and when it was committed, in microseconds since 1970."""
-
-    text: Text
-    at: int
-
-
-class WriteAheadLog(TablesAndLog):
+class WriteAheadLog(DatabaseLog):
     """Reads the stream of a slot, and tables by key.
 
     Args:
@@ -101,7 +62,7 @@ class WriteAheadLog(TablesAndLog):
         connection: Connection,
         stream: Stream,
         options: PostgreSQLSourceOptions,
-        tables: Mapping[str, Table],
+        tables: Mapping[str, PostgreSQLTable],
         begin: Position,
     ) -> None:
         self._connection = connection
@@ -110,7 +71,7 @@ class WriteAheadLog(TablesAndLog):
         self._tables = tables
         self._places = {(each.namespace, each.table): each for each in tables.values()}
         #: By the number of a relation: its table, and where that one's columns are.
-        self._relations: dict[int, tuple[Table, list[int | None]]] = {}
+        self._relations: dict[int, tuple[PostgreSQLTable, list[int | None]]] = {}
         self._open: Begin | None = None
         self._number = 0
         #: Of the call in hand: behind what it is, the transaction's runs by table, how many changes.
@@ -129,17 +90,16 @@ class WriteAheadLog(TablesAndLog):
         #: All up to it has come, and all up to `reached` has been returned.
         self._at: Position = begin
         self.reached: Position = begin
-        #: Where the log was at some moment whose changes are waited for.
-        self.awaited = 0
+        self.awaited: Position = [0, 0]
         #: Up to where all is stored.
-        self.stored = begin[0]
+        self.confirmed = begin[0]
         self.truncated = 0
 
     # -- the log ----------------------------------------------------------------------------------
 
     def changes(self, after: Position, seconds: float) -> Changes:
         until = time.monotonic() + seconds
-        found: list[Run | tuple[Position, Said]] = []
+        found: list[Run | Change] = []
         size = 0
         self._after, self._runs, self._count, self._closed = after, {}, 0, False
         take, stream, now = self._take, self._stream, time.monotonic
@@ -162,7 +122,7 @@ class WriteAheadLog(TablesAndLog):
                 stream.wait(_ASKING)  # the rest of a transaction follows at once
                 continue
             left = until - time.monotonic()
-            if found or left <= 0 or (self._awaits and self._at[0] >= self.awaited):
+            if found or left <= 0 or (self._awaits and self._at >= self.awaited):
                 break
             stream.wait(min(left, _ASKING if self._awaits else _TELLING))
         asked = stream.asked  # as a server does that is about to stop
@@ -171,13 +131,10 @@ class WriteAheadLog(TablesAndLog):
         due = now() - self._moved >= self._options.heartbeat.total_seconds()
         if found or self._awaits or self._closed or asked or due:
             self.reached, self._moved = max(after, self._at), now()
-        made = [
-            each.change() if isinstance(each, Run) else Change(each[0], "", (), each[1])
-            for each in found
-        ]
+        made = [each if isinstance(each, Change) else each.change() for each in found]
         return Changes(made, self.reached)
 
-    def _take(self, data: bytes, found: list[Run | tuple[Position, Said]]) -> None:
+    def _take(self, data: bytes, found: list[Run | Change]) -> None:
         sent = read(data)
         if isinstance(sent, Write):
             self._written(sent, found)
@@ -222,7 +179,7 @@ class WriteAheadLog(TablesAndLog):
         self._at = [self._open.commit, self._number]
         return self._number if self._at > self._after else None
 
-    def _written(self, write: Write, found: list[Run | tuple[Position, Said]]) -> None:
+    def _written(self, write: Write, found: list[Run | Change]) -> None:
         number = self._next()
         place = self._relations.get(write.relation)
         if number is None or place is None:
@@ -240,29 +197,21 @@ class WriteAheadLog(TablesAndLog):
                 f"the log lacks what {table.sql} was before a change: its REPLICA IDENTITY, or that of a "
                 f"partition, was changed; {START_OVER}"
             )
-        moved = False
         if new is not None:
             new = [None if at is None else new[at] for at in layout]
             if UNCHANGED in new:
                 new = table.with_key(new, old) if old is not None else new
                 new = self._filled(table, new, old if write.whole else None)
-            moved = old is not None and table.key_of(old) != table.key_of(new)
         run = self._runs.get(table.name)
         if run is None:
             assert self._open is not None  # noqa: S101
-            run = self._runs[table.name] = Run(table, self._open.commit, self._open.at)
+            commit, at = self._open.commit, self._open.at
+            run = self._runs[table.name] = Run(table, [commit], self.prefix([commit]), at)
             found.append(run)
-        if old is not None and (new is None or moved):
-            run.add("delete", number, old if table.preimages else table.key_alone(old))
-        if new is not None and (write.kind == "insert" or moved):
-            run.add("insert", number, new)
-        elif new is not None:
-            if table.preimages and old is not None:
-                run.add("update_preimage", number, old)
-            run.add("update_postimage", number, new)
+        run.write(number, old, new, inserts=write.kind == "insert")
         self._count += 1
 
-    def _filled(self, table: Table, new: Values, old: Values | None) -> Values:
+    def _filled(self, table: PostgreSQLTable, new: Values, old: Values | None) -> Values:
         """Return a row with its large values that did not change."""
         if old is None and self._options.unchanged == "read":
             old = table.now(self._connection, table.key_of(new))
@@ -273,7 +222,7 @@ class WriteAheadLog(TablesAndLog):
             return new
         return [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
 
-    def _said(self, text: Text, found: list[Run | tuple[Position, Said]]) -> None:
+    def _said(self, text: Text, found: list[Run | Change]) -> None:
         if text.transactional:
             assert self._open is not None  # noqa: S101
             if self._next() is None:
@@ -284,7 +233,8 @@ class WriteAheadLog(TablesAndLog):
                 return
             at = time.time_ns() // 1000
             self._at = max(self._at, [text.place, 0])
-        found.append((self._at, Said(text, at)))
+        said = Message(text.content, timestamp=at, origin=text.prefix)
+        found.append(Change(self._at, "", (), said))
         self._count += 1
 
     def _emptied(self, truncate: Truncate) -> None:
@@ -302,15 +252,14 @@ class WriteAheadLog(TablesAndLog):
 
     @property
     def _awaits(self) -> bool:
-        return self.reached[0] < self.awaited
+        return self.reached < self.awaited
 
     def keep(self, position: Position) -> None:
-        """Note that all up to a position is stored."""
         place = position[0]
         while self._ends and self._ends[0][0] <= position:
             place = self._ends.popleft()[1]
         # Never beyond what a restart would go on from.
-        self.stored = max(self.stored, min(place, self.reached[0]))
+        self.confirmed = max(self.confirmed, min(place, self.reached[0]))
 
     def _tell(self) -> None:
         now = time.monotonic()
@@ -321,25 +270,40 @@ class WriteAheadLog(TablesAndLog):
         pause = _ASKING if self._awaits else _TELLING
         asks = (self._awaits or silent > patience / 2) and now - self._asked >= pause
         if asks or self._stream.asked or now - self._told >= _TELLING:
-            self._stream.tell(self.stored, answer=asks)
+            self._stream.tell(self.confirmed, answer=asks)
             self._told = now
             self._asked = now if asks else self._asked
 
     def idle(self, seconds: float) -> None:
-        """Wait without reading anything."""
         time.sleep(seconds)
         self._stream.heard = time.monotonic()
         self._tell()
 
     def close(self) -> None:
-        """Tell the server what is stored, for the last time."""
         with suppress(TransientError):
-            self._stream.tell(self.stored)
+            self._stream.tell(self.confirmed)
+        self._stream.close()
+        self._connection.close()
+
+    def prefix(self, position: Position) -> str:
+        return f"{position[0]:016x}"
+
+    def place(self, tables: str) -> str:
+        return Place(self._stream.system, tables).encoded()
+
+    def stored(self, cursor: str) -> Position:
+        return [Place.decoded(cursor).log, 0]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "log": written(self.reached[0]),
+            "stored": written(self.confirmed),
+            "truncated": self.truncated,
+        }
 
     # -- tables -----------------------------------------------------------------------------------
 
     def mark(self) -> Position:
-        """Return a place behind the commits of all that a chunk has seen."""
         failpoint("postgresql.after-chunk")
         place = self._end("pg_current_wal_insert_lsn()")
         safe = self._end("pg_current_wal_flush_lsn()")
@@ -353,7 +317,7 @@ class WriteAheadLog(TablesAndLog):
                 time.sleep(0.01)
                 safe = self._end("pg_current_wal_flush_lsn()")
         place = min(place, safe)
-        self.awaited = max(self.awaited, place)
+        self.awaited = max(self.awaited, [place, 0])
         return [place, 0]
 
     def _end(self, function: str) -> int:
@@ -362,10 +326,7 @@ class WriteAheadLog(TablesAndLog):
         return place - place % _PAGE if place % _PAGE <= _HEADER else place
 
     def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
-        """Return rows that have seen all transactions that were read from the log; None if not yet.
-
-        A transaction is in the log a little before it is seen, and long where it waits for a standby.
-        """
+        # A transaction is in the log a little before it is seen, and long where it waits for a standby.
         if not self._settled():
             return None
         most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Literal, NamedTuple
 
+from mainstem_cdc import UNCHANGED, Value
+
 #: Microseconds from 1970 to 2000, from which PostgreSQL counts.
 EPOCH = 946_684_800_000_000
 
@@ -19,17 +21,6 @@ _KINDS: dict[bytes, Literal["insert", "update", "delete"]] = {
     b"U": "update",
     b"D": "delete",
 }
-
-
-class _Unchanged:
-    def __repr__(self) -> str:
-        return "UNCHANGED"
-
-
-#: Stands for a large value that an update did not change, and that the log has not.
-UNCHANGED = _Unchanged()
-#: A column's value as text, null, or `UNCHANGED`.
-Value = bytes | None | _Unchanged
 
 
 class Begin(NamedTuple):

@@ -6,16 +6,16 @@ import json
 from dataclasses import dataclass
 
 from mainstem import PermanentError, TransientError, failpoint
+from mainstem_cdc import START_OVER
 
 from mainstem_cdc_postgresql.connection import Connection, Stream, literal, lsn, quoted, written
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
-from mainstem_cdc_postgresql.tables import Table
+from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
 #: The oldest version whose plugin gives messages.
 _OLDEST = 140_000
 #: A slot is made when all transactions of that moment have ended, in seconds.
 _MAKING = 600.0
-START_OVER = "start the checkpoint over, which reads the tables again"
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def prepare(
     connection: Connection,
     stream: Stream,
     options: PostgreSQLSourceOptions,
-    tables: list[Table],
+    tables: list[PostgreSQLTable],
     place: Place | None,
 ) -> int:
     """See that all is as it must be, make what may be made, and return the place to begin at.
@@ -169,7 +169,9 @@ def _slot(connection: Connection, name: str) -> Slot | None:
     return Slot(str(plugin), str(database), place, lost, active == "t")
 
 
-def _publish(connection: Connection, options: PostgreSQLSourceOptions, tables: list[Table]) -> None:
+def _publish(
+    connection: Connection, options: PostgreSQLSourceOptions, tables: list[PostgreSQLTable]
+) -> None:
     """See that the publication has the tables, or make it."""
     name = options.published
     found = connection.query(

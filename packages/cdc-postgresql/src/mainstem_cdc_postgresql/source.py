@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainstem import Level, Shown, SourceCapabilities
 from mainstem_ingress import IngressSource, Receiver
 
-from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes_of
 
 
 class PostgreSQLSource(IngressSource):
@@ -21,7 +21,7 @@ class PostgreSQLSource(IngressSource):
 
     def __init__(self, options: PostgreSQLSourceOptions) -> None:
         super().__init__(options)
-        self.tables = shapes(options)
+        self.tables = shapes_of(options)
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide

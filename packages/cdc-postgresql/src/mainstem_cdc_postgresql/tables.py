@@ -1,50 +1,38 @@
-"""The tables of a document, as the database has them: columns, keys, rows read by key, changes."""
+"""The tables of a document, as PostgreSQL has them: columns, keys, rows read by key."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mainstem import PermanentError
-from mainstem.columns import find_column
-from mainstem_ingress import Chunk
+from mainstem_cdc import Chunk, Table, TableOptions, Value, Values
+from mainstem_cdc.columns import ColumnReaders, boolean
 
-from mainstem_cdc_postgresql.columns import column
 from mainstem_cdc_postgresql.connection import Connection, literal, quoted
-from mainstem_cdc_postgresql.options import TableOptions
-from mainstem_cdc_postgresql.protocol import UNCHANGED, Relation, Value
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
+from mainstem_cdc_postgresql.protocol import Relation
+from mainstem_cdc_postgresql.values import reader
 
 #: How long the server may take for a chunk, in seconds.
 _READING = 600.0
-
-#: The values of a row as text, in the order of the table's columns in the document.
-Values = Sequence[Value]
+_READERS = ColumnReaders(reader, {"boolean": boolean("t", "f")})
 
 
-class Table:
+class PostgreSQLTable(Table):
     """A table of the document.
 
     Args:
         name: its name there, and that of its output.
-        nulls: whether a column that the database does not have is null.
 
     Attributes:
-        key: the columns of the key, as the document has them.
         parted: whether it has partitions.
     """
 
-    def __init__(self, name: str, options: TableOptions, *, nulls: bool) -> None:
-        self.name = name
-        self.namespace, self.table = options.place(name)
+    def __init__(self, name: str, given: TableOptions, options: PostgreSQLSourceOptions) -> None:
+        super().__init__(name, given, options, _READERS)
         self.sql = f"{quoted(self.namespace)}.{quoted(self.table)}"
         self.parted = False
-        self.preimages = options.preimages
-        self.columns = [column.name for column in options.table_schema]
-        self.key = [find_column(options.table_schema, key, "key").name for key in options.key]
-        self._nulls = nulls
-        self.kinds = [column.type or "" for column in options.table_schema]
-        self._keys = [self.columns.index(key) for key in self.key]
         self._ordered = self.key
         self._there: set[str] = set(self.columns)
 
@@ -72,7 +60,7 @@ class Table:
                 "attisdropped AND attgenerated = ''"
             )
         }
-        self._missing([name for name in self.columns if name not in there])
+        self.missing([name for name in self.columns if name not in there])
         self._there = there
         indexes = connection.query(
             "SELECT i.indisprimary, i.indisreplident, string_agg(a.attname, chr(1) ORDER BY k.place), "
@@ -117,16 +105,9 @@ class Table:
         Raises:
             PermanentError: one is not there.
         """
-        self._missing([name for name in self.columns if name not in relation.columns])
+        self.missing([name for name in self.columns if name not in relation.columns])
         places = {name: at for at, name in enumerate(relation.columns)}
         return [places.get(name) for name in self.columns]
-
-    def _missing(self, names: Sequence[str]) -> None:
-        if wrong := [n for n in names if not self._nulls or n in self.key]:
-            raise PermanentError(
-                f"{self.sql} has no column {', '.join(wrong)} (or it is a generated one): change the "
-                "document's schema, or let it be null (`on_missing_column: null`)"
-            )
 
     # -- rows that it has -------------------------------------------------------------------------
 
@@ -182,48 +163,6 @@ class Table:
     def _source(self) -> str:
         # What a table inherits has changes of its own.
         return self.sql if self.parted else f"ONLY {self.sql}"
-
-    # -- values -----------------------------------------------------------------------------------
-
-    def key_of(self, values: Values) -> tuple[Value, ...]:
-        """Return the key of a row."""
-        return tuple([values[at] for at in self._keys])
-
-    def with_key(self, new: Values, old: Values) -> Values:
-        """Return a changed row with the columns of its key that the log has before the change alone."""
-        return [
-            o if n is UNCHANGED and at in self._keys else n
-            for at, (n, o) in enumerate(zip(new, old, strict=True))
-        ]
-
-    def key_alone(self, values: Values) -> Values:
-        """Return a row with its key and nothing else."""
-        return [value if at in self._keys else None for at, value in enumerate(values)]
-
-    def read(self, rows: Sequence[Values]) -> tuple[dict[str, Any], dict[int, str]]:
-        """Return rows as Arrow columns, and why some are refused.
-
-        Returns:
-            the columns by name, with anything for rows that are refused; and by the numbers of these rows
-            which column has a value that its type does not hold, and why.
-        """
-        columns: dict[str, Any] = {}
-        refused: dict[int, str] = {}
-        for name, kind, values in zip(
-            self.columns, self.kinds, zip(*rows, strict=True), strict=True
-        ):
-            columns[name], wrong = column(kind, values)
-            for at, why in wrong.items():
-                refused.setdefault(at, f"{name}: {why}")
-        return columns, refused
-
-    def shown(self, values: Values) -> bytes:
-        """Return a row as JSON, each value as PostgreSQL prints it."""
-        named: Mapping[str, str | None] = {
-            name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else None
-            for name, value in zip(self.columns, values, strict=True)
-        }
-        return json.dumps(named).encode()
 
 
 def _text(value: Value) -> str | None:

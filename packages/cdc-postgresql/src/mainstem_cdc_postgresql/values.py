@@ -1,27 +1,12 @@
-"""Values as PostgreSQL prints them, with the types that a document gives them: exactly, or refused."""
+"""Values as PostgreSQL prints them: ISO dates, UTC, bytes in hex, arrays in braces."""
 
 from __future__ import annotations
 
-import math
-import re
-import struct
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
 
 from mainstem.columns import parts_of
-
-Reader = Callable[[str], Any]
-
-#: How the server prints numbers.
-WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
-DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
-_TOO_LARGE = "a number that is too large"
-
-
-class Misfit(ValueError):  # noqa: N818
-    """A value that its type does not hold; says why, without the value."""
+from mainstem_cdc import READERS, Misfit, Reader
 
 
 def has_reader(kind: str) -> bool:
@@ -32,7 +17,7 @@ def has_reader(kind: str) -> bool:
 
 
 def reader(kind: str) -> Reader:
-    """Return what makes values of a type from what PostgreSQL prints (ISO dates, UTC, bytes in hex).
+    """Return what makes values of a type.
 
     Raises:
         KeyError: there is none; see `has_reader`.
@@ -49,39 +34,6 @@ def _boolean(text: str) -> bool:
     return text == "t"
 
 
-def _whole(text: str) -> int:
-    if not WHOLE.fullmatch(text):
-        raise Misfit("no whole number")
-    return int(text)
-
-
-def _decimal(text: str) -> Decimal:
-    if text in ("NaN", "Infinity", "-Infinity"):
-        raise Misfit(f"{text} is no number that a DECIMAL holds")
-    if not DECIMAL.fullmatch(text):
-        raise Misfit("no decimal")
-    return Decimal(text)
-
-
-def _float(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        raise Misfit("no number") from None
-    if math.isinf(found) and "inf" not in text.lower():
-        raise Misfit(_TOO_LARGE)
-    return found
-
-
-def _small_float(text: str) -> float:
-    found = _float(text)
-    try:
-        struct.pack("<f", found)
-    except OverflowError:
-        raise Misfit(_TOO_LARGE) from None
-    return found
-
-
 def _bytes(text: str) -> bytes:
     if not text.startswith("\\x"):
         raise Misfit("no bytes in hex")
@@ -91,57 +43,7 @@ def _bytes(text: str) -> bytes:
         raise Misfit("no bytes in hex") from None
 
 
-def _date(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise Misfit(_beyond(text, "date")) from None
-
-
-def _timestamp(text: str) -> datetime:
-    """Return a time; one with an offset is given in UTC."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise Misfit(_beyond(text, "time")) from None
-    if found.tzinfo is None:
-        raise Misfit("a time without a zone: read it as TIMESTAMP_NTZ")
-    return found.astimezone(UTC)
-
-
-def _local(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise Misfit(_beyond(text, "time")) from None
-    if found.tzinfo is not None:
-        raise Misfit("a time with a zone: read it as TIMESTAMP")
-    return found
-
-
-def _beyond(text: str, what: str) -> str:
-    if text in ("infinity", "-infinity"):
-        return f"{text} is no {what} that other systems know"
-    if text.endswith("BC") or (text[:5].isdigit()):
-        return f"a {what} beyond the years 1 to 9999"
-    return f"no {what}"
-
-
-_READERS: Mapping[str, Reader] = {
-    "boolean": _boolean,
-    "tinyint": _whole,
-    "smallint": _whole,
-    "int": _whole,
-    "bigint": _whole,
-    "decimal": _decimal,
-    "float": _small_float,
-    "double": _float,
-    "string": str,
-    "binary": _bytes,
-    "date": _date,
-    "timestamp": _timestamp,
-    "timestamp_ntz": _local,
-}
+_READERS: Mapping[str, Reader] = {**READERS, "boolean": _boolean, "binary": _bytes}
 
 
 # -- arrays: {1,NULL,"a \"b\""}, nested, perhaps with bounds before ([0:1]={1,2}) -----------------

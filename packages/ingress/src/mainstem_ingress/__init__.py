@@ -11,17 +11,12 @@ from mainstem_ingress.messages import Columns, Message, Rows, Values
 from mainstem_ingress.options import IngressOptions
 from mainstem_ingress.receiver import Receiver
 from mainstem_ingress.sequences import Gap, NumberOptions, Sequences
-from mainstem_ingress.snapshots import Change, Changes, Chunk, Given, SnapshotThenLog, TablesAndLog
 from mainstem_ingress.source import IngressSource
 from mainstem_ingress.tables import columns_of, no_row, row_of, struct_type
 
 __all__ = [
-    "Change",
-    "Changes",
-    "Chunk",
     "Columns",
     "Gap",
-    "Given",
     "IngressOptions",
     "IngressSource",
     "LogError",
@@ -30,8 +25,6 @@ __all__ = [
     "Receiver",
     "Rows",
     "Sequences",
-    "SnapshotThenLog",
-    "TablesAndLog",
     "Values",
     "columns_of",
     "loss_of",

@@ -157,11 +157,39 @@ class Taker:
 
     def _called(self, name: str, arguments: Sequence[Any]) -> Any:
         found = getattr(self.receiver, name)(*arguments)
-        return list(found) if name == "take" else found
+        return _messages(found, self.receiver) if name == "take" else found
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
+
+
+def _messages(found: Any, receiver: Any) -> list[Any]:
+    """Return the messages of one call; rows have their table's name and themselves as `extra`.
+
+    Where rows came as columns, the last one has the receiver's cursor: where it goes on after them.
+    """
+    from mainstem_ingress import Columns, Message, Rows
+
+    if not isinstance(found, Rows):
+        return list(found)
+    made: list[Message] = []
+    for part in found.parts:
+        if isinstance(part, Columns):
+            rows: Any = part.rows
+            made += [
+                Message(
+                    None,
+                    timestamp=at,
+                    origin=part.origin,
+                    token=part.token,
+                    extra=(part.table, row),
+                )
+                for at, row in zip(part.timestamps, rows.to_pylist(), strict=True)
+            ]
+        else:
+            made += part
+    return [*made[:-1], made[-1]._replace(cursor=receiver.cursor())]
 
 
 class TakingProcess:
@@ -273,7 +301,9 @@ def stored(folder: Path) -> list[Any]:
         for number in numbers(at):
             for row in open_segment(file_of(at, number))[1].to_pylist():
                 message = Message(row["value"], row["key"], row["headers"], origin=row["origin"])
-                found.append(message._replace(refused=row["_reason"]))
+                table = row.get("_output")
+                extra = () if table is None else (table, row[f"_{table}"])
+                found.append(message._replace(refused=row["_reason"], extra=extra))
     return found
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from mainstem import Source, SourceCapabilities
+from mainstem import Inputs, Shape, Source, SourceCapabilities
 
 from mainstem_testkit.conformance.reading import Reading
 from mainstem_testkit.conformance.suite import Suite, not_given
@@ -19,6 +19,8 @@ class SourcingSuite(Suite):
     """What an author says of a source, and the parts that its tests share."""
 
     kind: ClassVar[str] = "source"
+    #: The output of the source that is read, for one that gives its rows by name.
+    output: ClassVar[str] = ""
 
     def put(self, numbers: Sequence[int]) -> None:
         """Make an event of each number, in order; there may be none.
@@ -41,13 +43,21 @@ class SourcingSuite(Suite):
             "sinks": {
                 "out": {
                     "use": "files",
-                    "from": "subject",
+                    "from": f"subject.{self.output}" if self.output else "subject",
                     "with": {"path": "./out", "format": "parquet"},
                 }
             },
         }
 
     # -- reading ----------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of what is read."""
+        source: Any = self.component
+        if self.output:
+            return source.outputs(Inputs())[self.output]  # type: ignore[no-any-return]
+        return source.shape()  # type: ignore[no-any-return]
 
     @property
     def claims(self) -> SourceCapabilities:
@@ -62,7 +72,13 @@ class SourcingSuite(Suite):
 
     def reading(self, name: str = "reading", source: Any = None, **changes: Any) -> Reading:
         """Return a reading of the source on a checkpoint of that name."""
-        return Reading(self.plan(**changes), self.place / name, source, bounded=self.fed)
+        return Reading(
+            self.plan(**changes),
+            self.place / name,
+            source,
+            bounded=self.fed,
+            identified=not self.output,
+        )
 
     def read_to_end(self, reading: Reading, rows: int) -> None:
         """Read what there is; of a source that makes its own, until there are so many rows."""

@@ -35,19 +35,27 @@ class Reading:
         folder: for the checkpoint.
         source: takes the place of the plan's own.
         bounded: whether the source has an end to read to.
+        identified: whether rows have an identity.
 
     Attributes:
         batches: the rows by the batch's id.
     """
 
     def __init__(
-        self, plan: Any, folder: Path, source: Any = None, *, bounded: bool = True
+        self,
+        plan: Any,
+        folder: Path,
+        source: Any = None,
+        *,
+        bounded: bool = True,
+        identified: bool = True,
     ) -> None:
         self._whole = plan
         self._folder = folder
         self._source = source
         self._kept = _Witness()
         self._bounded = bounded
+        self._identified = identified
         self.batches: dict[int, list[dict[str, Any]]] = self._kept.batches
 
     @property
@@ -58,7 +66,7 @@ class Reading:
     def plan(self, trigger: Trigger) -> Any:
         """Return what runs: the source into memory."""
         sink = standing_in(self._whole.nodes["out"], self._kept)
-        sink.needs_id = bool(self._whole.nodes["subject"].identity)
+        sink.needs_id = self._identified and bool(self._whole.nodes["subject"].identity)
         sources = {"subject": self._source} if self._source is not None else {}
         return derive(
             self._whole, [sink], checkpoint=self._folder, sources=sources, trigger=trigger

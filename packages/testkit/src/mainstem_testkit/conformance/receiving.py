@@ -29,6 +29,9 @@ class ReceivingSuite(Suite):
     """What an author says of a receiver, and the parts that its tests share."""
 
     kind: ClassVar[str] = "source"
+    #: The output of the source whose rows are put, for one that gives rows by name. A message then has
+    #: its name and the row as `extra`.
+    output: ClassVar[str] = ""
     #: Texts, beside the component's secret options, that no error may show.
     secrets: ClassVar[Sequence[str]] = ()
 
@@ -52,9 +55,10 @@ class ReceivingSuite(Suite):
         return {}
 
     def parts(self, **changes: Any) -> dict[str, Any]:
+        read = f"subject.{self.output}" if self.output else "subject"
         return {
             "sources": {"subject": {"use": self.use, "with": {**self.options(), **changes}}},
-            "sinks": {"out": {"use": "console", "from": "subject"}},
+            "sinks": {"out": {"use": "console", "from": read}},
         }
 
     # -- the receiver -------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mainstem_ingress import Change, Changes, Chunk, Given, SnapshotThenLog, TablesAndLog
+from mainstem_cdc import Change, Changes, Chunk, Given, SnapshotThenLog, TablesAndLog
 
 TABLES = ("a", "b")
 

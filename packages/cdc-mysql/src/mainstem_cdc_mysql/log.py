@@ -1,0 +1,483 @@
+"""The server's binary log and tables as `SnapshotThenLog` wants them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from mainstem import PermanentError, failpoint
+from mainstem_cdc import START_OVER, UNCHANGED, Changes, Chunk, Run, Values
+from mainstem_cdc.receiver import DatabaseLog
+
+from mainstem_cdc_mysql import statements
+from mainstem_cdc_mysql.connection import Connection, Stream
+from mainstem_cdc_mysql.options import MySQLSourceOptions
+from mainstem_cdc_mysql.protocol import (
+    ANONYMOUS,
+    FORMAT,
+    GTID,
+    MARIADB_GTID,
+    PAYLOAD,
+    QUERY,
+    QUERY_COMPRESSED,
+    ROTATE,
+    ROWS,
+    TABLE,
+    TAGGED_GTID,
+    XA_PREPARE,
+    XID,
+    Begin,
+    Event,
+    Query,
+    begin,
+    event,
+    payload,
+    query,
+    rotated,
+    rows_body,
+    summed,
+)
+from mainstem_cdc_mysql.rows import Layout, RowReader
+from mainstem_cdc_mysql.server import Beginning, Place, file_number, gtids_of
+from mainstem_cdc_mysql.tables import MySQLTable
+
+#: How many changes one call gives at most, and about how many bytes.
+_MOST, _MOST_BYTES = 10_000, 4 * 2**20
+#: How long one call goes on while there are changes, and waits for the rest of a transaction, in seconds.
+_LONGEST, _REST = 1.0, 0.05
+#: How many rows of a table are read first, and about how many bytes at once after that.
+_FIRST_ROWS, _CHUNK_BYTES = 1_000, 16 * 2**20
+#: How many tables' layouts are remembered.
+_LAYOUTS = 10_000
+#: Places in a file are told modulo this.
+_TURN = 1 << 32
+
+#: A place: how often the server was another one, the number of the file, where the transaction begins in
+#: it, and how many of its changes are before.
+Position = list[int]
+
+
+class BinaryLog(DatabaseLog):
+    """Reads the stream of a binary log, and tables by key."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: Stream,
+        options: MySQLSourceOptions,
+        tables: Mapping[str, MySQLTable],
+        beginning: Beginning,
+    ) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._options = options
+        self._beginning = beginning
+        self._tables = tables
+        self._places = {(each.namespace, each.table): each for each in tables.values()}
+        self._charsets = _charsets(connection)
+        #: By a table event's bytes: the table and what reads its rows; by number: the same.
+        self._layouts: dict[bytes, tuple[MySQLTable, RowReader] | None] = {}
+        self._numbered: dict[int, tuple[MySQLTable, RowReader] | None] = {}
+        #: Where the event in hand ends, and how the file is called.
+        self._epoch, self._file, self._end = beginning.epoch, beginning.file, beginning.start
+        self._made = 0
+        self._summed = stream.summed
+        #: Of the transaction in hand: what began it, where, how many changes there were, by table too.
+        self._open: Begin | None = None
+        self._start = beginning.start
+        self._count = 0
+        self._counts: dict[str, int] = {}
+        self._xa = False
+        #: By transaction, how many changes of each table were taken before this connection; and of the
+        #: one in hand.
+        self._taken = dict(beginning.taken)
+        self._skipped: dict[str, int] = {}
+        self._gtids = (
+            None
+            if beginning.gtids is None
+            else gtids_of(beginning.gtids, mariadb=beginning.mariadb)
+        )
+        #: Transactions that were read, while it is not known that they are seen.
+        self._unseen = gtids_of("", mariadb=beginning.mariadb)
+        self._any_unseen = False
+        #: Of the call in hand.
+        self._runs: dict[str, Run] = {}
+        self._found: list[Run] = []
+        self._size = self._total = 0
+        self._sizes: dict[str, int] = {}
+        self._asked = self._moved = time.monotonic()
+        self.reached: Position = beginning.position
+        self.awaited: Position = beginning.end
+        self._place = self._here()
+        self.truncated = 0
+
+    # -- the log ----------------------------------------------------------------------------------
+
+    def changes(self, after: Position, seconds: float) -> Changes:
+        now = time.monotonic
+        until, longest = now() + seconds, now() + _LONGEST
+        self._runs, self._found, self._size, count = {}, [], 0, self._total
+        stream = self._stream
+        while self._xa or (self._total - count < _MOST and self._size < _MOST_BYTES):
+            data = stream.next()
+            if data is not None:
+                self._size += len(data)
+                self._take(data)
+                if now() > longest and not self._xa:
+                    break
+                continue
+            if self._xa or (self._found and self._open is not None and now() < longest):
+                stream.wait(_REST)  # the rest of a transaction follows at once
+                stream.listen()
+                continue
+            left = until - now()
+            if self._found or left <= 0 or (self._awaits and self._at >= self.awaited):
+                break
+            stream.wait(min(left, 1.0))
+            stream.listen()
+        stream.listen()
+        # Where nothing comes of these tables it goes on seldom: each time is stored.
+        due = now() - self._moved >= self._options.heartbeat.total_seconds()
+        if self._found or self._awaits or due:
+            self.reached, self._place, self._moved = max(after, self._at), self._here(), now()
+        return Changes([run.change() for run in self._found], self.reached)
+
+    @property
+    def _at(self) -> Position:
+        where = self._end if self._open is None else self._start
+        return [self._epoch, file_number(self._file), where, self._count]
+
+    @property
+    def _awaits(self) -> bool:
+        return self.reached < self.awaited
+
+    def _take(self, data: bytes) -> None:
+        of = event(data, summed=self._summed)
+        kind, end = of.kind, self._end
+        if kind == ROTATE:
+            file, place = rotated(of.body)
+            # One that is sent first says where the server looks for our transactions.
+            self._file, self._end = file, max(end, place) if file == self._file else place
+            return
+        if kind == FORMAT:
+            self._began(of)
+        if of.end and (of.end - end) % _TURN < _TURN // 2:
+            self._end = end + (of.end - end) % _TURN
+        if kind == PAYLOAD:
+            for inner in payload(of.body):
+                self._taken_in(event(inner, summed=False))
+        else:
+            self._taken_in(of)
+
+    def _taken_in(self, of: Event) -> None:
+        kind = of.kind
+        if kind in ROWS:
+            self._written(of)
+        elif kind == TABLE:
+            self._related(of)
+        elif kind in (GTID, ANONYMOUS, MARIADB_GTID):
+            self._begun(begin(of), of)
+        elif kind == XID:
+            self._ended()
+        elif kind in (QUERY, QUERY_COMPRESSED):
+            self._stated(query(of))
+        elif kind == XA_PREPARE:
+            self._prepared(of)
+        elif kind == TAGGED_GTID:
+            raise PermanentError("the server's transactions have tags, which are not known here")
+
+    def _began(self, of: Event) -> None:
+        """See that a file is the one of the checkpoint.
+
+        Raises:
+            PermanentError: it is another one of its name.
+        """
+        self._numbered.clear()
+        self._summed = summed(of)
+        wanted, self._made = self._beginning.made, of.at
+        if self._file == self._beginning.file and wanted not in (0, of.at):
+            raise PermanentError(
+                f"the file {self._file} of the server's log is another one than this checkpoint is of: "
+                f"somebody has reset the log (RESET MASTER); {START_OVER}"
+            )
+
+    def _begun(self, begun: Begin, of: Event) -> None:
+        self._open = begun
+        self._count, self._counts = 0, {}
+        self._start = self._end - of.size if of.end else self._end
+        same = bool(begun.gtid) or self._start == self._beginning.start
+        self._skipped = self._taken.pop(begun.gtid, {}) if same else {}
+        if self._gtids is not None and begun.gtid:
+            self._unseen.add(begun.gtid)
+            self._any_unseen = True
+
+    def _ended(self) -> None:
+        if self._open is not None and self._open.gtid and self._gtids is not None:
+            self._gtids.add(self._open.gtid)
+        self._open, self._xa = None, False
+        self._count, self._counts, self._runs = 0, {}, {}
+
+    def _prepared(self, of: Event) -> None:
+        """See that a transaction of several phases had but one.
+
+        Raises:
+            PermanentError: its changes may be taken back yet.
+        """
+        if self._count and not of.body[0]:
+            raise PermanentError(
+                "the log has a prepared transaction (XA PREPARE) with changes of these tables, of which "
+                f"nobody knows yet whether they stay; {START_OVER}"
+            )
+        self._ended()
+
+    def _stated(self, stated: Query) -> None:
+        text = stated.text.lstrip()
+        word = text[:12].upper()
+        if word.startswith(("BEGIN", "SAVEPOINT")) or text.endswith("START TRANSACTION"):
+            return  # the last is the table of a CREATE TABLE ... SELECT, whose rows follow
+        if word.startswith("COMMIT"):
+            self._ended()
+            return
+        if word.startswith("ROLLBACK"):
+            if self._count:
+                raise PermanentError(
+                    "the log has a transaction that was rolled back in part, with a table that can't be: "
+                    f"its changes are not known; {START_OVER}"
+                )
+            if not word.startswith("ROLLBACK TO"):
+                self._ended()
+            return
+        if word.startswith(("XA START", "XA BEGIN")):
+            self._xa = True
+            return
+        if word.startswith("XA END"):
+            return
+        if word.startswith("XA "):
+            self._ended()
+            return
+        self._changed(stated)
+        if self._open is None or self._open.alone or not self._count:
+            self._ended()
+
+    def _changed(self, stated: Query) -> None:
+        """See what a statement did to tables of the document."""
+        what = statements.read(stated.text, stated.database)
+        if what is None:
+            return
+        ours = [
+            table.sql
+            for (database, name), table in self._places.items()
+            if (database, name) in what.tables or (database, None) in what.tables
+        ]
+        if not ours:
+            return
+        names = ", ".join(ours)
+        if what.kind == "written":
+            raise PermanentError(
+                f"a statement that may change {names} is in the log in place of the rows: a session has "
+                f"binlog_format STATEMENT; {START_OVER}"
+            )
+        if what.kind == "replaced":
+            raise PermanentError(f"{names} is gone, or another table now: {START_OVER}")
+        if self._options.on_truncate == "fail":
+            raise PermanentError(
+                f"TRUNCATE of {names}: a changelog has no such change. Start the checkpoint over, or, "
+                "where rows that are gone may stay downstream, `on_truncate: ignore`"
+            )
+        self.truncated += len(ours)
+
+    def _related(self, of: Event) -> None:
+        """Note what reads rows of a table, as it is from here on."""
+        body = of.body
+        key = body[6:]
+        if key not in self._layouts:
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[key] = self._reader(body)
+        self._numbered[int.from_bytes(body[:6], "little")] = self._layouts[key]
+
+    def _reader(self, body: bytes) -> tuple[MySQLTable, RowReader] | None:
+        end = 9 + body[8]
+        place = body[9:end].decode(), body[end + 2 : end + 2 + body[end + 1]].decode()
+        table = self._places.get(place)
+        if table is None:
+            return None
+        layout = Layout(body, self._charsets, mariadb=self._beginning.mariadb)
+        if not layout.names:
+            raise PermanentError(
+                f"the log has rows of {table.sql} without the names of its columns: they were written "
+                f"while binlog_row_metadata was not FULL; {START_OVER}"
+            )
+        return table, RowReader(layout, table.places(layout.names), table.special)
+
+    def _written(self, of: Event) -> None:
+        number = int.from_bytes(of.body[:6], "little")
+        known = self._numbered.get(number)
+        if known is None:
+            return
+        table, reader = known
+        what, second = ROWS[of.kind]
+        body = rows_body(of.kind, of.body)
+        at = 8 + (int.from_bytes(body[8:10], "little") if second else 0)
+        if self._open is None:  # a server without numbers, from before MySQL 5.7
+            self._begun(Begin("", of.at * 1_000_000, alone=False), of)
+        if what in ("update", "partial"):
+            for old, new in reader.update(body, at, partial=what == "partial"):
+                self._wrote(table, old, new, inserts=False)
+        else:
+            for row in reader.insert_or_delete(body, at):
+                if what == "insert":
+                    self._wrote(table, None, row, inserts=True)
+                else:
+                    self._wrote(table, row, None, inserts=False)
+
+    def _wrote(
+        self, table: MySQLTable, old: Values | None, new: Values | None, *, inserts: bool
+    ) -> None:
+        number = self._counts[table.name] = self._counts.get(table.name, 0) + 1
+        self._count += 1
+        if number <= self._skipped.get(table.name, 0):
+            return
+        self._total += 1
+        lacks = old is not None and UNCHANGED in old
+        if old is not None and lacks and (table.preimages or UNCHANGED in table.key_of(old)):
+            raise PermanentError(
+                f"the log lacks what {table.sql} was before a change: a session has binlog_row_image "
+                f"MINIMAL; {START_OVER}"
+            )
+        if new is not None and UNCHANGED in new:
+            new = self._filled(table, new, old)
+        run = self._runs.get(table.name)
+        if run is None:
+            assert self._open is not None  # noqa: S101
+            place = [self._epoch, file_number(self._file), self._start]
+            run = Run(table, place, self.prefix(place), self._open.at)
+            self._runs[table.name] = run
+            self._found.append(run)
+        run.write(number, old, new, inserts=inserts)
+
+    def _filled(self, table: MySQLTable, new: Values, old: Values | None) -> Values:
+        """Return a row with the values that the log left out, as they did not change."""
+        if old is not None:
+            new = [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
+        if UNCHANGED not in new or self._options.unchanged == "refuse":
+            return new
+        there = table.now(self._connection, table.key_of(new))
+        if there is None:  # it was deleted since, which comes next
+            there = [None] * len(new)
+        return [t if n is UNCHANGED else n for n, t in zip(new, there, strict=True)]
+
+    # -- how far it is ----------------------------------------------------------------------------
+
+    def _here(self) -> Place:
+        open_ = self._open
+        taken = dict(self._taken)
+        if open_ is not None and self._counts:
+            taken[open_.gtid] = dict(self._counts)
+        return Place(
+            server=self._beginning.server,
+            epoch=self._epoch,
+            file=self._file,
+            start=self._end if open_ is None else self._start,
+            made=self._made,
+            gtids=None if self._gtids is None else str(self._gtids),
+            taken=taken,
+        )
+
+    def prefix(self, position: Position) -> str:
+        epoch, file, start = position[:3]
+        return f"{epoch:04x}-{file:08x}-{start:012x}"
+
+    def place(self, tables: str) -> str:
+        return json.dumps({"place": self._place.encoded(), "tables": tables})
+
+    def stored(self, cursor: str) -> Position:
+        return self.reached
+
+    def idle(self, seconds: float) -> None:
+        time.sleep(seconds)
+        self._stream.heard = time.monotonic()
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "log": f"{self._place.file}:{self._place.start}",
+            "gtids": self._place.gtids,
+            "truncated": self.truncated,
+        }
+
+    def close(self) -> None:
+        self._stream.close()
+        self._connection.close()
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    def mark(self) -> Position:
+        failpoint("mysql.after-chunk")
+        mark = self._marked()
+        self.awaited = max(self.awaited, mark)
+        return mark
+
+    def _marked(self) -> Position:
+        found = self._connection.status(self._beginning.status)
+        return [self._epoch, file_number(found["file"]), int(found["position"]), 0]
+
+    def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
+        # A transaction is in the log a little before it is seen, and long where it waits for a replica.
+        most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
+        read = self._mariadb_chunk if self._beginning.mariadb else self._mysql_chunk
+        found = read(self._tables[table], after, most)
+        if found is None:
+            time.sleep(0.001)
+        elif found.rows:
+            size = sum(len(v) for row in found.rows.values() for v in row if isinstance(v, bytes))
+            self._sizes[table] = int(_CHUNK_BYTES / (size / len(found.rows) + 1))
+        return found
+
+    def _mariadb_chunk(self, table: MySQLTable, after: Any, rows: int) -> Chunk | None:
+        """Return rows of a snapshot of which the server says where in its log it is."""
+        ask = self._connection.query
+        ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        ask("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        status = self._connection.texts("SHOW STATUS LIKE 'binlog_snapshot_%'")
+        said = {name: value for name, value, *_ in status}
+        file, place = said["Binlog_snapshot_file"], int(said["Binlog_snapshot_position"])
+        seen = [self._epoch, file_number(file), place, 0] >= self._at
+        found = (
+            table.chunk(self._connection, after, rows, "", self._stream.listen) if seen else None
+        )
+        ask("COMMIT")
+        return found
+
+    def _mysql_chunk(self, table: MySQLTable, after: Any, rows: int) -> Chunk | None:
+        if self._gtids is None:
+            # Whoever is about to commit has its rows locked until they are seen.
+            return table.chunk(
+                self._connection, after, rows, " LOCK IN SHARE MODE", self._stream.listen
+            )
+        if self._any_unseen:
+            wanted = self._connection.literal(str(self._unseen).encode())
+            ((seen,),) = self._connection.texts(
+                f"SELECT GTID_SUBSET({wanted}, @@global.gtid_executed)"
+            )
+            if seen != "1":
+                return None
+            self._unseen, self._any_unseen = gtids_of("", mariadb=False), False
+        return table.chunk(self._connection, after, rows, "", self._stream.listen)
+
+
+def _charsets(connection: Connection) -> dict[int, str]:
+    """Return the names of character sets by the numbers of collations."""
+    found = connection.texts("SHOW COLLATION")
+    ids = {int(number): charset for _, charset, number, *_ in found if number}
+    if len(ids) < len(found):  # MariaDB's, which are of many character sets
+        ids |= {
+            int(number): charset
+            for charset, number in connection.texts(
+                "SELECT CHARACTER_SET_NAME, ID FROM "
+                "information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
+            )
+            if number
+        }
+    return ids

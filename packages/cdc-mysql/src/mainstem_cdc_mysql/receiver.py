@@ -1,0 +1,43 @@
+"""The receiver of the source `mysql`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from mainstem import Shape
+from mainstem_cdc.receiver import CaptureReceiver, Opened
+
+from mainstem_cdc_mysql.connection import Connection, Stream
+from mainstem_cdc_mysql.log import BinaryLog
+from mainstem_cdc_mysql.options import MySQLSourceOptions, shapes_of
+from mainstem_cdc_mysql.server import Place, prepare
+from mainstem_cdc_mysql.tables import MySQLTable
+
+
+class MySQLReceiver(CaptureReceiver):
+    """Takes rows of tables, and the changes in a binary log."""
+
+    options: MySQLSourceOptions
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return shapes_of(self.options)
+
+    def open(self, cursor: str | None) -> Opened:
+        options = self.options
+        kept = None if cursor is None else json.loads(cursor)
+        place = None if kept is None else Place.decoded(kept["place"])
+        tables = {name: MySQLTable(name, given, options) for name, given in options.tables.items()}
+        connection = stream = None
+        try:
+            connection = Connection(options)
+            beginning = prepare(connection, options, list(tables.values()), place)
+            stream = Stream(options)
+            stream.begin(beginning)
+        except BaseException:
+            for each in (stream, connection):
+                if each is not None:
+                    each.close()
+            raise
+        log = BinaryLog(connection, stream, options, tables, beginning)
+        return Opened(log, tables, beginning.position, None if kept is None else kept["tables"])

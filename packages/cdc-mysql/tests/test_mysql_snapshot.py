@@ -1,0 +1,210 @@
+"""Tables and their log as one, at real servers: random writers, chunks, and receivers that die."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pymysql
+import pytest
+from mainstem_cdc.testing import changes, taken, versions
+from mysql_tables import Taking, connected
+
+TABLES = {
+    "a": {"key": ["k"], "schema": "k BIGINT, v BIGINT"},
+    "b": {"key": ["n", "k"], "schema": "k BIGINT, n STRING, v BIGINT"},
+}
+
+
+class Writer(threading.Thread):
+    """Writes into both tables at random, in transactions of which some are rolled back, until it is told to stop."""
+
+    def __init__(self, place, seed):
+        super().__init__()
+        self._place, self._dice = place, random.Random(seed)
+        self.stop = threading.Event()
+
+    def run(self):
+        connection = connected(self._place.server, self._place.name)
+        with connection, connection.cursor() as cursor:
+            cursor.execute("SET innodb_lock_wait_timeout = 1")
+            while not self.stop.is_set():
+                connection.begin()
+                try:
+                    for _ in range(self._dice.choice([1, 1, 1, 3, 12])):
+                        self._write(cursor)
+                except (pymysql.err.OperationalError, pymysql.err.IntegrityError):
+                    connection.rollback()
+                if self._dice.random() < 0.2:
+                    connection.rollback()
+                else:
+                    connection.commit()
+
+    def _write(self, cursor):
+        dice, key, other = self._dice, self._dice.randrange(300), self._dice.randrange(300)
+        value = dice.randrange(10**9)
+        what = dice.random()
+        if dice.random() < 0.5:
+            if what < 0.6:
+                cursor.execute(
+                    "INSERT INTO a VALUES (%s, %s) ON DUPLICATE KEY UPDATE v = VALUES(v)",
+                    (key, value),
+                )
+            elif what < 0.8:
+                cursor.execute("DELETE FROM a WHERE k = %s", (key,))
+            else:
+                cursor.execute("UPDATE a SET k = %s WHERE k = %s", (other, key))
+        elif what < 0.7:
+            cursor.execute("REPLACE INTO b VALUES (%s, %s, %s)", (key % 10, f"n{key % 30}", value))
+        else:
+            cursor.execute("DELETE FROM b WHERE k = %s", (key % 10,))
+
+
+def tables_of(messages, by_version):
+    """Return what the messages make of the tables, one after another or by their sequence."""
+    ordered = (
+        sorted(zip(versions(messages), range(len(messages)), strict=True)) if by_version else None
+    )
+    found = {"a": {}, "b": {}}
+    for message in [messages[at] for _, at in ordered] if ordered else messages:
+        name = message.extra[0]
+        row = message.extra[1] if name == "a" else message.extra[2]
+        key = tuple(row[k] for k in TABLES[name]["key"])
+        if row["_change_type"] == "delete":
+            found[name].pop(key, None)
+        else:
+            found[name][key] = row["v"]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_out_is_the_tables(place, seed):
+    """Pass: three writers at work, a receiver that dies again and again with what it has not stored, chunks of a few
+    rows: what was stored makes the tables, in the order in which it came and by sequence; no change came twice."""
+    place.sql("CREATE TABLE a (k BIGINT PRIMARY KEY, v BIGINT)")
+    place.sql("CREATE TABLE b (k INT, n VARCHAR(20), v BIGINT, PRIMARY KEY (k, n))")
+    place.connection.cursor().executemany(
+        "INSERT INTO a VALUES (%s, %s)", [(n, n) for n in range(200)]
+    )
+    dice = random.Random(seed)
+    given = place.options(tables=TABLES, chunk_rows=dice.choice([7, 20, 1000]))
+    writers = [Writer(place, seed * 10 + n) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    stored, cursor, loading, lives = [], None, True, 0
+    try:
+        while lives < 12 or loading:
+            with Taking(given, cursor) as taking:
+                for _ in range(dice.randrange(2, 15)):
+                    # A group is what several calls have given, and is stored with the place behind it.
+                    group = [taking.receiver.take(0.02) for _ in range(dice.randrange(1, 4))]
+                    if dice.random() < 0.1:
+                        break
+                    for found in group:
+                        stored += taken(taking.receiver, found)
+                    cursor = taking.receiver.cursor()
+                    loading = taking.receiver.facts()["loading"]
+            lives += 1
+            assert lives < 200
+    finally:
+        for writer in writers:
+            writer.stop.set()
+        for writer in writers:
+            writer.join()
+    with Taking(given, cursor) as taking:
+        taking.load()
+        stored += taking.stored
+    there = {
+        "a": {(k,): v for k, v in place.sql("SELECT k, v FROM a")},
+        "b": {(n, k): v for n, k, v in place.sql("SELECT n, k, v FROM b")},
+    }
+    assert tables_of(stored, by_version=False) == there
+    assert tables_of(stored, by_version=True) == there
+    told = [
+        (m.extra[0], v, c[0], c[1:3] if m.extra[0] == "b" else c[1])
+        for m, v, c in zip(stored, versions(stored), changes(stored), strict=True)
+    ]
+    assert len(told) == len(set(told))
+
+
+def test_a_chunk_waits_for_what_the_log_has_told(mysql_place):
+    """Pass: a transaction that is in the log and not seen yet, as it waits for a replica: no row of before comes after its
+    change. The server holds it between log and sight (semi-synchronous replication without a replica)."""
+    place = mysql_place
+    place.sql("CREATE TABLE a (k BIGINT PRIMARY KEY, v BIGINT)")
+    place.sql("INSERT INTO a VALUES (1, 1), (2, 1)")
+    given = place.options(tables={"a": TABLES["a"]}, chunk_rows=1)
+    writer = connected(place.server, place.name)
+    unseen = threading.Event()
+
+    def write():
+        with writer, writer.cursor() as cursor:
+            cursor.execute("UPDATE a SET v = 2 WHERE k = 2")
+            unseen.set()
+
+    with Taking(given) as taking:
+        log = taking.receiver._log
+        # What the server says of what it has made visible, as it does while a commit waits.
+        real = log._connection.texts
+        held = threading.Event()
+
+        def texts(sql):
+            if "GTID_SUBSET" in sql and not held.is_set():
+                return [("0",)]
+            return real(sql)
+
+        log._connection.texts = texts
+        taking.until(lambda: len(taking.stored) >= 1)
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            taking.take()
+        kinds = [c for c in changes(taking.stored) if c[1] == 2]
+        assert kinds == [("update_postimage", 2, 2)]
+        held.set()
+        taking.load()
+        assert [c for c in changes(taking.stored) if c[1] == 2] in (
+            [("update_postimage", 2, 2)],
+            [("update_postimage", 2, 2), ("insert", 2, 2)],
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("VARCHAR(20) COLLATE utf8mb4_general_ci", ["'b'", "'A'", "'a''x'", "'\\\\'", "'é'", "'Z'", "''"]),
+        ("DECIMAL(30, 10)", ["12345678901234567890.0000000001", "12345678901234567890.0000000002", "-1", "0", "3.5"]),
+        ("BIGINT UNSIGNED", ["18446744073709551615", "9223372036854775808", "0", "5"]),
+        ("VARBINARY(20)", ["X'00'", "X'0001'", "X'ff'", "X'27'", "''"]),
+        ("DATETIME(6)", ["'2024-01-01 00:00:00.000001'", "'2024-01-01 00:00:00.000002'", "'1999-12-31'"]),
+        ("TIMESTAMP(3)", ["'2024-01-01 00:00:00.001'", "'2024-01-01 00:00:00.002'", "'1999-12-31'"]),
+        ("ENUM('z', 'a', 'm')", ["'a'", "'m'", "'z'"]),
+        ("BIT(40)", ["1", "255", "b'1000000000000000000000000000000000000001'"]),
+        ("DOUBLE", ["0.1", "-1e300", "1e-300", "5"]),
+        ("DATE", ["'2024-01-01'", "'1000-01-01'"]),
+        ("YEAR", ["2024", "1999", "2155"]),
+    ],
+)  # fmt: skip
+def test_rows_are_read_on_behind_a_key_of_any_type(place, kind, values):
+    """Pass: one row a chunk, with a second column in the key, over restarts: each row once."""
+    place.sql(f"CREATE TABLE t (n INT, k {kind} NOT NULL, v INT, PRIMARY KEY (k, n))")
+    for number, value in enumerate(values):
+        place.sql(f"INSERT INTO t VALUES (1, {value}, {number}), (2, {value}, {number})")
+    tables = {"t": {"key": ["n", "k"], "schema": "n INT, k STRING, v INT"}}
+    if kind.startswith("VARBINARY"):
+        tables["t"]["schema"] = "n INT, k BINARY, v INT"
+    given = place.options(tables=tables, chunk_rows=1)
+    stored, cursor, done = [], None, False
+    while not done:
+        with Taking(given, cursor) as taking:
+            for _ in range(4):
+                taking.take()
+            stored, cursor = stored + taking.stored, taking.cursor
+            done = not taking.receiver.facts()["loading"]
+        assert len(stored) <= 2 * len(values)
+    assert sorted((c[1], c[3]) for c in changes(stored)) == sorted(
+        (n, v) for v in range(len(values)) for n in (1, 2)
+    )

@@ -1,0 +1,45 @@
+"""Tables and the log of their changes, for authors of sources of change data capture.
+
+An author writes options on `CaptureOptions`, a `DatabaseLog` (changes, chunks of tables, marks), and a
+`CaptureReceiver` that opens it. Values are what the database prints, and become columns by
+`ColumnReaders`. What only a receiver's process needs is in `mainstem_cdc.receiver` and
+`mainstem_cdc.columns`.
+"""
+
+from __future__ import annotations
+
+from mainstem_cdc.options import CaptureOptions, TableOptions, shapes
+from mainstem_cdc.snapshots import (
+    Change,
+    Changes,
+    Chunk,
+    Given,
+    Position,
+    SnapshotThenLog,
+    TablesAndLog,
+)
+from mainstem_cdc.tables import START_OVER, Run, Table, Values, sequence
+from mainstem_cdc.values import READERS, UNCHANGED, Misfit, Reader, Value
+
+__all__ = [
+    "READERS",
+    "START_OVER",
+    "UNCHANGED",
+    "CaptureOptions",
+    "Change",
+    "Changes",
+    "Chunk",
+    "Given",
+    "Misfit",
+    "Position",
+    "Reader",
+    "Run",
+    "SnapshotThenLog",
+    "Table",
+    "TableOptions",
+    "TablesAndLog",
+    "Value",
+    "Values",
+    "sequence",
+    "shapes",
+]

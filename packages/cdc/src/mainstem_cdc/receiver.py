@@ -1,0 +1,258 @@
+"""What a receiver of change data capture does with tables and their log."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Shape, failpoint
+from mainstem_ingress import Columns, Message, Receiver, Rows, columns_of, no_row, struct_type
+
+from mainstem_cdc.options import CaptureOptions
+from mainstem_cdc.snapshots import Given, Position, SnapshotThenLog, TablesAndLog
+from mainstem_cdc.tables import Run, Table, Values, sequence
+
+#: How often it is looked up whether a place is stored, in seconds.
+_LOOKING = 0.5
+
+
+class DatabaseLog(TablesAndLog):
+    """Tables and their log at a server. What `changes` gives has as content a `Run`, or a `Message`.
+
+    Attributes:
+        reached: up to where `changes` has returned all.
+        awaited: where the log was at some moment whose changes are waited for.
+    """
+
+    reached: Position
+    awaited: Position
+
+    @abstractmethod
+    def prefix(self, position: Position) -> str:
+        """Return what the sequence of a row of a snapshot begins with, given its chunk's mark."""
+
+    @abstractmethod
+    def place(self, tables: str) -> str:
+        """Return where all goes on, given what `SnapshotThenLog` says of it: the receiver's cursor."""
+
+    def keep(self, position: Position) -> None:
+        """Note that all up to a position is stored."""
+
+    @abstractmethod
+    def stored(self, cursor: str) -> Position:
+        """Return the position in the log of a cursor."""
+
+    @abstractmethod
+    def idle(self, seconds: float) -> None:
+        """Wait without reading anything."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what is worth showing, such as the place in the log."""
+
+    def close(self) -> None:
+        """End the connections."""
+
+
+class Opened(NamedTuple):
+    """A log that is open.
+
+    Attributes:
+        begin: the position behind which it is read.
+        snapshots: the state of `SnapshotThenLog`; None for a beginning.
+    """
+
+    log: DatabaseLog
+    tables: Mapping[str, Table]
+    begin: Position
+    snapshots: str | None
+
+
+class CaptureReceiver(Receiver):
+    """Takes rows of tables, and the changes of their log.
+
+    Its author writes `open`, and names the shapes of the tables.
+    """
+
+    options: CaptureOptions
+
+    def __init__(self, options: CaptureOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._log: DatabaseLog | None = None
+        self._all: SnapshotThenLog | None = None
+        self._tables: Mapping[str, Table] = {}
+        self._types: dict[str, Any] = {}
+        #: Where the server's log was when this process began.
+        self._end: Position = None
+        self._paused = False
+        self._looked = 0.0
+
+    @abstractmethod
+    def open(self, cursor: str | None) -> Opened:
+        """Connect to the server, and see that all goes on from a cursor.
+
+        Its log waits for `awaited`, where the server's log ends now. What was opened is closed by this
+        method where it fails.
+        """
+
+    @abstractmethod
+    def shapes(self) -> Mapping[str, Shape]:
+        """Return the shapes of the tables, by name."""
+
+    def connect(self, cursor: str | None) -> None:
+        options = self.options
+        self._paused, self._looked = False, time.monotonic()
+        self._log, self._tables, begin, snapshots = self.open(cursor)
+        self._types = {name: struct_type(name, shape) for name, shape in self.shapes().items()}
+        if self._end is None:
+            self._end = self._log.awaited
+        self._log.awaited = max(self._log.awaited, self._end)
+        wanted = [] if options.snapshot == "never" else list(self._tables)
+        self._all = SnapshotThenLog(self._log, wanted, snapshots, options.chunk_rows, begin=begin)
+        failpoint("cdc.after-connect")
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        log, source = self._log, self._all
+        assert log is not None  # noqa: S101
+        assert source is not None  # noqa: S101
+        if self._paused:
+            log.idle(seconds)
+            return []
+        given = source.take(seconds)
+        if given:
+            failpoint("cdc.after-take")
+        else:
+            self._look(log)
+        return self._taken(log, given)
+
+    def _look(self, log: DatabaseLog) -> None:
+        """See now and then what is stored while nothing is taken: the server may forget what is."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOKING:
+            self._looked = now
+            cursor = self.stored_cursors().get(self.number)
+            if cursor is not None:
+                log.keep(log.stored(cursor))
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        if self._log is not None:
+            failpoint("cdc.before-confirm")
+            self._log.keep(messages[-1].token)
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        self._log = self._all = None
+
+    def cursor(self) -> str | None:
+        if self._all is None or self._log is None:
+            return None
+        return self._log.place(self._all.cursor())
+
+    def caught_up(self) -> bool | None:
+        if self._all is None or self._log is None or self._end is None:
+            return False
+        return not self._all.loading and bool(self._log.reached >= self._end)
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"server": self.options.place}
+        if self._log is not None and self._all is not None:
+            found |= {**self._log.facts(), "loading": self._all.loading}
+        return found
+
+    # -- rows and messages --------------------------------------------------------------------
+
+    def _taken(self, log: DatabaseLog, given: Sequence[Given]) -> list[Message] | Rows:
+        """Return what was given as columns for each table, and messages."""
+        none = no_row(self.options.tables) if self.options.tables else ()
+        messages: list[Message] = []
+        batches: dict[str, _Batch] = {}
+        for each in given:
+            if isinstance(each.content, Message):
+                messages.append(each.content._replace(token=each.position, extra=none))
+                continue
+            batch = batches.get(each.table)
+            if batch is None:
+                batch = batches[each.table] = _Batch()
+            if each.snapshot:
+                batch.add_rows(each.content, sequence(log.prefix(each.position), 0))
+            else:
+                batch.add_run(each.content)
+        if not batches:
+            return messages
+        parts: list[Columns | list[Message]] = [messages] if messages else []
+        for name, batch in batches.items():
+            parts += batch.parts(self._tables[name], self._types[name], log.reached, none)
+        return Rows(parts)
+
+
+class _Batch:
+    """Changes of one table, of which columns are made."""
+
+    def __init__(self) -> None:
+        self._kinds: list[str] = []
+        self._versions: list[str] = []
+        self._at: list[int] = []
+        self._rows: list[Values] = []
+
+    def add_run(self, run: Run) -> None:
+        """Add changes of the log."""
+        self._kinds += run.kinds
+        self._versions += [sequence(run.prefix, number) for number in run.numbers]
+        self._at += [run.at] * len(run.rows)
+        self._rows += run.rows
+
+    def add_rows(self, rows: Sequence[Values], version: str) -> None:
+        """Add rows of a snapshot."""
+        count = len(rows)
+        self._kinds += ["insert"] * count
+        self._versions += [version] * count
+        self._at += [time.time_ns() // 1000] * count
+        self._rows += rows
+
+    def parts(
+        self, table: Table, kind: Any, reached: Position, none: tuple[Any, ...]
+    ) -> list[Columns | list[Message]]:
+        """Return the rows as columns, and messages for those that are refused.
+
+        Args:
+            kind: the type of the rows in the log.
+            reached: the place to acknowledge them by.
+            none: what a message of no table has as `extra`.
+        """
+        columns, refused = table.read(self._rows)
+        columns[CHANGE_TYPE] = pa.array(self._kinds, pa.string())
+        columns[COMMIT_VERSION] = pa.array(self._versions, pa.string())
+        columns[COMMIT_TIMESTAMP] = pa.array(self._at, pa.timestamp("us", "UTC"))
+        rows, at = columns_of(kind, columns), self._at
+        if refused:
+            kept = [number not in refused for number in range(len(at))]
+            rows = rows.filter(pa.array(kept))
+            at = [each for each, keep in zip(at, kept, strict=True) if keep]
+        parts: list[Columns | list[Message]] = []
+        if refused:
+            parts.append(
+                [
+                    Message(
+                        table.shown(self._rows[number]),
+                        timestamp=self._at[number],
+                        origin=table.origin,
+                        token=reached,
+                        refused=why,
+                        extra=none,
+                    )
+                    for number, why in sorted(refused.items())
+                ]
+            )
+        if len(rows):
+            parts.append(Columns(table.name, rows, at, table.origin, token=reached))
+        return parts
