@@ -43,7 +43,7 @@ class RowsMixin:
             "url": f"mysql://root@127.0.0.1:{self.server.port}/{self.database}",
             "tables": {"numbers": {"key": ["n"], "schema": "n BIGINT"}},
             "keep": "1 day",
-            "answer_timeout": "5 s",
+            "answer_timeout": "2 s",
         }
 
     def put(self, numbers):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mainstem import PermanentError, TransientError
 from mainstem_cdc.testing import PATIENCE, changes
 from mainstem_cdc_mysql.gtids import GtidPosition, GtidSet
-from mainstem_cdc_mysql.server import Place as At
-from mainstem_cdc_mysql.server import Server, beginning
+from mainstem_cdc_mysql.places import Place as At
+from mainstem_cdc_mysql.places import Server, beginning
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_testkit import wait_for
 from mainstem_testkit.server import free_port

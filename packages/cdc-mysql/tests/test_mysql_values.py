@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mainstem import OptionError
 from mainstem_cdc.testing import changes
@@ -176,17 +176,27 @@ DOUBLES = st.floats(allow_nan=False, allow_infinity=False).filter(
 )
 
 
-@pytest.mark.fuzz
 @settings(
     deadline=None,
-    max_examples=8,
+    max_examples=4,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(DOUBLES, min_size=20, max_size=60))
 def test_numbers_are_printed_as_the_server_does(mysql_place, numbers):
     """Pass: any DOUBLE as text, and as JSON, from the log as from the table."""
     place = mysql_place
-    numbers = [*numbers, 0.0, 1e15, 999999999999999.9, 1e16, 1e-14, 1e-15, 123456789.125]
+    numbers = [
+        *numbers,
+        0.0,
+        1801439850948199.2,
+        1e15,
+        999999999999999.9,
+        1e16,
+        1e-14,
+        1e-15,
+        123456789.125,
+    ]
     place.sql("DROP TABLE IF EXISTS t")
     place.sql("CREATE TABLE t (id INT PRIMARY KEY, d DOUBLE, j JSON)")
     with place.connection.cursor() as cursor:
@@ -217,10 +227,10 @@ DOCUMENTS = st.recursive(
 )
 
 
-@pytest.mark.fuzz
 @settings(
     deadline=None,
-    max_examples=5,
+    max_examples=3,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.lists(DOCUMENTS, min_size=10, max_size=30))

@@ -24,7 +24,7 @@ from pymysql.converters import escape_string
 
 from mainstem_cdc_mysql.gtids import GtidSet
 from mainstem_cdc_mysql.options import MySQLSourceOptions
-from mainstem_cdc_mysql.server import Beginning
+from mainstem_cdc_mysql.places import Beginning
 
 #: How values are printed, whatever the server's own settings.
 _PRINTED = "SET time_zone = '+00:00', sql_mode = '', net_write_timeout = 3600"

@@ -14,6 +14,7 @@ from mainstem_cdc.receiver import DatabaseLog
 from mainstem_cdc_mysql import statements
 from mainstem_cdc_mysql.connection import Connection, Stream
 from mainstem_cdc_mysql.options import MySQLSourceOptions
+from mainstem_cdc_mysql.places import Beginning, Place, file_number, gtids_of
 from mainstem_cdc_mysql.protocol import (
     ANONYMOUS,
     FORMAT,
@@ -40,7 +41,6 @@ from mainstem_cdc_mysql.protocol import (
     summed,
 )
 from mainstem_cdc_mysql.rows import Layout, RowReader
-from mainstem_cdc_mysql.server import Beginning, Place, file_number, gtids_of
 from mainstem_cdc_mysql.tables import MySQLTable
 
 #: How many changes one call gives at most, and about how many bytes.

@@ -11,7 +11,8 @@ from mainstem_cdc.receiver import CaptureReceiver, Opened
 from mainstem_cdc_mysql.connection import Connection, Stream
 from mainstem_cdc_mysql.log import BinaryLog
 from mainstem_cdc_mysql.options import MySQLSourceOptions, shapes_of
-from mainstem_cdc_mysql.server import Place, prepare
+from mainstem_cdc_mysql.places import Place
+from mainstem_cdc_mysql.server import prepare
 from mainstem_cdc_mysql.tables import MySQLTable
 
 

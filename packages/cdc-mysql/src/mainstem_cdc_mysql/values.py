@@ -43,7 +43,7 @@ def print_double(number: float) -> bytes:
     # The place of the point, counted from the first digit that is not zero.
     point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
     digits = digits.rstrip("0")
-    if point > _FIXED or point < 1 - _FIXED:
+    if (point > _FIXED and point >= len(digits)) or point < 1 - _FIXED:
         rest = f".{digits[1:]}" if len(digits) > 1 else ""
         return f"{sign}{digits[0]}{rest}e{point - 1}".encode()
     if point <= 0:
