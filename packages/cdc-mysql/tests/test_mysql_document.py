@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 from mainstem import PipelineError, crashpoints
 from mainstem.contracts.guarantee import Level
+from mainstem_testkit.conformance.reading import Reading
 
 
 @pytest.mark.in_turn
@@ -53,3 +54,35 @@ def test_a_copy_is_the_table(place, pipeline, tmp_path):
     assert same()
     (bad,) = pipeline.rows("bad")
     assert bad["reason"]
+
+
+@pytest.mark.in_turn
+def test_transactions_come_whole(mysql_place, pipeline, tmp_path):
+    """Pass: transactions over both tables, of more rows than a batch may have: each batch of the source has whole ones alone,
+    though they are taken and stored in parts; without `together` some are not whole."""
+    place = mysql_place
+    for table in ("a", "b"):
+        place.sql(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT)")
+    table = {"key": ["id"], "schema": "id INT, n INT"}
+    given = place.options(tables={"a": table, "b": table}, max_rows=1000)
+
+    def write(first):
+        for n in (first, first + 1):
+            with place.transaction(), place.connection.cursor() as cursor:
+                rows = [(n * 12_000 + each, n) for each in range(12_000)]
+                cursor.executemany("INSERT INTO a VALUES (%s, %s)", rows)
+                place.sql("INSERT INTO b VALUES (%s, %s)", n, n)
+
+    for first, together in ((0, {"together": "transaction"}), (5, {})):
+        pipeline.document(
+            sources={"subject": {"use": "mysql", "with": {**given, **together}}},
+            sinks={"out": pipeline.sink("out", ["subject.a", "subject.b"])},
+        )
+        reading = Reading(pipeline.plan(), tmp_path / f"checkpoint-{first}", identified=False)
+        reading.to_end()
+        write(first)
+        reading.batches.clear()
+        reading.to_end()
+        sizes = [len(rows) for rows in reading.batches.values() if rows]
+        assert sum(sizes) == 24_002
+        assert all(size % 12_001 == 0 for size in sizes) == bool(together), sizes

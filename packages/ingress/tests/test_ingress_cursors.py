@@ -160,7 +160,9 @@ def test_where_a_receiver_is_is_stored_though_it_took_nothing(
     kept: list[str] = []
     store = store_of(log)
     keep = store.keep
-    monkeypatch.setattr(store, "keep", lambda cursor: (kept.append(cursor), keep(cursor)))
+    monkeypatch.setattr(
+        store, "keep", lambda cursor, **more: (kept.append(cursor), keep(cursor, **more))
+    )
     receiver = Moving(([], "a"), (messages(1, 2), "b"), ([], "b"), ([], "c"), ([], "c"))
     with Work(receiver, store):
         wait_for(lambda: log.cursors() == {0: "c"})

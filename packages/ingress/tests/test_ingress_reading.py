@@ -310,3 +310,54 @@ def test_a_log_that_ends_before_what_was_read_is_refused(log: Log, left: int) ->
         groups(log, 0, *[1] * left)
     with pytest.raises(LogError, match=rf"ends at segment {left}, and the query has read to 10"):
         reader(log).latest({"0": 10})
+
+
+def test_a_batch_ends_where_what_belongs_together_is_whole(log: Log) -> None:
+    """Pass: over limits, while the rest is still to come, when it ends without messages, and after a restart of reader and writer."""
+    store = store_of(log, 0)
+
+    def put(number: int, complete: bool) -> None:
+        store.store(messages(number), f"c{number}", complete=complete)
+
+    made = reader(log, max_rows=1, most_together=10**9)
+    for number, complete in enumerate([True, False, False, True, False]):
+        put(number, complete)
+    start = made.initial()
+    assert (one := made.latest(start)) == {"0": 1}
+    assert (two := made.latest(one)) == {"0": 4}, (
+        "a limit of one row, and three that belong together"
+    )
+    assert made.latest(two) == two, "the rest is still to come"
+    assert made.newest() == {"0": 5}
+    store = store_of(log, 0)
+    put(5, False)
+    assert reader(log, max_rows=1, most_together=10**9).latest(two) == two
+    store.keep("c6", complete=True)
+    assert (three := made.latest(two)) == {"0": 6}
+    assert reader(log, max_rows=1, most_together=10**9).latest(two) == three
+    put(7, False)
+    assert made.latest(three) == three
+    put(8, True)
+    assert made.latest(three) == {"0": 8}
+    assert reader(log, max_rows=9).latest(two) == {"0": 8}, "nobody has asked for it"
+
+
+def test_a_bounded_read_ends_where_it_is_whole(log: Log) -> None:
+    store = store_of(log, 0)
+    for number, complete in enumerate([True, False]):
+        store.store(messages(number), "c", complete=complete)
+    made = reader(log, most_together=10**9)
+    made.prepare()
+    assert made.latest({}) == {"0": 1}
+    store.store(messages(2), "c", complete=True)
+    assert made.latest({"0": 1}) == {"0": 1}
+
+
+def test_what_belongs_together_and_has_no_room_is_told(log: Log) -> None:
+    """Pass: the receiver waits for a reader, and the reader for the receiver: an error, with what to do."""
+    store = store_of(log, 0)
+    made = reader(log, most_together=1000)
+    for number in range(3):
+        store.store(messages(number), "c", complete=False)
+    with pytest.raises(LogError, match=r"of one transaction.*high_water"):
+        made.latest({})

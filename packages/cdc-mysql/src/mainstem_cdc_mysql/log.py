@@ -103,6 +103,7 @@ class BinaryLog(DatabaseLog):
         self._unseen = gtids_of("", mariadb=beginning.mariadb)
         self._any_unseen = False
         #: Of the call in hand.
+        self._closed = False
         self._runs: dict[str, Run] = {}
         self._found: list[Run] = []
         self._size = self._total = 0
@@ -119,6 +120,7 @@ class BinaryLog(DatabaseLog):
         now = time.monotonic
         until, longest = now() + seconds, now() + _LONGEST
         self._runs, self._found, self._size, count = {}, [], 0, self._total
+        self._closed = False
         stream = self._stream
         while self._xa or (self._total - count < _MOST and self._size < _MOST_BYTES):
             data = stream.next()
@@ -140,7 +142,7 @@ class BinaryLog(DatabaseLog):
         stream.listen()
         # Where nothing comes of these tables it goes on seldom: each time is stored.
         due = now() - self._moved >= self._options.heartbeat.total_seconds()
-        if self._found or self._awaits or due:
+        if self._found or self._awaits or self._closed or due:
             self.reached, self._place, self._moved = max(after, self._at), self._here(), now()
         return Changes([run.change() for run in self._found], self.reached)
 
@@ -217,6 +219,8 @@ class BinaryLog(DatabaseLog):
         if self._open is not None and self._open.gtid and self._gtids is not None:
             self._gtids.add(self._open.gtid)
         self._open, self._xa = None, False
+        # All of it was returned before: its end is told by itself.
+        self._closed = self._closed or self._count > 0
         self._count, self._counts, self._runs = 0, {}, {}
 
     def _prepared(self, of: Event) -> None:

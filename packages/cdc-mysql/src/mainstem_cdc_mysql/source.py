@@ -21,6 +21,7 @@ class MySQLSource(IngressSource):
     def __init__(self, options: MySQLSourceOptions) -> None:
         super().__init__(options)
         self.tables = shapes_of(options)
+        self.together = options.together == "transaction"
 
     capabilities = SourceCapabilities(
         ordered=True,

@@ -22,6 +22,7 @@ class PostgreSQLSource(IngressSource):
     def __init__(self, options: PostgreSQLSourceOptions) -> None:
         super().__init__(options)
         self.tables = shapes_of(options)
+        self.together = options.together == "transaction"
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide

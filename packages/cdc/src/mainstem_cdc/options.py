@@ -103,6 +103,11 @@ class CaptureOptions(IngressOptions):
         "written into its log. `read`: they are read from the table, as they are by then; `refuse`: the "
         "change comes out of `rejected`.",
     )
+    together: Literal["transaction"] | None = option(
+        None,
+        description="`transaction`: the changes of one transaction are in one batch, so that a sink that "
+        "writes batches whole never shows half of one. It must fit below `high_water`.",
+    )
     on_truncate: Literal["fail", "ignore"] = option(
         "fail",
         description="What a TRUNCATE does, which is no change of any row: it ends the run, or is counted "

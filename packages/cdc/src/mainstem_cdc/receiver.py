@@ -23,7 +23,8 @@ class DatabaseLog(TablesAndLog):
     """Tables and their log at a server. What `changes` gives has as content a `Run`, or a `Message`.
 
     Attributes:
-        reached: up to where `changes` has returned all.
+        reached: up to where `changes` has returned all. Positions are lists; the last number is how many
+            changes of a transaction are before it.
         awaited: where the log was at some moment whose changes are waited for.
     """
 
@@ -157,6 +158,10 @@ class CaptureReceiver(Receiver):
         if self._all is None or self._log is None:
             return None
         return self._log.place(self._all.cursor())
+
+    def complete(self) -> bool:
+        # A place between transactions has no change of one before it.
+        return self._log is None or not self._log.reached[-1]
 
     def caught_up(self) -> bool | None:
         if self._all is None or self._log is None or self._end is None:

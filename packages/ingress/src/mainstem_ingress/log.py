@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote, unquote
 
 from mainstem.durable import made_folder, read_whole, sync_folder, write_whole
@@ -155,9 +155,10 @@ def _check(file: Path) -> None:
             raise
 
 
-def keep_cursor(folder: Path, end: int, cursor: str) -> None:
+def keep_cursor(folder: Path, end: int, cursor: str, *, complete: bool = True) -> None:
     """Keep where the external system goes on after the segments before `end`, for good."""
-    write_whole(folder / _CURSOR, json.dumps({"end": end, "cursor": cursor}))
+    told = {"end": end, "cursor": cursor, "complete": complete}
+    write_whole(folder / _CURSOR, json.dumps(told))
 
 
 def kept_cursor(folder: Path, end: int) -> str | None:
@@ -166,11 +167,28 @@ def kept_cursor(folder: Path, end: int) -> str | None:
     Raises:
         LogError: it can't be read.
     """
+    found = _kept(folder, end)
+    return None if found is None else str(found["cursor"])
+
+
+def ends_complete(folder: Path, end: int) -> bool:
+    """Whether what belongs together is whole in the segments before `end`.
+
+    Raises:
+        LogError: a file can't be read.
+    """
+    found = _kept(folder, end)
+    if found is not None and found["complete"]:
+        return True
+    return not end or read_header(file_of(folder, end - 1)).complete
+
+
+def _kept(folder: Path, end: int) -> dict[str, Any] | None:
     file = folder / _CURSOR
     try:
-        found = json.loads(read_whole(file))
-        cursor: str = found["cursor"]
-        return cursor if found["end"] == end else None
+        found: dict[str, Any] = json.loads(read_whole(file))
+        there = {"cursor": found["cursor"], "complete": found["complete"]}
+        return there if found["end"] == end else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -201,7 +201,8 @@ class Taking:
             return False
         cursor = self._receiver.cursor()
         given = () if cursor is None else (cursor,)
-        return self._written(lambda: self._store.store(group, *given))
+        complete = self._receiver.complete()
+        return self._written(lambda: self._store.store(group, *given, complete=complete))
 
     def _keep(self) -> None:
         """Store where the external system goes on, if only that has changed."""
@@ -209,7 +210,8 @@ class Taking:
         if cursor is None or cursor == self._store.cursor:
             return
         if not self._no_room or time.monotonic() >= self._again:
-            self._written(lambda: self._store.keep(cursor))
+            complete = self._receiver.complete()
+            self._written(lambda: self._store.keep(cursor, complete=complete))
 
     def _written(self, write: Callable[[], None]) -> bool:
         """Write something; False if there is no room for it, which is retried after a while."""

@@ -19,7 +19,7 @@ from mainstem import MESSAGE_COLUMNS, Offset, Planner, Reading
 from mainstem.columns import evolved, read_columns
 
 from mainstem_ingress.errors import LogError
-from mainstem_ingress.log import Log
+from mainstem_ingress.log import Log, ends_complete
 from mainstem_ingress.segments import ID, NO_ROOM, REASON, Header, file_of, open_segment
 from mainstem_ingress.source import PLACES
 
@@ -54,6 +54,8 @@ class LogReading(Reading):
         consumer: the name under which progress is kept; none holds nothing back.
         start: seconds since 1970: the first segment stored since then.
         evolves: whether segments of other columns are read, as far as they have those of now.
+        most_together: batches end only where what belongs together is whole, and that is so many bytes at
+            most; None for anywhere.
     """
 
     folder: Path
@@ -65,6 +67,7 @@ class LogReading(Reading):
     consumer: str = ""
     start: float | None = None
     evolves: bool = True
+    most_together: int | None = None
 
     def schema(self) -> str:
         refused = f"{REASON} STRING" if self.refused else ""
@@ -103,6 +106,8 @@ class LogPlanner(Planner):
         self.reading = reading
         self._log = Log(reading.folder)
         self._known: dict[str, int] = {}
+        #: By receiver: the last end that is complete, and up to where that was looked for.
+        self._complete: dict[str, tuple[int, int]] = {}
         self._told: dict[str, int] | None = None
         self._last: dict[str, int] | None = None
 
@@ -137,6 +142,8 @@ class LogPlanner(Planner):
         self._progress(start)
         ends = self._last if self._last is not None else self._ends()
         ends = dict(ends)
+        if self.reading.most_together is not None:
+            ends = {name: self._whole(name, start.get(name, 0), end) for name, end in ends.items()}
         for name, read in start.items():
             if ends.get(name, 0) < read:
                 end = self._log.end(name)
@@ -166,6 +173,30 @@ class LogPlanner(Planner):
             self._known[name] = self._log.end(name, self._known.get(name, 0))
         return dict(self._known)
 
+    def _whole(self, name: str, start: int, end: int) -> int:
+        """Return the last end up to another where what belongs together is whole.
+
+        Raises:
+            LogError: what belongs together has no room in the log.
+        """
+        folder = self._log.receiver(name)
+        whole, looked = self._complete.get(name, (start, start))
+        for number in range(max(looked, start) + 1, end + 1):
+            if ends_complete(folder, number):
+                whole = number
+        if end > whole and ends_complete(folder, end):  # a cursor may have come since
+            whole = end
+        self._complete[name] = (whole, end)
+        if end > start >= whole:
+            first, last = self._log.header(name, start), self._log.header(name, end - 1)
+            size = last.bytes_before - first.bytes_before
+            if size >= (self.reading.most_together or 0):
+                raise LogError(
+                    f"{size:,} bytes belong together, of one transaction, and there is more of it: it "
+                    "does not fit below `high_water`; give that more, or leave out `together`"
+                )
+        return whole
+
     def _limited(self, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
         """Return offsets up to `ends` that keep to the limits, each receiver getting its share."""
         names = [name for name in ends if ends[name] > start.get(name, 0)]
@@ -189,6 +220,10 @@ class LogPlanner(Planner):
                     low = middle
                 else:
                     high = middle - 1
+            if self.reading.most_together is not None:
+                folder = self._log.receiver(name)
+                while low < ends[name] and not ends_complete(folder, low):
+                    low += 1
             found[name] = low
         return found
 

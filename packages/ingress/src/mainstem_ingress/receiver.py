@@ -78,6 +78,14 @@ class Receiver(ABC):
         """
         return None
 
+    def complete(self) -> bool:
+        """Whether what `take` has returned so far ends where something ends that belongs together.
+
+        Such as a transaction. It is stored with the messages, or with the cursor; a source that says
+        `together` is then read in batches that end in such places alone.
+        """
+        return True
+
     def stored_cursors(self) -> Mapping[int, str]:
         """Return what each receiver of the log has stored for good as its cursor, by its number.
 

@@ -66,7 +66,8 @@ class Header:
     """What a segment says of itself.
 
     `rows_before` and `bytes_before` are of all segments of the folder before this one, so that sums
-    over a range need a look at its ends alone. `created` is in seconds since 1970.
+    over a range need a look at its ends alone. `created` is in seconds since 1970. `complete` is what
+    `Receiver.complete` has said of its end.
     """
 
     number: int
@@ -75,6 +76,7 @@ class Header:
     bytes_before: int
     created: float
     cursor: str | None = None
+    complete: bool = True
     format: int = FORMAT
 
 

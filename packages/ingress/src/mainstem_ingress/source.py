@@ -66,6 +66,9 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
     loses: bool = False
     #: DDL of what `lost` has beside the columns of `mainstem.LOST`: columns of the message, and `at`.
     lost_columns: ClassVar[str] = "origin STRING, at TIMESTAMP"
+    #: Whether batches end only where a receiver has said that what belongs together is whole. Of the
+    #: class, or set in `__init__` where options decide.
+    together: bool = False
     #: Beginnings of the names of variables that the vendor's library reads, beside the options.
     inherits: ClassVar[tuple[str, ...]] = ()
 
@@ -107,6 +110,7 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
             consumer=ctx.read_name if self._follows else "",
             start=self._start,
             evolves=options.on_new_columns == "evolve",
+            most_together=options.high_water // options.receivers if self.together else None,
         )
         return self._split(ctx.read_planned(reading), ctx)
 

@@ -108,25 +108,31 @@ class Store:
         """Say that for so long nothing could come, so that no copy could either."""
         self._away += seconds
 
-    def keep(self, cursor: str) -> None:
+    def keep(self, cursor: str, *, complete: bool = True) -> None:
         """Store where the external system goes on, without messages; when this returns, it is there for
         good.
+
+        Args:
+            complete: see `Receiver.complete`.
 
         Raises:
             OSError: it could not be written.
         """
         failpoint("ingress.before-cursor")
-        keep_cursor(self.folder, self.next, cursor)
+        keep_cursor(self.folder, self.next, cursor, complete=complete)
         failpoint("ingress.after-cursor")
         self.cursor = cursor
 
-    def store(self, messages: Sequence[Message], cursor: str | None = None) -> None:
+    def store(
+        self, messages: Sequence[Message], cursor: str | None = None, *, complete: bool = True
+    ) -> None:
         """Store a group of messages; when this returns, it is there for good.
 
         Args:
             messages: at least one.
             cursor: where the external system goes on after all of them; stored with them. When left
                 out, it is the last that one of them has.
+            complete: see `Receiver.complete`.
 
         Raises:
             OSError: it could not be written; of a group too large for one segment a part may be stored,
@@ -138,7 +144,7 @@ class Store:
             or not self._horizon
             or all(message.id is None for message in messages)
         ):
-            self._write(messages, None, cursor)
+            self._write(messages, None, cursor, complete=complete)
             return
         hashes = [None if m.id is None else hash_of(m.id) for m in messages]
         # Held until the segment is there: else another receiver could store the same message.
@@ -155,7 +161,7 @@ class Store:
             if kept:
                 ids = [h for i, h in enumerate(hashes) if i not in dropped]
                 # Of the last message, which may have been dropped.
-                self._write(kept, ids, cursor, _cursor(messages))
+                self._write(kept, ids, cursor, _cursor(messages), complete=complete)
             self.counts.duplicates += len(dropped)
 
     def _write(
@@ -164,6 +170,8 @@ class Store:
         ids: Sequence[bytes | None] | None,
         whole: str | None,
         last: str | None = None,
+        *,
+        complete: bool = True,
     ) -> None:
         """Write a segment, or several if one can't hold so many bytes.
 
@@ -182,8 +190,8 @@ class Store:
                     "less to `segment_bytes`"
                 ) from error
             half = len(messages) // 2
-            self._write(messages[:half], ids and ids[:half], None)
-            self._write(messages[half:], ids and ids[half:], None, last)
+            self._write(messages[:half], ids and ids[:half], None, complete=False)
+            self._write(messages[half:], ids and ids[half:], None, last, complete=complete)
             return
         cursor = next((c for c in (whole, last, _cursor(messages)) if c is not None), None)
         header = Header(
@@ -193,6 +201,7 @@ class Store:
             bytes_before=self.bytes,
             created=time.time(),
             cursor=self.cursor if cursor is None else cursor,
+            complete=complete,
         )
         self.bytes += write(self.folder, header, batch)
         if ids is not None and (known := [each for each in ids if each is not None]):
