@@ -37,6 +37,7 @@ CATALOGUE = {
     ("operator", "clock"): "mainstem-operators-windows",
     ("operator", "deduplicate"): "mainstem-operators-windows",
     ("operator", "http_lookup"): "mainstem-direct-webhook",
+    ("operator", "outbox"): "mainstem-cdc",
     ("operator", "python_by_key"): "mainstem-keyed-state",
     ("operator", "rates"): "mainstem-operators-windows",
     ("operator", "sample"): "mainstem-operators-windows",
