@@ -84,7 +84,7 @@ def test_slots_at_a_server(place):
         PermanentError, match="somebody else reads it, or the checkpoint is an old copy"
     ):
         Taking(given, old).__enter__()
-    other = json.dumps({**json.loads(late), "system": "1"})
+    other = json.dumps({**json.loads(late), "place": {"system": "1"}})
     with pytest.raises(PermanentError, match="another server"):
         Taking(given, other).__enter__()
     with Taking(given, late) as taking:

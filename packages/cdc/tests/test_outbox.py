@@ -16,7 +16,7 @@ COLUMNS = "id STRING, aggregatetype STRING, aggregateid BIGINT, type STRING, pay
 
 class TestOutbox(OperatorSuite):
     use = "outbox"
-    inputs = {"input": {"columns": f"{COLUMNS}, n BIGINT", "key": ["id"], "sequence": "n"}}
+    inputs = {"input": COLUMNS}
 
     def options(self):
         return {}

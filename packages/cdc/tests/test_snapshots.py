@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from mainstem import PermanentError
 from mainstem_cdc import Change, Changes, Chunk, Given, SnapshotThenLog, TablesAndLog
+from mainstem_cdc.snapshots import Request
 
 TABLES = ("a", "b")
 
@@ -65,7 +67,7 @@ class Database(TablesAndLog):
         found = self.log[after : after + self._dice.randrange(1, 8)]
         return Changes(found, after + len(found))
 
-    def chunk(self, table: str, after: int | None, rows: int) -> Chunk:
+    def chunk(self, table: str, after: int | None, rows: int, where: str | None = None) -> Chunk:
         self.write()
         keys = sorted(key for key in self.tables[table] if after is None or key > after)[:rows]
         found = {key: (key, self.tables[table][key]) for key in keys}
@@ -148,8 +150,17 @@ class Scripted(TablesAndLog):
     def changes(self, after: Any, seconds: float) -> Changes:
         return next(self._answers)
 
-    def chunk(self, table: str, after: Any, rows: int) -> Any:
-        return next(self._answers)
+    def chunk(self, table: str, after: Any, rows: int, where: str | None = None) -> Any:
+        answer = next(self._answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def state(made: SnapshotThenLog) -> dict[str, Any]:
+    """Return where all goes on, without what was asked for."""
+    found = json.loads(made.cursor())
+    return {name: found[name] for name in ("log", "tables", "after", "whole", "rows")}
 
 
 def test_a_change_before_the_mark_supersedes_a_row() -> None:
@@ -167,7 +178,7 @@ def test_a_change_before_the_mark_supersedes_a_row() -> None:
         (13, "a", ["two"], True),
         (14, "a", "next", False),
     ]
-    assert json.loads(made.cursor()) == {"log": 14, "tables": ["a"], "after": 3, "whole": []}
+    assert state(made) == {"log": 14, "tables": ["a"], "after": 3, "whole": [], "rows": 3}
 
 
 def test_a_chunk_waits_until_the_log_has_come_to_its_mark() -> None:
@@ -181,14 +192,65 @@ def test_a_chunk_waits_until_the_log_has_come_to_its_mark() -> None:
 
 def test_tables_come_and_go_with_the_options() -> None:
     """Pass: one that is new is read from its beginning, one that was begun goes on, one that is left out is not read."""
-    cursor = json.dumps({"log": 5, "tables": ["b", "c"], "after": 7, "whole": ["a"]})
+    more = {"rows": 70, "wheres": {}, "paused": False, "asked": 0}
+    cursor = json.dumps({"log": 5, "tables": ["b", "c"], "after": 7, "whole": ["a"], **more})
     made = SnapshotThenLog(Scripted(), ["a", "b", "d"], cursor)
-    assert json.loads(made.cursor()) == {
-        "log": 5, "tables": ["b", "d"], "after": 7, "whole": ["a"],
+    assert state(made) == {
+        "log": 5, "tables": ["b", "d"], "after": 7, "whole": ["a"], "rows": 70,
     }  # fmt: skip
+    made = SnapshotThenLog(Scripted(), ["a", "b", "d"], cursor, initial=False)
+    assert json.loads(made.cursor())["tables"] == ["b"], "nobody has asked for the new one"
     made = SnapshotThenLog(Scripted(), ["a", "c"], cursor)
     assert json.loads(made.cursor())["after"] is None
     made.reload("a")
-    assert json.loads(made.cursor()) == {
-        "log": 5, "tables": ["c", "a"], "after": None, "whole": [],
+    assert state(made) == {
+        "log": 5, "tables": ["c", "a"], "after": None, "whole": [], "rows": 0,
     }  # fmt: skip
+
+
+def test_what_is_asked_for_is_done_once() -> None:
+    """Pass: a table is read again by its condition, kept over a restart; pauses, stops; a request that was followed is
+    not followed again, and one for tables that are gone does nothing."""
+    source = Scripted(
+        Chunk({1: "x"}, 1), 12, Changes([], 12),  # the rest of it is asked for after the restart
+        Chunk({2: "y"}, 2), 13, Changes([], 13),
+        Changes([], 14),
+        Chunk({}, None), 15, Changes([], 15),
+    )  # fmt: skip
+    made = SnapshotThenLog(source, ["a", "b"], None, begin=10, initial=False)
+    again = Request(5, "snapshot", ["a", "gone"], "k > 0")
+    made.follow(again)
+    assert made.progress == ("a", 0)
+    assert [g.content for g in made.take(0.0)] == [["x"]]
+    assert made.progress == ("a", 1)
+    made = SnapshotThenLog(source, ["a", "b"], made.cursor(), initial=False)
+    made.follow(again)
+    assert state(made)["after"] == 1
+    assert json.loads(made.cursor())["wheres"] == {"a": "k > 0"}
+    assert [g.content for g in made.take(0.0)] == [["y"]]
+    made.follow(Request(6, "pause", []))
+    assert made.paused
+    assert made.take(0.0) == []
+    made.follow(Request(7, "stop", ["gone"]))
+    made.follow(Request(8, "resume", []))
+    assert made.take(0.0) == []
+    assert state(made) == {"log": 15, "tables": [], "after": None, "whole": ["a"], "rows": 0}
+    made.follow(Request(9, "snapshot", ["b", "a"]))
+    made.follow(Request(10, "stop", ["b"]))
+    assert state(made)["tables"] == ["a"]
+    made.follow(Request(11, "stop", []))
+    assert not made.loading
+    assert made.asked == 11
+
+
+def test_a_condition_that_is_wrong_ends_its_snapshot_alone() -> None:
+    """Pass: it is told, and the log goes on; without a condition the error is everybody's."""
+    source = Scripted(PermanentError("no such column"), Changes([], 12), PermanentError("denied"))
+    made = SnapshotThenLog(source, ["a"], None, begin=10, initial=False)
+    made.follow(Request(1, "snapshot", ["a"], "nonsense"))
+    assert made.take(0.0) == []
+    assert made.failed == "a: no such column"
+    assert not made.loading
+    made.reload("a")
+    with pytest.raises(PermanentError):
+        made.take(0.0)

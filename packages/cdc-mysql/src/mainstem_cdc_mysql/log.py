@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -394,11 +393,11 @@ class BinaryLog(DatabaseLog):
         epoch, file, start = position[:3]
         return f"{epoch:04x}-{file:08x}-{start:012x}"
 
-    def place(self, tables: str) -> str:
-        return json.dumps({"place": self._place.encoded(), "tables": tables})
+    def place(self) -> dict[str, Any]:
+        return self._place.encoded()
 
-    def stored(self, cursor: str) -> Position:
-        return self.reached
+    def estimate(self, table: str) -> int | None:
+        return self._tables[table].estimate(self._connection)
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -427,11 +426,11 @@ class BinaryLog(DatabaseLog):
         found = self._connection.status(self._beginning.status)
         return [self._epoch, file_number(found["file"]), int(found["position"]), 0]
 
-    def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
+    def chunk(self, table: str, after: Any, rows: int, where: str | None = None) -> Chunk | None:
         # A transaction is in the log a little before it is seen, and long where it waits for a replica.
         most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
         read = self._mariadb_chunk if self._beginning.mariadb else self._mysql_chunk
-        found = read(self._tables[table], after, most)
+        found = read(self._tables[table], after, most, where)
         if found is None:
             time.sleep(0.001)
         elif found.rows:
@@ -439,7 +438,9 @@ class BinaryLog(DatabaseLog):
             self._sizes[table] = int(_CHUNK_BYTES / (size / len(found.rows) + 1))
         return found
 
-    def _mariadb_chunk(self, table: MySQLTable, after: Any, rows: int) -> Chunk | None:
+    def _mariadb_chunk(
+        self, table: MySQLTable, after: Any, rows: int, where: str | None
+    ) -> Chunk | None:
         """Return rows of a snapshot of which the server says where in its log it is."""
         ask = self._connection.query
         ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -449,16 +450,20 @@ class BinaryLog(DatabaseLog):
         file, place = said["Binlog_snapshot_file"], int(said["Binlog_snapshot_position"])
         seen = [self._epoch, file_number(file), place, 0] >= self._at
         found = (
-            table.chunk(self._connection, after, rows, "", self._stream.listen) if seen else None
+            table.chunk(self._connection, after, rows, "", self._stream.listen, where)
+            if seen
+            else None
         )
         ask("COMMIT")
         return found
 
-    def _mysql_chunk(self, table: MySQLTable, after: Any, rows: int) -> Chunk | None:
+    def _mysql_chunk(
+        self, table: MySQLTable, after: Any, rows: int, where: str | None
+    ) -> Chunk | None:
         if self._gtids is None:
             # Whoever is about to commit has its rows locked until they are seen.
             return table.chunk(
-                self._connection, after, rows, " LOCK IN SHARE MODE", self._stream.listen
+                self._connection, after, rows, " LOCK IN SHARE MODE", self._stream.listen, where
             )
         if self._any_unseen:
             wanted = self._connection.literal(str(self._unseen).encode())
@@ -468,7 +473,7 @@ class BinaryLog(DatabaseLog):
             if seen != "1":
                 return None
             self._unseen, self._any_unseen = gtids_of("", mariadb=False), False
-        return table.chunk(self._connection, after, rows, "", self._stream.listen)
+        return table.chunk(self._connection, after, rows, "", self._stream.listen, where)
 
 
 def _charsets(connection: Connection) -> dict[int, str]:

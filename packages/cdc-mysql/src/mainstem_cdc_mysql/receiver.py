@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from mainstem import Shape
 from mainstem_cdc.receiver import CaptureReceiver, Opened
+from mainstem_cdc.requests import Cursor
 
 from mainstem_cdc_mysql.connection import Connection, Stream
 from mainstem_cdc_mysql.log import BinaryLog
@@ -24,10 +24,9 @@ class MySQLReceiver(CaptureReceiver):
     def shapes(self) -> Mapping[str, Shape]:
         return shapes_of(self.options)
 
-    def open(self, cursor: str | None) -> Opened:
+    def open(self, cursor: Cursor | None) -> Opened:
         options = self.options
-        kept = None if cursor is None else json.loads(cursor)
-        place = None if kept is None else Place.decoded(kept["place"])
+        place = None if cursor is None else Place.decoded(cursor.place)
         tables = {name: MySQLTable(name, given, options) for name, given in options.tables.items()}
         connection = stream = None
         try:
@@ -41,4 +40,4 @@ class MySQLReceiver(CaptureReceiver):
                     each.close()
             raise
         log = BinaryLog(connection, stream, options, tables, beginning)
-        return Opened(log, tables, beginning.position, None if kept is None else kept["tables"])
+        return Opened(log, tables, beginning.position)

@@ -137,6 +137,7 @@ class MySQLTable(Table):
         rows: int,
         lock: str,
         meanwhile: Callable[[], None],
+        condition: str | None = None,
     ) -> Chunk:
         """Return the next rows by key.
 
@@ -144,9 +145,13 @@ class MySQLTable(Table):
             after: the key behind which they are, as SQL has it.
             lock: what the statement ends with.
             meanwhile: called once a second while they are waited for.
+            condition: what rows must meet, as SQL.
         """
         names = [quoted(name) for name in self._ordered]
-        where = f" WHERE {_behind(names, after)}" if after is not None else ""
+        parts = [] if condition is None else [f"({condition}\n)"]
+        if after is not None:
+            parts.append(f"({_behind(names, after)})")
+        where = f" WHERE {' AND '.join(parts)}" if parts else ""
         numbered = [name for name in self._ordered if self._types[name] in _NUMBERED]
         more = "".join(f", {quoted(name)} + 0" for name in numbered)
         found = connection.query(
@@ -171,6 +176,15 @@ class MySQLTable(Table):
                 for name in self._ordered
             ],
         )
+
+    def estimate(self, connection: Connection) -> int | None:
+        """Return about how many rows there are; None where the server does not say."""
+        ((found,),) = connection.texts(
+            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = BINARY "
+            f"{connection.literal(self.namespace.encode())} AND TABLE_NAME = BINARY "
+            f"{connection.literal(self.table.encode())}"
+        )
+        return int(found) if found else None
 
     def now(self, connection: Connection, key: Sequence[Value]) -> Values | None:
         """Return a row as it is by now; None if it is gone."""

@@ -24,7 +24,6 @@ from mainstem_cdc_postgresql.protocol import (
     Write,
     read,
 )
-from mainstem_cdc_postgresql.slot import Place
 from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
 #: How many changes one call gives at most, and about how many bytes.
@@ -288,11 +287,11 @@ class WriteAheadLog(DatabaseLog):
     def prefix(self, position: Position) -> str:
         return f"{position[0]:016x}"
 
-    def place(self, tables: str) -> str:
-        return Place(self._stream.system, tables).encoded()
+    def place(self) -> dict[str, str]:
+        return {"system": self._stream.system}
 
-    def stored(self, cursor: str) -> Position:
-        return [Place.decoded(cursor).log, 0]
+    def estimate(self, table: str) -> int | None:
+        return self._tables[table].estimate(self._connection)
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -325,12 +324,14 @@ class WriteAheadLog(DatabaseLog):
         place = lsn(str(found))
         return place - place % _PAGE if place % _PAGE <= _HEADER else place
 
-    def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
+    def chunk(self, table: str, after: Any, rows: int, where: str | None = None) -> Chunk | None:
         # A transaction is in the log a little before it is seen, and long where it waits for a standby.
         if not self._settled():
             return None
         most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
-        snapshot, found = self._tables[table].chunk(self._connection, after, most, self._tell)
+        snapshot, found = self._tables[table].chunk(
+            self._connection, after, most, self._tell, where
+        )
         if self._unseen(snapshot):
             time.sleep(0.001)
             return None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from mainstem import Shape
 from mainstem_cdc.receiver import CaptureReceiver, Opened
+from mainstem_cdc.requests import Cursor
 
 from mainstem_cdc_postgresql.connection import Connection, Stream
 from mainstem_cdc_postgresql.log import Position, WriteAheadLog
@@ -23,9 +23,9 @@ class PostgreSQLReceiver(CaptureReceiver):
     def shapes(self) -> Mapping[str, Shape]:
         return shapes_of(self.options)
 
-    def open(self, cursor: str | None) -> Opened:
+    def open(self, cursor: Cursor | None) -> Opened:
         options = self.options
-        place = None if cursor is None else Place.decoded(cursor)
+        place = None if cursor is None else Place(cursor.place["system"], cursor.tables)
         tables = {name: PostgreSQLTable(name, t, options) for name, t in options.tables.items()}
         connection = stream = None
         try:
@@ -37,7 +37,7 @@ class PostgreSQLReceiver(CaptureReceiver):
                 if each is not None:
                     each.close()
             raise
-        at: Position = [begin, 0] if place is None else json.loads(place.tables)["log"]
+        at: Position = [begin, 0] if cursor is None else cursor.position
         log = WriteAheadLog(connection, stream, options, tables, at)
         log.awaited = [stream.end, 0]
-        return Opened(log, tables, at, None if place is None else place.tables)
+        return Opened(log, tables, at)

@@ -36,16 +36,6 @@ class Place:
         """The place in the log behind which it goes on."""
         return int(json.loads(self.tables)["log"][0])
 
-    def encoded(self) -> str:
-        """Return it as a cursor."""
-        return json.dumps({"system": self.system, "tables": self.tables})
-
-    @classmethod
-    def decoded(cls, cursor: str) -> Place:
-        """Return what a cursor says."""
-        found = json.loads(cursor)
-        return cls(found["system"], found["tables"])
-
 
 @dataclass(frozen=True)
 class Slot:

@@ -117,21 +117,24 @@ class PostgreSQLTable(Table):
         after: Sequence[str] | None,
         rows: int,
         meanwhile: Callable[[], None],
+        condition: str | None = None,
     ) -> tuple[str, Chunk]:
         """Return the next rows by key, and the transactions that they have not seen.
 
         Args:
             after: the key behind which they are.
             meanwhile: called once a second while they are waited for.
+            condition: what rows must meet, as SQL.
 
         Returns:
             the server's snapshot (`xmin:xmax:list of running ones`), and the rows.
         """
         names = ", ".join(quoted(name) for name in self._ordered)
-        where = ""
+        parts = [] if condition is None else [f"({condition}\n)"]
         if after is not None:
             marks = ", ".join(f"${at}" for at in range(1, len(self._ordered) + 1))
-            where = f" WHERE ({names}) > ({marks})"
+            parts.append(f"({names}) > ({marks})")
+        where = f" WHERE {' AND '.join(parts)}" if parts else ""
         given = () if after is None else tuple(after[self.key.index(n)] for n in self._ordered)
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
@@ -145,6 +148,14 @@ class PostgreSQLTable(Table):
         keyed: dict[Any, Values] = {self.key_of(values): values for values in found}
         last = None if not found else [_text(each) for each in self.key_of(found[-1])]
         return str(snapshot), Chunk(keyed, last)
+
+    def estimate(self, connection: Connection) -> int | None:
+        """Return about how many rows there are; None before the server has counted them."""
+        ((found,),) = connection.query(
+            "SELECT sum(GREATEST(reltuples, 0))::bigint FROM pg_class WHERE oid IN (SELECT relid FROM "
+            f"pg_partition_tree({literal(self.sql)}) WHERE isleaf)"
+        )
+        return int(found) if found not in (None, "0") else None
 
     def now(self, connection: Connection, key: Sequence[Value]) -> Values | None:
         """Return a row as it is by now; None if it is gone."""

@@ -10,7 +10,6 @@ from mainstem import (
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
     REJECTED,
-    Accepts,
     Branching,
     Changelog,
     Events,
@@ -62,7 +61,7 @@ class OutboxOptions(Options):
     )
     timestamp: str | None = option(
         None,
-        description="The column with the message's time; the commit's when left out.",
+        description="The column with the message's time; when left out, the commit's of a change.",
     )
     headers: dict[str, str] = option(
         {"type": "type"},
@@ -71,14 +70,14 @@ class OutboxOptions(Options):
 
 
 class Outbox(Operator, Branching):
-    """Turns the inserts of an outbox table into messages; its rows may be deleted at any time.
+    """Turns the rows of an outbox table into messages.
 
-    Deletes are left out. A row that was changed, or lacks its id or its route, is refused.
+    Of a changelog it takes the inserts; deletes are left out, for rows may be deleted at any time. A row
+    that was changed, or lacks its id or its route, is refused. Of events it takes each.
     """
 
     options: OutboxOptions
     capabilities = OperatorCapabilities(row_wise=True)
-    ports = {"input": Accepts((Changelog,))}
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only.columns, self.options
@@ -98,15 +97,17 @@ class Outbox(Operator, Branching):
         return {"rejected": REJECTED}
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
-        options, frame = self.options, inputs.only
-        names = [c.name for c in ctx.shapes.only.columns]
+        options, frame, shape = self.options, inputs.only, ctx.shapes.only
+        changes = isinstance(shape, Changelog)
+        names = [c.name for c in shape.columns]
         columns = {name.lower(): quoted(name) for name in names}
 
         def column(name: str) -> str:
             return columns[name.lower()]
 
         key = "NULL" if options.key is None else f"CAST({column(options.key)} AS STRING)"
-        at = COMMIT_TIMESTAMP if options.timestamp is None else column(options.timestamp)
+        own = "NULL" if options.timestamp is None else column(options.timestamp)
+        at = COMMIT_TIMESTAMP if changes and options.timestamp is None else own
         headers = {"id": options.id, **options.headers}
         entries = ", ".join(
             f"struct({literal(name)} AS key, encode(CAST({column(c)} AS STRING), 'UTF-8') AS value)"
@@ -120,19 +121,17 @@ class Outbox(Operator, Branching):
             "origin": f"concat({literal(options.prefix)}, CAST({column(options.route)} AS STRING))",
             "id": f"CAST({column(options.id)} AS STRING)",
         }
-        changed = f"{CHANGE_TYPE} <> 'insert'"
+        if changes:
+            frame = frame.where(f"{CHANGE_TYPE} NOT IN ('delete', 'update_preimage')")
+        changed = f"{CHANGE_TYPE} <> 'insert'" if changes else "false"
         why = (
             f"CASE WHEN {changed} THEN 'a row of an outbox was changed' "
             f"WHEN {column(options.id)} IS NULL THEN {literal(f'{options.id} is null')} "
             f"WHEN {column(options.route)} IS NULL THEN {literal(f'{options.route} is null')} END"
         )
         kept = [n for n in frame.columns if n.startswith("_") and n not in _OF_CHANGES]
-        return (
-            frame.where(f"{CHANGE_TYPE} NOT IN ('delete', 'update_preimage')")
-            .selectExpr("*", f"{why} AS __reason")
-            .selectExpr(
-                *(f"{sql} AS {name}" for name, sql in made.items()),
-                *kept,
-                *refusal("__reason", row_as_json(names)),
-            )
+        return frame.selectExpr("*", f"{why} AS __reason").selectExpr(
+            *(f"{sql} AS {name}" for name, sql in made.items()),
+            *kept,
+            *refusal("__reason", row_as_json(names)),
         )

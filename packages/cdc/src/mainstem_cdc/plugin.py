@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import typer
 from mainstem import Operator, hookimpl
 
+from mainstem_cdc import commands
 from mainstem_cdc.outbox import Outbox
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Read tables of change data capture again; see how far they are read.
+
+\b
+mainstem cdc show pipeline.yaml
+mainstem cdc snapshot pipeline.yaml SOURCE --table TABLE
+mainstem cdc stop pipeline.yaml SOURCE
+mainstem cdc pause pipeline.yaml SOURCE
+mainstem cdc resume pipeline.yaml SOURCE""",
+)
+for command in (commands.show, commands.snapshot, commands.stop, commands.pause, commands.resume):
+    app.command(command.__name__)(command)
 
 
 @hookimpl

@@ -12,6 +12,7 @@ from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Shape, failp
 from mainstem_ingress import Columns, Message, Receiver, Rows, columns_of, no_row, struct_type
 
 from mainstem_cdc.options import CaptureOptions
+from mainstem_cdc.requests import Cursor, Requests
 from mainstem_cdc.snapshots import Given, Position, SnapshotThenLog, TablesAndLog
 from mainstem_cdc.tables import Run, Table, Values, sequence
 
@@ -36,15 +37,15 @@ class DatabaseLog(TablesAndLog):
         """Return what the sequence of a row of a snapshot begins with, given its chunk's mark."""
 
     @abstractmethod
-    def place(self, tables: str) -> str:
-        """Return where all goes on, given what `SnapshotThenLog` says of it: the receiver's cursor."""
+    def place(self) -> Any:
+        """Return what a new connection goes on by, as JSON has it."""
+
+    def estimate(self, table: str) -> int | None:
+        """Return about how many rows a table has; None if nobody knows."""
+        return None
 
     def keep(self, position: Position) -> None:
         """Note that all up to a position is stored."""
-
-    @abstractmethod
-    def stored(self, cursor: str) -> Position:
-        """Return the position in the log of a cursor."""
 
     @abstractmethod
     def idle(self, seconds: float) -> None:
@@ -63,13 +64,11 @@ class Opened(NamedTuple):
 
     Attributes:
         begin: the position behind which it is read.
-        snapshots: the state of `SnapshotThenLog`; None for a beginning.
     """
 
     log: DatabaseLog
     tables: Mapping[str, Table]
     begin: Position
-    snapshots: str | None
 
 
 class CaptureReceiver(Receiver):
@@ -86,13 +85,15 @@ class CaptureReceiver(Receiver):
         self._all: SnapshotThenLog | None = None
         self._tables: Mapping[str, Table] = {}
         self._types: dict[str, Any] = {}
+        #: How many rows there are about, of the table that is being read, and when that was begun.
+        self._about: tuple[str, int | None, float, int] | None = None
         #: Where the server's log was when this process began.
         self._end: Position = None
         self._paused = False
         self._looked = 0.0
 
     @abstractmethod
-    def open(self, cursor: str | None) -> Opened:
+    def open(self, cursor: Cursor | None) -> Opened:
         """Connect to the server, and see that all goes on from a cursor.
 
         Its log waits for `awaited`, where the server's log ends now. What was opened is closed by this
@@ -106,13 +107,17 @@ class CaptureReceiver(Receiver):
     def connect(self, cursor: str | None) -> None:
         options = self.options
         self._paused, self._looked = False, time.monotonic()
-        self._log, self._tables, begin, snapshots = self.open(cursor)
+        place = None if cursor is None else Cursor.decoded(cursor)
+        self._log, self._tables, begin = self.open(place)
         self._types = {name: struct_type(name, shape) for name, shape in self.shapes().items()}
         if self._end is None:
             self._end = self._log.awaited
         self._log.awaited = max(self._log.awaited, self._end)
-        wanted = [] if options.snapshot == "never" else list(self._tables)
-        self._all = SnapshotThenLog(self._log, wanted, snapshots, options.chunk_rows, begin=begin)
+        tables = None if place is None else place.tables
+        self._all = SnapshotThenLog(
+            self._log, list(self._tables), tables, options.chunk_rows, begin=begin,
+            initial=options.snapshot == "initial",
+        )  # fmt: skip
         failpoint("cdc.after-connect")
 
     def take(self, seconds: float) -> Iterable[Message]:
@@ -122,21 +127,38 @@ class CaptureReceiver(Receiver):
         if self._paused:
             log.idle(seconds)
             return []
+        now = time.monotonic()
+        looks = now - self._looked >= _LOOKING
+        if looks:
+            self._looked = now
+            self._ask(source)
         given = source.take(seconds)
         if given:
             failpoint("cdc.after-take")
-        else:
+        elif looks:
             self._look(log)
         return self._taken(log, given)
 
     def _look(self, log: DatabaseLog) -> None:
-        """See now and then what is stored while nothing is taken: the server may forget what is."""
-        now = time.monotonic()
-        if now - self._looked >= _LOOKING:
-            self._looked = now
-            cursor = self.stored_cursors().get(self.number)
-            if cursor is not None:
-                log.keep(log.stored(cursor))
+        """See what is stored while nothing is taken: the server may forget what is."""
+        cursor = self.stored_cursors().get(self.number)
+        if cursor is not None:
+            log.keep(Cursor.decoded(cursor).position)
+
+    def _ask(self, source: SnapshotThenLog) -> None:
+        """Follow what was asked for since the last time."""
+        if self.log is None:
+            return
+        requests = Requests(self.log.receiver(self.number))
+        waiting = requests.waiting()
+        if not waiting:
+            return
+        for request in waiting:
+            source.follow(request)
+        # What is stored of them by now need not be asked for again.
+        cursor = self.stored_cursors().get(self.number)
+        if cursor is not None:
+            requests.forget(Cursor.decoded(cursor).asked)
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
         if self._log is not None:
@@ -157,7 +179,7 @@ class CaptureReceiver(Receiver):
     def cursor(self) -> str | None:
         if self._all is None or self._log is None:
             return None
-        return self._log.place(self._all.cursor())
+        return Cursor(self._log.place(), self._all.cursor()).encoded()
 
     def complete(self) -> bool:
         # A place between transactions has no change of one before it.
@@ -166,12 +188,34 @@ class CaptureReceiver(Receiver):
     def caught_up(self) -> bool | None:
         if self._all is None or self._log is None or self._end is None:
             return False
-        return not self._all.loading and bool(self._log.reached >= self._end)
+        loading = self._all.loading and not self._all.paused
+        return not loading and bool(self._log.reached >= self._end)
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {"server": self.options.place}
-        if self._log is not None and self._all is not None:
-            found |= {**self._log.facts(), "loading": self._all.loading}
+        log, source = self._log, self._all
+        if log is not None and source is not None:
+            found |= {**log.facts(), "loading": source.loading}
+            if source.progress is not None:
+                found["snapshot"] = self._progress(log, source, *source.progress)
+            if source.failed:
+                found["failed"] = source.failed
+        return found
+
+    def _progress(
+        self, log: DatabaseLog, source: SnapshotThenLog, table: str, rows: int
+    ) -> dict[str, Any]:
+        """Return how far the reading of a table is, and about how many seconds it will take."""
+        now = time.monotonic()
+        if self._about is None or self._about[0] != table:
+            self._about = (table, log.estimate(table), now, rows)
+        _, total, began, before = self._about
+        found: dict[str, Any] = {"table": table, "rows": rows, "about": total}
+        if source.paused:
+            found["paused"] = True
+        elif total is not None and rows > before:
+            left = max(0, total - rows) / (rows - before) * (now - began)
+            found["seconds_left"] = round(left)
         return found
 
     # -- rows and messages --------------------------------------------------------------------

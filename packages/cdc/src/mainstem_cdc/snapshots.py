@@ -15,8 +15,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from mainstem import PermanentError
 
 #: Where something is in the log: JSON that Python compares in the log's order, of one type. Numbers, text
 #: of a fixed width, lists of these.
@@ -84,7 +86,7 @@ class TablesAndLog(ABC):
         """Return the next changes after a position, waiting for the first for so long at most."""
 
     @abstractmethod
-    def chunk(self, table: str, after: Any, rows: int) -> Chunk | None:
+    def chunk(self, table: str, after: Any, rows: int, where: str | None = None) -> Chunk | None:
         """Return the next rows of a table by key, as they are now.
 
         They must have seen every change that `changes` has returned; None if they have not yet: it is
@@ -94,6 +96,10 @@ class TablesAndLog(ABC):
             table: its name.
             after: what the chunk before said of its last row; None for the first.
             rows: how many at most.
+            where: a condition of the database's own that rows must meet.
+
+        Raises:
+            PermanentError: it can't be read; with a condition, that may be wrong.
         """
 
 
@@ -105,6 +111,12 @@ class _Place:
     #: The tables whose snapshot is not whole, and the key up to which the first of them is read.
     tables: list[str]
     after: Any = None
+    #: How many rows of that one were read; of tables that are read in part, the condition.
+    rows: int = 0
+    wheres: dict[str, str] = field(default_factory=dict)
+    paused: bool = False
+    #: The last request that was followed.
+    asked: int = 0
 
 
 @dataclass
@@ -115,6 +127,23 @@ class _Waiting:
     mark: Position
     rows: dict[Any, Any]
     last: Any
+    count: int
+
+
+class Request(NamedTuple):
+    """What somebody asks of snapshots while they are read.
+
+    Attributes:
+        number: higher than those of requests before it.
+        kind: `snapshot`: read the tables again; `stop` reading them; `pause` and `resume` all.
+        tables: which; none stands for all, with `stop`.
+        where: which rows, with `snapshot`.
+    """
+
+    number: int
+    kind: Literal["snapshot", "stop", "pause", "resume"]
+    tables: list[str]
+    where: str | None = None
 
 
 class SnapshotThenLog:
@@ -125,11 +154,12 @@ class SnapshotThenLog:
 
     Args:
         source: the tables and their log. The log keeps what comes after the cursor.
-        tables: whose snapshots are wanted, in their order; those of a cursor that are left out here are
-            not read any further, and those that it has not heard of are read from their beginning.
+        tables: all that there are, in their order; those of a cursor that are left out here are not read
+            any further, and those that it has not heard of are read from their beginning.
         cursor: what `cursor` gave when something was stored last; None for a beginning.
         rows: how many rows a chunk has at most.
         begin: the position behind which the log is read at a beginning; its end when left out.
+        initial: whether tables are read that nobody asked for.
     """
 
     def __init__(
@@ -139,51 +169,108 @@ class SnapshotThenLog:
         cursor: str | None,
         rows: int = 1000,
         begin: Position = None,
+        *,
+        initial: bool = True,
     ) -> None:
         self._source = source
+        self._known = tuple(tables)
         self._rows = rows
         self._chunk: _Waiting | None = None
+        #: Why a table that was asked for was not read; empty if nothing is wrong.
+        self.failed = ""
         if cursor is None:
             self._whole: list[str] = []
-            self._place = _Place(source.mark() if begin is None else begin, list(tables))
+            begin = source.mark() if begin is None else begin
+            self._place = _Place(begin, list(tables) if initial else [])
             return
         kept = json.loads(cursor)
         self._whole = [table for table in kept["whole"] if table in tables]
         left = [table for table in kept["tables"] if table in tables]
         new = [table for table in tables if table not in self._whole and table not in left]
+        new = new if initial else []
         begun = left[:1] == kept["tables"][:1]
-        self._place = _Place(kept["log"], [*left, *new], kept["after"] if begun else None)
+        self._place = _Place(
+            kept["log"],
+            [*left, *new],
+            kept["after"] if begun else None,
+            kept["rows"] if begun else 0,
+            {table: where for table, where in kept["wheres"].items() if table in left},
+            kept["paused"],
+            kept["asked"],
+        )
 
     def cursor(self) -> str:
         """Return where all goes on after what `take` has returned so far."""
-        place = self._place
-        kept = {
-            "log": place.log,
-            "tables": place.tables,
-            "after": place.after,
-            "whole": self._whole,
-        }
-        return json.dumps(kept)
+        return json.dumps({**vars(self._place), "whole": self._whole})
 
     @property
     def loading(self) -> bool:
         """Whether rows of snapshots are still to come."""
         return bool(self._place.tables)
 
-    def reload(self, table: str) -> None:
-        """Let the snapshot of a table be read again, after those that are not whole."""
+    @property
+    def paused(self) -> bool:
+        """Whether tables are not read on until somebody says so."""
+        return self._place.paused
+
+    @property
+    def progress(self) -> tuple[str, int] | None:
+        """The table that is being read, and how many of its rows were; None if there is none."""
+        place = self._place
+        return (place.tables[0], place.rows) if place.tables else None
+
+    @property
+    def asked(self) -> int:
+        """The last request that was followed."""
+        return self._place.asked
+
+    def follow(self, request: Request) -> None:
+        """Do what somebody asks for, if its number is a new one."""
+        if request.number <= self._place.asked:
+            return
+        self._place.asked = request.number
+        tables = [table for table in request.tables if table in self._known]
+        if request.kind == "snapshot":
+            for table in tables:
+                self.reload(table, request.where)
+        elif request.kind == "stop":
+            for table in tables if request.tables else list(self._place.tables):
+                self._leave(table)
+        else:
+            self._place.paused = request.kind == "pause"
+
+    def reload(self, table: str, where: str | None = None) -> None:
+        """Let the snapshot of a table be read again, after those that are not whole.
+
+        Args:
+            where: which rows, as a condition of the database's own; all when left out.
+        """
         place = self._place
         if place.tables[:1] == [table]:
-            self._chunk, place.after = None, None
+            self._chunk, place.after, place.rows = None, None, 0
+        else:
+            self._whole = [each for each in self._whole if each != table]
+            place.tables = [*(each for each in place.tables if each != table), table]
+        place.wheres.pop(table, None)
+        if where is not None:
+            place.wheres[table] = where
+
+    def _leave(self, table: str) -> None:
+        """Do not read a table on, as if it were whole."""
+        place = self._place
+        if table not in place.tables:
             return
-        self._whole = [each for each in self._whole if each != table]
-        place.tables = [*(each for each in place.tables if each != table), table]
+        if place.tables[0] == table:
+            self._chunk, place.after, place.rows = None, None, 0
+        place.tables.remove(table)
+        place.wheres.pop(table, None)
+        self._whole.append(table)
 
     def take(self, seconds: float) -> list[Given]:
         """Return what comes next, waiting for the first of it for so long at most."""
-        if self._chunk is None and self._place.tables:
+        if self._chunk is None and self._place.tables and not self._place.paused:
             self._open()
-        wait = min(seconds, _WAIT) if self.loading else seconds
+        wait = min(seconds, _WAIT) if self.loading and not self._place.paused else seconds
         found = self._source.changes(self._place.log, wait)
         given = list(self._passed(found.changes))
         self._place.log = found.reached
@@ -193,10 +280,20 @@ class SnapshotThenLog:
 
     def _open(self) -> None:
         """Read a chunk, and mark how far the log may have been meanwhile."""
-        table = self._place.tables[0]
-        found = self._source.chunk(table, self._place.after, self._rows)
+        place = self._place
+        table = place.tables[0]
+        where = place.wheres.get(table)
+        try:
+            found = self._source.chunk(table, place.after, self._rows, where)
+        except PermanentError as error:
+            if where is None:
+                raise
+            # Whoever asked for it has made a mistake, and all else goes on.
+            self.failed = f"{table}: {error}"
+            self._leave(table)
+            return
         if found is not None:
-            self._chunk = _Waiting(table, self._source.mark(), *found)
+            self._chunk = _Waiting(table, self._source.mark(), *found, len(found.rows))
 
     def _passed(self, changes: Sequence[Change]) -> Iterator[Given]:
         """Give changes on; those that a chunk may have seen supersede its rows.
@@ -216,9 +313,9 @@ class SnapshotThenLog:
         """Return what is left of a chunk, and note that it is done."""
         self._chunk, place = None, self._place
         if chunk.last is None:
-            self._whole.append(place.tables.pop(0))
-            place.after = None
+            self._leave(chunk.table)
         else:
             place.after = chunk.last
+            place.rows += chunk.count
         rows = list(chunk.rows.values())
         return [Given(chunk.mark, chunk.table, rows, snapshot=True)] if rows else []
