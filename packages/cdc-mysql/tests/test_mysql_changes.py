@@ -346,6 +346,28 @@ def test_it_goes_on_while_nothing_comes_of_the_tables(place):
         assert changes(taking.some(1))[0][:2] == ("insert", 1)
 
 
+def test_how_far_behind_it_is(place, monkeypatch):
+    """Pass: nothing at the log's end, and the age of the last event while there is more."""
+    from mainstem_cdc_mysql import log
+
+    place.sql(MADE)
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+        taking.take()
+        assert taking.receiver.gauges() == {"log_behind_seconds": 0.0}
+        place.connection.cursor().executemany(
+            "INSERT INTO orders VALUES (%s, 'x', 1)", [(n,) for n in range(5000)]
+        )
+        time.sleep(1.1)
+        monkeypatch.setattr(log, "_MOST", 10)
+        taking.until(lambda: bool(taking.stored))
+        assert taking.receiver.gauges()["log_behind_seconds"] > 0.1
+        monkeypatch.undo()
+        taking.until(lambda: len(taking.stored) == 5000)
+        taking.take()
+        assert taking.receiver.gauges() == {"log_behind_seconds": 0.0}
+
+
 def test_a_compressed_log(place):
     """Pass: rows come from a log that MariaDB has compressed (MySQL from 8.0.20 on does it too)."""
     if not place.mariadb:

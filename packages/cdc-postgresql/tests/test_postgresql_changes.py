@@ -360,6 +360,9 @@ def test_the_slot_goes_on_while_nothing_comes_of_the_tables(place):
         place.sql("INSERT INTO elsewhere SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
         taking.until(lambda: confirmed() > before + 1_000_000)
         assert not taking.stored
+        gauges = taking.receiver.gauges()
+        assert set(gauges) == {"log_behind_bytes", "log_kept_bytes"}
+        assert all(0 <= value < 1_000_000 for value in gauges.values())
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,24 @@ def test_rows_are_counted_over_the_lives_of_a_helper(told):
     assert told(state="running", rows=9)[1] == 16
 
 
+def test_what_a_helper_tells_by_name_is_served():
+    """Pass: each number by its name; what is none changes nothing."""
+    metrics = Metrics(0, Silent())
+    for gauges in ({"log_behind_bytes": 7, "text": "x"}, None, "odd", {"other_seconds": 0.5}):
+        metrics.helper({"pipeline": "p", "node": "n", "helper": "n-0", "gauges": gauges})
+    with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
+        lines = [
+            line
+            for line in answer.read().decode().splitlines()
+            if line.startswith("mainstem_helper_v")
+        ]
+    metrics.ended({})
+    assert lines == [
+        'mainstem_helper_value{helper="n-0",name="log_behind_bytes",node="n",pipeline="p"} 7.0',
+        'mainstem_helper_value{helper="n-0",name="other_seconds",node="n",pipeline="p"} 0.5',
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -18,6 +18,7 @@ from mainstem_cdc_mysql.protocol import (
     ANONYMOUS,
     FORMAT,
     GTID,
+    HEARTBEAT,
     MARIADB_GTID,
     PAYLOAD,
     QUERY,
@@ -101,6 +102,8 @@ class BinaryLog(DatabaseLog):
         #: Transactions that were read, while it is not known that they are seen.
         self._unseen = gtids_of("", mariadb=beginning.mariadb)
         self._any_unseen = False
+        #: Whether there may be more events, and when the last one was, in seconds since 1970.
+        self._behind, self._last = False, 0
         #: Of the call in hand.
         self._closed = False
         self._runs: dict[str, Run] = {}
@@ -129,6 +132,7 @@ class BinaryLog(DatabaseLog):
                 if now() > longest and not self._xa:
                     break
                 continue
+            self._behind = False
             if self._xa or (self._found and self._open is not None and now() < longest):
                 stream.wait(_REST)  # the rest of a transaction follows at once
                 stream.listen()
@@ -157,6 +161,7 @@ class BinaryLog(DatabaseLog):
     def _take(self, data: bytes) -> None:
         of = event(data, summed=self._summed)
         kind, end = of.kind, self._end
+        self._behind, self._last = kind != HEARTBEAT, of.at or self._last
         if kind == ROTATE:
             file, place = rotated(of.body)
             # One that is sent first says where the server looks for our transactions.
@@ -402,6 +407,9 @@ class BinaryLog(DatabaseLog):
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
         self._stream.heard = time.monotonic()
+
+    def gauges(self) -> dict[str, float]:
+        return {"log_behind_seconds": max(0.0, time.time() - self._last) if self._behind else 0.0}
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -293,6 +293,13 @@ class WriteAheadLog(DatabaseLog):
     def estimate(self, table: str) -> int | None:
         return self._tables[table].estimate(self._connection)
 
+    def gauges(self) -> dict[str, float]:
+        end = max(self._stream.reached, self.reached[0])
+        return {
+            "log_behind_bytes": end - self.reached[0],
+            "log_kept_bytes": end - self.confirmed,
+        }
+
     def facts(self) -> dict[str, Any]:
         return {
             "log": written(self.reached[0]),

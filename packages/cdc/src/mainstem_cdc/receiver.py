@@ -55,6 +55,10 @@ class DatabaseLog(TablesAndLog):
     def facts(self) -> dict[str, Any]:
         """Return what is worth showing, such as the place in the log."""
 
+    @abstractmethod
+    def gauges(self) -> dict[str, float]:
+        """Return numbers worth watching, such as how far behind the log's end this is."""
+
     def close(self) -> None:
         """End the connections."""
 
@@ -190,6 +194,9 @@ class CaptureReceiver(Receiver):
             return False
         loading = self._all.loading and not self._all.paused
         return not loading and bool(self._log.reached >= self._end)
+
+    def gauges(self) -> dict[str, float]:
+        return {} if self._log is None else self._log.gauges()
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {"server": self.options.place}

@@ -132,6 +132,7 @@ class Taking:
                 "refused": counts.refused,
                 "unread_bytes": self._unread,
                 "ready": self._ready,
+                "gauges": self._receiver.gauges(),
                 **self._receiver.facts(),
             }
         )

@@ -110,6 +110,10 @@ class Receiver(ABC):
         """
         return None
 
+    def gauges(self) -> dict[str, float]:
+        """Return numbers worth watching over time, by names with their unit: `log_behind_bytes`."""
+        return {}
+
     def facts(self) -> dict[str, Any]:
         """Return what is worth showing beside the counts, such as which server this is connected to."""
         return {}

@@ -70,6 +70,9 @@ class Metrics:
         self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")
         self._lag = made(Gauge, "lag_seconds", "Age of the oldest row not read.", "source")
         of_helper = ("node", "helper")
+        self._helper_gauges = of_pipeline(
+            Gauge, "helper_value", "What a helper tells by a name with a unit.", *of_helper, "name"
+        )
         self._helper_runs = of_pipeline(
             Gauge, "helper_running", "1 while a helper does its work.", *of_helper
         )
@@ -129,6 +132,10 @@ class Metrics:
         rows = 0 if state == "restarting" else told if isinstance(told, int) else before
         self._helper_rows.labels(*labels).inc(max(0, rows - before))
         self._taken[labels[1:]] = rows
+        gauges = facts.get("gauges")
+        for name, value in gauges.items() if isinstance(gauges, dict) else ():
+            if isinstance(value, int | float):
+                self._helper_gauges.labels(*labels, name).set(value)
         self._helper_restarts.labels(*labels).inc(state == "restarting")
         self._inner.helper(facts)
 
