@@ -78,7 +78,7 @@ def test_transactions_come_whole(mysql_place, pipeline, tmp_path):
             sources={"subject": {"use": "mysql", "with": {**given, **together}}},
             sinks={"out": pipeline.sink("out", ["subject.a", "subject.b"])},
         )
-        reading = Reading(pipeline.plan(), tmp_path / f"checkpoint-{first}", identified=False)
+        reading = Reading(pipeline.plan(), tmp_path / f"checkpoint-{first}")
         reading.to_end()
         write(first)
         reading.batches.clear()

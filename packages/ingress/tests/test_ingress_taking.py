@@ -297,7 +297,7 @@ def test_what_is_told(log: Log) -> None:
     size = sum(f.stat().st_size for f in log.receiver(0).glob("*.segment"))
     assert {**facts, "ready": True} == {
         "state": "running", "why": "", "rows": 1, "duplicates": 1, "refused": 1,
-        "unread_bytes": size, "ready": True, "server": "here",
+        "unread_bytes": size, "ready": True, "gauges": {}, "server": "here",
     }  # fmt: skip
     assert [f["state"] for f in work.told][:2] == ["connecting", "running"]
 
@@ -564,7 +564,7 @@ def test_while_the_disk_is_full_it_does_not_spin(
             waits.append(seconds)
             return super().take(seconds)
 
-    def full(_: object) -> None:
+    def full(_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
     receiver = Watched(messages(1))
@@ -695,7 +695,7 @@ def test_a_full_disk_is_tried_again_over_a_new_connection(
     whole = store.store
     broken: list[bool] = [True]
 
-    def full(taken: Sequence[Message]) -> None:
+    def full(taken: Sequence[Message], **_: object) -> None:
         if broken:
             raise OSError(28, "No space left on device")
         whole(taken)

@@ -51,7 +51,7 @@ def derive(
             continue
         other = copy(node)
         other.component = (sources or {}).get(name, node.component)
-        other.makes_id = False
+        other.makes_id, other.makes_ids = False, set()
         # Refused rows that the old plan has a reader for are that reader's business.
         read = bool(plan.readers(name, "rejected"))
         other.drops_rejected = node.drops_rejected or drop_rejected or read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from mainstem.plan.model import Node, SinkNode, Stream
+from mainstem.plan.model import Node, SinkNode, Stream, identity_of
 
 
 def place(nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
@@ -18,13 +18,13 @@ def place(nodes: Mapping[str, Node], problem: Callable[..., None]) -> None:
         if any(refused in reader.streams for reader in nodes.values()):
             for start in _starts(refused, nodes):
                 if _begins(start, nodes):
-                    nodes[start.node].makes_id = True
+                    _make(start, nodes)
         if not (isinstance(node, SinkNode) and node.needs_id):
             continue
         for stream in node.streams:
             for start in _starts(stream, nodes):
                 if _begins(start, nodes):
-                    nodes[start.node].makes_id = True
+                    _make(start, nodes)
                 else:
                     problem(
                         f"needs a row's identity, and the rows of {str(start)!r} have none",
@@ -40,8 +40,18 @@ def begins(stream: Stream, nodes: Mapping[str, Node]) -> bool:
 
 
 def _begins(start: Stream, nodes: Mapping[str, Node]) -> bool:
-    """Whether an identity begins there; never in a named output."""
-    return not start.output and bool(nodes[start.node].identity)
+    """Whether an identity begins there."""
+    node = nodes[start.node]
+    return bool(identity_of(node.outputs[start.output]) if start.output else node.identity)
+
+
+def _make(start: Stream, nodes: Mapping[str, Node]) -> None:
+    """Have `_id` made where it begins."""
+    node = nodes[start.node]
+    if start.output:
+        node.makes_ids.add(start.output)
+    else:
+        node.makes_id = True
 
 
 def _starts(stream: Stream, nodes: Mapping[str, Node]) -> list[Stream]:

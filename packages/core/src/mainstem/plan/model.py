@@ -81,6 +81,8 @@ class Node:
     says_rejected: bool = False
     #: Whether `_id` is made here: the identity begins in this node and somebody below uses it.
     makes_id: bool = False
+    #: The named outputs in which it is made for the same reason.
+    makes_ids: set[str] = field(default_factory=set)
     #: Whether a relay is to take its rows to those that read them; None where need be.
     relay: bool | None = None
     #: How long it keeps what all have read.
@@ -125,9 +127,14 @@ class Node:
     @property
     def identity(self) -> tuple[str, ...]:
         """The columns of the identity that begins in this node; empty when none does."""
-        if isinstance(self.shape, Changelog) and self.shape.key:
-            return (*self.shape.key, COMMIT_VERSION, CHANGE_TYPE)
-        return self.shape.identity if self.shape else ()
+        return identity_of(self.shape)
+
+
+def identity_of(shape: Shape | None) -> tuple[str, ...]:
+    """Return the columns that tell rows of a shape apart; empty when none do."""
+    if isinstance(shape, Changelog) and shape.key:
+        return (*shape.key, COMMIT_VERSION, CHANGE_TYPE)
+    return shape.identity if shape else ()
 
 
 def ancestors(name: str, nodes: Mapping[str, Node]) -> set[str]:

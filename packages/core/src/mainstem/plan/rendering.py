@@ -10,7 +10,7 @@ from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Changelog, Shape
 from mainstem.plan import bootstrap
 from mainstem.plan.guarantee import shown
-from mainstem.plan.model import Node, Plan, Query, SinkNode
+from mainstem.plan.model import Node, Plan, Query, SinkNode, identity_of
 
 #: Raised when a key changes its meaning or goes; new keys leave it as it is.
 JSON_VERSION = 1
@@ -207,6 +207,8 @@ def _node_lines(node: Node) -> Iterator[str]:
             yield f"  kept {node.state.kept}"
     if node.makes_id:
         yield f"  makes _id of {', '.join(node.identity)}"
+    for name in sorted(node.makes_ids):
+        yield f"  makes _id of {', '.join(identity_of(node.outputs[name]))} in {name}"
 
 
 def _idle_after(node: Node) -> timedelta | None:

@@ -27,7 +27,7 @@ from mainstem.durable import made_folder
 from mainstem.errors import DocumentError, OptionError, PluginError, Problem, nearest
 from mainstem.history import ReadProgress
 from mainstem.plan.bootstrap import read_name
-from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream
+from mainstem.plan.model import EARLY, Node, Plan, Query, SinkNode, Stream, identity_of
 from mainstem.run.counting import OUTPUT, counted, counts, timed
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.lateness import behind
@@ -233,7 +233,11 @@ class Frames:
             frame = frame.where(F.col(OUTPUT) == stream.output)
             if node.outputs[stream.output] == REJECTED:
                 return self.refused(node, frame, F.col("_rejected"))
-            return frame.select(F.col(f"_{stream.output}.*"))
+            frame = frame.select(F.col(f"_{stream.output}.*"))
+            if stream.output in node.makes_ids:
+                columns = identity_of(node.outputs[stream.output])
+                frame = frame.withColumn("_id", identifier(str(stream), columns, frame))
+            return frame
         unread = self._plan.wants(node, "rejected") and not self._plan.readers(
             node.name, "rejected"
         )

@@ -72,13 +72,7 @@ class SourcingSuite(Suite):
 
     def reading(self, name: str = "reading", source: Any = None, **changes: Any) -> Reading:
         """Return a reading of the source on a checkpoint of that name."""
-        return Reading(
-            self.plan(**changes),
-            self.place / name,
-            source,
-            bounded=self.fed,
-            identified=not self.output,
-        )
+        return Reading(self.plan(**changes), self.place / name, source, bounded=self.fed)
 
     def read_to_end(self, reading: Reading, rows: int) -> None:
         """Read what there is; of a source that makes its own, until there are so many rows."""

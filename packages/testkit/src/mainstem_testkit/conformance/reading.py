@@ -13,6 +13,7 @@ from mainstem import MainstemError, SinkCapabilities
 from mainstem.document.model import Trigger
 from mainstem.pipeline import Running
 from mainstem.plan.derive import derive
+from mainstem.plan.identity import begins
 from mainstem.testing.stand_ins import Kept, standing_in
 
 from mainstem_testkit.pipelines import wait_for
@@ -35,7 +36,6 @@ class Reading:
         folder: for the checkpoint.
         source: takes the place of the plan's own.
         bounded: whether the source has an end to read to.
-        identified: whether rows have an identity.
 
     Attributes:
         batches: the rows by the batch's id.
@@ -48,14 +48,12 @@ class Reading:
         source: Any = None,
         *,
         bounded: bool = True,
-        identified: bool = True,
     ) -> None:
         self._whole = plan
         self._folder = folder
         self._source = source
         self._kept = _Witness()
         self._bounded = bounded
-        self._identified = identified
         self.batches: dict[int, list[dict[str, Any]]] = self._kept.batches
 
     @property
@@ -66,7 +64,7 @@ class Reading:
     def plan(self, trigger: Trigger) -> Any:
         """Return what runs: the source into memory."""
         sink = standing_in(self._whole.nodes["out"], self._kept)
-        sink.needs_id = self._identified and bool(self._whole.nodes["subject"].identity)
+        sink.needs_id = begins(self._whole.nodes["out"].streams[0], self._whole.nodes)
         sources = {"subject": self._source} if self._source is not None else {}
         return derive(
             self._whole, [sink], checkpoint=self._folder, sources=sources, trigger=trigger
