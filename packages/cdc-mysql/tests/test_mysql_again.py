@@ -17,12 +17,11 @@ from mysql_tables import Taking
 TABLES = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING"}}
 
 
-def test_a_table_is_read_again(mysql_place, tmp_path):
+def test_a_table_is_read_again(place, tmp_path):
     """Pass: asked for, a table comes again from a condition on, with sequences above those before; a request is forgotten
     once it is stored, and not before; a condition that the server does not understand is told, and all else goes on."""
     from mainstem_cdc.requests import Requests
 
-    place = mysql_place
     place.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, name VARCHAR(20))")
     place.sql("INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     log = Log(tmp_path)

@@ -180,22 +180,207 @@ def test_truncate_is_passed_over_and_counted(place):
         assert taking.receiver.facts()["truncated"] == 2
 
 
-def test_statements_in_place_of_rows_end_the_run(place):
-    """Pass: a session that writes statements into the log and not rows, of a table of ours; of another one it is nothing."""
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE orders SET total = 2",
+        "INSERT INTO other VALUES (2)",
+        "INSERT INTO seen VALUES (9, 'x', 1)",
+        "SELECT writes()",
+    ],
+)
+def test_statements_in_place_of_rows_end_the_run(place, statement):
+    """Pass: a session that writes statements into the log and not rows, of a table of ours by name, by a trigger, a view or
+    a function; passed over and counted where that is asked for."""
     place.sql(MADE)
     place.sql("CREATE TABLE other (id INT PRIMARY KEY)")
+    place.sql("CREATE VIEW seen AS SELECT * FROM orders")
+    place.sql(
+        "CREATE TRIGGER more AFTER INSERT ON other FOR EACH ROW INSERT INTO orders VALUES (NEW.id, 't', 1)"
+    )
+    place.sql(
+        "CREATE FUNCTION writes() RETURNS INT MODIFIES SQL DATA DETERMINISTIC BEGIN "
+        "INSERT INTO orders VALUES (8, 'f', 1); RETURN 1; END"
+    )
     with Taking(place.options(tables=SHOP)) as taking:
         taking.load()
-        place.sql("SET SESSION binlog_format = STATEMENT")
         place.sql("INSERT INTO other VALUES (1)")
-        place.sql("SET SESSION binlog_format = ROW")
-        place.sql("INSERT INTO orders VALUES (1, 'one', 1)")
         taking.until(lambda: len(taking.stored) == 1)
         place.sql("SET SESSION binlog_format = STATEMENT")
-        place.sql("UPDATE orders SET total = 2")
+        place.sql(statement)
         place.sql("SET SESSION binlog_format = ROW")
-        with pytest.raises(PermanentError, match="a statement that may change .*orders"):
+        with pytest.raises(PermanentError, match="in place of the rows"):
             taking.until(lambda: False)
+    with Taking(place.options(tables=SHOP, on_statement="ignore"), taking.cursor) as taking:
+        place.sql("INSERT INTO orders VALUES (5, 'five', 1)")
+        taking.until(lambda: bool(taking.stored) and changes(taking.stored)[-1][1] == 5)
+        assert taking.receiver.facts()["statements"] == 1
+
+
+def test_a_statement_within_a_transaction_does_not_end_it(place, monkeypatch):
+    """Pass: rows behind a statement of the same transaction come once, over restarts in its middle."""
+    from mainstem_cdc_mysql import log
+
+    monkeypatch.setattr(log, "_MOST", 10)
+    place.sql(MADE)
+    place.sql("CREATE TABLE other (id INT PRIMARY KEY)")
+    given = place.options(tables=SHOP, on_statement="ignore", snapshot="never")
+    with Taking(given) as taking:
+        taking.load()
+        place.sql("SET SESSION binlog_format = MIXED")
+        with place.transaction():
+            place.sql("INSERT INTO other VALUES (1)")  # a statement
+            for number in range(60):
+                place.sql("INSERT INTO orders VALUES (%s, UUID(), 1)", number)  # rows
+        taking.until(lambda: bool(taking.stored))
+    stored, cursor, lives = taking.stored, taking.cursor, 0
+    while len(stored) < 60:
+        with Taking(given, cursor) as taking:
+            for _ in range(2):
+                taking.take()
+        stored, cursor, lives = stored + taking.stored, taking.cursor, lives + 1
+        assert lives < 50
+    assert [c[1] for c in changes(stored)] == list(range(60))
+
+
+def test_what_is_not_known_ends_the_run(place):
+    """Pass: an event that says that changes are lost, and one of a kind that is new; one that may be passed over is."""
+    from mainstem_cdc_mysql.protocol import Event
+
+    place.sql(MADE)
+    with Taking(place.options(tables=SHOP)) as taking:
+        log = taking.receiver._log
+        log._taken_in(Event(200, 0, 1, 30, 0, b"", ignorable=True))
+        for kind in (26, 200):
+            with pytest.raises(PermanentError, match=f"kind {kind}"):
+                log._taken_in(Event(kind, 0, 1, 30, 0, b""))
+        log._summed = False
+        with pytest.raises(PermanentError, match="can't be read"):
+            log._take(
+                bytes(4)
+                + bytes([2])
+                + bytes(4)
+                + (30).to_bytes(4, "little")
+                + bytes(6)
+                + b"odd"
+                + bytes(4)
+            )
+
+
+def test_a_column_that_comes_while_it_runs(place):
+    """Pass: null until it is there, then its values; a table that is read again has them too."""
+    place.sql(MADE)
+    place.sql("INSERT INTO orders VALUES (1, 'one', 1)")
+    kind = "UUID" if place.mariadb else "VARCHAR(36)"
+    value = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    schema = {"orders": {"key": ["id"], "schema": "id BIGINT, c STRING"}}
+    with Taking(place.options(tables=schema, on_missing_column="null")) as taking:
+        taking.load()
+        assert changes(taking.some(1)) == [("insert", 1, None)]
+        place.sql(f"ALTER TABLE orders ADD c {kind}")
+        place.sql("INSERT INTO orders VALUES (2, 'two', 2, %s)", value)
+        assert changes(taking.some(1)) == [("insert", 2, value)]
+        taking.receiver._all.reload("orders")
+        assert changes(taking.some(2)) == [("insert", 1, None), ("insert", 2, value)]
+
+
+def test_whole_transactions_under_a_backlog(place):
+    """Pass: with `together`, what a call gives ends where a transaction does, though there is much more."""
+    place.sql(MADE)
+    with Taking(place.options(tables=SHOP, together="transaction", snapshot="never")) as taking:
+        taking.load()
+        for first in range(0, 30_000, 730):
+            rows = ", ".join(f"({n}, 'x', 1)" for n in range(first, first + 730))
+            place.sql(f"INSERT INTO orders VALUES {rows}")
+        count = 0
+        while count < 30_000:
+            taking.take()
+            assert taking.receiver.complete()
+            assert len(taking.stored) % 730 == 0
+            count = len(taking.stored)
+
+
+def test_each_single_byte_character_set(place):
+    """Pass: every byte of each, from the log as from the table, whatever it means there."""
+    names = [
+        name
+        for name, _, _, longest, *_ in place.sql("SHOW CHARACTER SET")
+        if longest == 1 and name not in ("binary", "ascii")
+    ]
+    columns = ", ".join(f"c_{name} VARCHAR(300) CHARACTER SET {name}" for name in names)
+    place.sql(f"CREATE TABLE t (id INT PRIMARY KEY, {columns}) ROW_FORMAT = DYNAMIC")
+    every = bytes(range(1, 256)).hex()
+    place.sql("SET sql_mode = ''")
+    place.sql(f"INSERT INTO t VALUES (1, {', '.join(f'_{name} 0x{every}' for name in names)})")
+    schema = "id INT, " + ", ".join(f"c_{name} STRING" for name in names)
+    with Taking(place.options(tables={"t": {"key": ["id"], "schema": schema}})) as taking:
+        taking.load()
+        place.sql("UPDATE t SET id = 2")
+        found = changes(taking.some(3))
+    assert len(names) > 20
+    for name, one, two in zip(names, found[0][2:], found[2][2:], strict=True):
+        assert one == two, name
+        assert len(one) == 255
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "tables"),
+    [
+        ('TRUNCATE TABLE "orders"', "emptied", [("d", "orders")]),
+        ('RENAME TABLE a.`b``c` TO "x""y"', "replaced", [("a", "b`c"), ("d", 'x"y')]),
+        (
+            "ALTER TABLE other EXCHANGE PARTITION p WITH TABLE s.orders",
+            "replaced",
+            [("d", "other"), ("s", "orders")],
+        ),
+        ("ALTER TABLE orders WAIT 5 RENAME TO o2", "replaced", [("d", "orders"), ("d", "o2")]),
+        (
+            "ALTER ONLINE IGNORE TABLE orders NOWAIT TRUNCATE PARTITION p",
+            "emptied",
+            [("d", "orders")],
+        ),
+        (
+            "ALTER TABLE orders CONVERT PARTITION p TO TABLE o2",
+            "replaced",
+            [("d", "orders"), ("d", "o2")],
+        ),
+        ("/* x */ drop /*!40000 table */ if exists a, b.c", "replaced", [("d", "a"), ("b", "c")]),
+        (
+            "ALTER TABLE t ADD c TEXT DEFAULT 'x, RENAME TO y', RENAME COLUMN a TO b, RENAME INDEX i TO j",
+            None,
+            None,
+        ),
+        ("ALTER TABLE t COMMENT 'DROP PARTITION'", None, None),
+        ("CREATE TABLE orders (id INT)", None, None),
+        ("DROP TEMPORARY TABLE orders", None, None),
+        ("(SELECT f())", "written", []),
+        ("# no\n-- no\nREPLACE a SELECT 1", "written", []),
+        ("DROP DATABASE IF EXISTS x", "replaced", [("x", None)]),
+    ],
+)
+def test_what_statements_do_to_tables(text, kind, tables):
+    """Pass: emptied, replaced, written, or nothing of that."""
+    from mainstem_cdc_mysql.statements import read
+
+    found = read(text, "d")
+    assert (found and (found.kind, found.tables)) == (kind and (kind, tables))
+
+
+def test_a_packed_transaction():
+    """Pass: the events of one that MySQL has compressed, or wrapped as they are; what can't be unpacked is told."""
+    import pyarrow as pa
+    from mainstem_cdc_mysql.protocol import payload
+
+    events = [bytes(9) + (19 + n).to_bytes(4, "little") + bytes(6 + n) for n in (5, 0, 300)]
+    content = b"".join(events)
+    packed = pa.Codec("zstd").compress(content, asbytes=True)
+    for kind, data in ((0, packed), (255, content)):
+        head = b"\x01\x03\xfc" + len(data).to_bytes(2, "little")
+        head += b"\x02" + (b"\x01\x00" if kind == 0 else b"\x03\xfc\xff\x00")
+        head += b"\x03\x03\xfc" + len(content).to_bytes(2, "little") + b"\x00"
+        assert list(payload(head + data)) == events
+    with pytest.raises(ValueError, match="unpacked"):
+        list(payload(b"\x02\x01\x00\x03\x01\x05\x00rubbish"))
 
 
 def test_prepared_transactions(place):
@@ -369,7 +554,7 @@ def test_how_far_behind_it_is(place, monkeypatch):
 
 
 def test_a_compressed_log(place):
-    """Pass: rows come from a log that MariaDB has compressed (MySQL from 8.0.20 on does it too)."""
+    """Pass: rows come from a log that MariaDB has compressed; what MySQL does from 8.0.20 on is read above."""
     if not place.mariadb:
         pytest.skip("MySQL 8.0.15 does not compress its log")
     place.sql(MADE)

@@ -15,6 +15,7 @@ from mainstem_cdc.testing import PATIENCE, changes
 from mainstem_cdc_mysql.gtids import GtidPosition, GtidSet
 from mainstem_cdc_mysql.places import Place as At
 from mainstem_cdc_mysql.places import Server, beginning
+from mainstem_cdc_mysql.server import _not_seen_yet
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_testkit import wait_for
 from mainstem_testkit.server import free_port
@@ -40,14 +41,13 @@ HERE = At("one", 2, "log.000001", 700, made=9)
         (NUMBERED, HERE, (2, "log.000001", 700, None)),
         (NUMBERED, replace(HERE, gtids=f"{U}:1-40"), (2, "log.000001", 700, f"{U}:1-40")),
         (NUMBERED, replace(HERE, gtids=f"{U}:1-40", server="two"), (3, "log.000002", 0, f"{U}:1-40")),
-        (NUMBERED, replace(HERE, gtids=f"{U}:1-40", file="log.000003"), (3, "log.000002", 0, f"{U}:1-40")),
         (MARIADB, replace(HERE, gtids="0-1-40"), (2, "log.000001", 700, "0-1-40")),
         (MARIADB, replace(HERE, gtids="0-2-50", server="two"), (3, "log.000002", 0, "0-2-50")),
     ],
 )  # fmt: skip
 def test_what_fits_goes_on(server, place, expected):
     """Pass: a new checkpoint at the log's end, an old one where it is, by transactions where there are numbers; another
-    server, or files that were begun anew, are a new epoch."""
+    server is a new epoch."""
     found = beginning(server, place)
     assert (found.epoch, found.file, found.start, found.gtids) == expected
     assert found.end == [found.epoch, 2, 500, 0]
@@ -63,6 +63,8 @@ def test_what_fits_goes_on(server, place, expected):
         (NUMBERED, replace(HERE, gtids=f"{U}:1-51", server="two"), "lacks transactions that were taken"),
         (NUMBERED, replace(HERE, gtids=f"{U}:1-40,{V}:1"), "was set back"),
         (NUMBERED, replace(HERE, gtids=f"{U}:1-5"), "has let go of changes that were not taken"),
+        (NUMBERED, replace(HERE, gtids=f"{U}:1-40", file="log.000003"), "somebody has reset the log"),
+        (MARIADB, replace(HERE, gtids="0-1-40", file="log.000002", start=501), "somebody has reset the log"),
         (MARIADB, replace(HERE, gtids="0-1-51"), "was set back"),
         (MARIADB, replace(HERE, gtids="0-1-40,1-1-1"), "was set back"),
     ],
@@ -93,6 +95,16 @@ def test_sets_of_transactions(added, others):
         assert all(one[1] < two[0] for one, two in pairwise(parts))
     other = GtidSet(",".join(f"{U}:{':'.join(map(str, others))}" for _ in [0] if others))
     assert found.within(str(other)) == (set(added) <= {(U, n) for n in others})
+
+
+def test_what_is_not_seen_yet_is_waited_for():
+    """Pass: a transaction that the log has and the server does not count yet; no other difference."""
+    ours = replace(HERE, gtids=f"{U}:1-51", file="log.000002", start=400)
+    assert _not_seen_yet(NUMBERED, ours)
+    assert not _not_seen_yet(NUMBERED, replace(ours, gtids=f"{U}:1-50"))
+    assert not _not_seen_yet(NUMBERED, replace(ours, start=501)), "the log was set back"
+    assert not _not_seen_yet(NUMBERED, replace(ours, server="two"))
+    assert not _not_seen_yet(PLAIN, ours)
 
 
 def test_places_in_domains():

@@ -33,7 +33,7 @@ _BY_GTID = 4
 #: Errors that may pass: too many clients, a deadlock, a server that ends, what a connection lost.
 _PASSING = {
     0, 1040, 1053, 1077, 1078, 1079, 1080, 1105, 1152, 1158, 1159, 1160, 1161, 1184, 1203, 1205, 1213,
-    1226, 1317, 1927, 2002, 2003, 2006, 2012, 2013, 2055, 3024, 4031,
+    1041, 1047, 1135, 1226, 1317, 1412, 1927, 2002, 2003, 2006, 2012, 2013, 2055, 3024, 3032, 4031,
 }  # fmt: skip
 #: The server can't read its log on; unless it says that another reader has our number.
 _CANT_READ, _SAME_NUMBER = 1236, ("same server_uuid", "same server_id")
@@ -94,7 +94,7 @@ class Connection:
         except pymysql.Error as error:
             raise self._failure(error) from None
         except (OSError, ValueError, RuntimeError) as error:
-            raise TransientError(f"{self._place}: {type(error).__name__}") from None
+            raise TransientError(f"{self._place}: {type(error).__name__}: {error}") from None
 
     def query(
         self, sql: str, seconds: float = 0.0, meanwhile: Callable[[], None] = _nothing
@@ -278,7 +278,8 @@ class Stream(Connection):
         Raises:
             TransientError: the server has said nothing for long.
         """
-        if len(self._buffer) - self._at < _AHEAD and self._fill():
+        # With enough to be looked at it need not say more.
+        if len(self._buffer) - self._at >= _AHEAD or self._fill():
             self.heard = time.monotonic()
         silent = _SILENCE * self._patience
         if time.monotonic() - self.heard > silent:
@@ -298,7 +299,9 @@ def _readable(sock: Any, seconds: float) -> bool:
     """Wait until something has come, for so long at most; whether it has."""
     if getattr(sock, "pending", int)():
         return True
-    return bool(select.select([sock], [], [], seconds)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _size(buffer: bytearray, at: int) -> int:

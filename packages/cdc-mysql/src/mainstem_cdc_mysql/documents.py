@@ -113,6 +113,8 @@ def _value(kind: int, data: bytes, at: int) -> Any:
 
 def _double(number: float) -> str:
     text = print_double(number).decode()
+    if not number:
+        return str(number)
     return text if "." in text or "e" in text else f"{text}.0"
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from mainstem import PermanentError, failpoint
+from mainstem import PermanentError, TransientError, failpoint
 from mainstem_cdc import START_OVER, UNCHANGED, Changes, Chunk, Run, Values
 from mainstem_cdc.receiver import DatabaseLog
 
 from mainstem_cdc_mysql import statements
+from mainstem_cdc_mysql.charsets import Charsets
 from mainstem_cdc_mysql.connection import Connection, Stream
 from mainstem_cdc_mysql.options import MySQLSourceOptions
 from mainstem_cdc_mysql.places import Beginning, Place, file_number, gtids_of
@@ -19,6 +22,8 @@ from mainstem_cdc_mysql.protocol import (
     FORMAT,
     GTID,
     HEARTBEAT,
+    KNOWN,
+    LOAD,
     MARIADB_GTID,
     PAYLOAD,
     QUERY,
@@ -47,6 +52,8 @@ from mainstem_cdc_mysql.tables import MySQLTable
 _MOST, _MOST_BYTES = 10_000, 4 * 2**20
 #: How long one call goes on while there are changes, and waits for the rest of a transaction, in seconds.
 _LONGEST, _REST = 1.0, 0.05
+#: How many changes a transaction has at most that is given as one where that is asked for.
+_TOGETHER = 500_000
 #: How many rows of a table are read first, and about how many bytes at once after that.
 _FIRST_ROWS, _CHUNK_BYTES = 1_000, 16 * 2**20
 #: How many tables' layouts are remembered.
@@ -75,8 +82,12 @@ class BinaryLog(DatabaseLog):
         self._options = options
         self._beginning = beginning
         self._tables = tables
-        self._places = {(each.namespace, each.table): each for each in tables.values()}
-        self._charsets = _charsets(connection)
+        ((folds,),) = connection.texts("SELECT @@lower_case_table_names")
+        self._fold: Callable[[str], str] = str if folds == "0" else str.lower
+        self._places = {
+            (self._fold(each.namespace), self._fold(each.table)): each for each in tables.values()
+        }
+        self._charsets = Charsets(connection)
         #: By a table event's bytes: the table and what reads its rows; by number: the same.
         self._layouts: dict[bytes, tuple[MySQLTable, RowReader] | None] = {}
         self._numbered: dict[int, tuple[MySQLTable, RowReader] | None] = {}
@@ -89,7 +100,8 @@ class BinaryLog(DatabaseLog):
         self._start = beginning.start
         self._count = 0
         self._counts: dict[str, int] = {}
-        self._xa = False
+        #: Whether it has several phases, and whether it ends by an event of its own.
+        self._xa = self._whole = False
         #: By transaction, how many changes of each table were taken before this connection; and of the
         #: one in hand.
         self._taken = dict(beginning.taken)
@@ -100,8 +112,10 @@ class BinaryLog(DatabaseLog):
             else gtids_of(beginning.gtids, mariadb=beginning.mariadb)
         )
         #: Transactions that were read, while it is not known that they are seen.
-        self._unseen = gtids_of("", mariadb=beginning.mariadb)
-        self._any_unseen = False
+        self._unseen = gtids_of(beginning.gtids or "", mariadb=beginning.mariadb)
+        self._any_unseen = self._gtids is not None
+        for gtid in filter(None, beginning.taken):
+            self._unseen.add(gtid)
         #: Whether there may be more events, and when the last one was, in seconds since 1970.
         self._behind, self._last = False, 0
         #: Of the call in hand.
@@ -114,7 +128,7 @@ class BinaryLog(DatabaseLog):
         self.reached: Position = beginning.position
         self.awaited: Position = beginning.end
         self._place = self._here()
-        self.truncated = 0
+        self.truncated = self.statements = 0
 
     # -- the log ----------------------------------------------------------------------------------
 
@@ -124,16 +138,17 @@ class BinaryLog(DatabaseLog):
         self._runs, self._found, self._size, count = {}, [], 0, self._total
         self._closed = False
         stream = self._stream
-        while self._xa or (self._total - count < _MOST and self._size < _MOST_BYTES):
+        while self._holds(count) or (self._total - count < _MOST and self._size < _MOST_BYTES):
             data = stream.next()
             if data is not None:
                 self._size += len(data)
                 self._take(data)
-                if now() > longest and not self._xa:
+                if now() > longest and not self._holds(count):
                     break
                 continue
             self._behind = False
-            if self._xa or (self._found and self._open is not None and now() < longest):
+            rest = self._found and self._open is not None and now() < longest
+            if rest or self._holds(count):
                 stream.wait(_REST)  # the rest of a transaction follows at once
                 stream.listen()
                 continue
@@ -149,10 +164,26 @@ class BinaryLog(DatabaseLog):
             self.reached, self._place, self._moved = max(after, self._at), self._here(), now()
         return Changes([run.change() for run in self._found], self.reached)
 
+    def _holds(self, count: int) -> bool:
+        """Whether a transaction is gone on with though there is enough.
+
+        Of one in several phases nobody knows before its end whether it stays; others are to be whole
+        where that is asked for, up to some size.
+        """
+        whole = self._options.together is not None and self._total - count < _TOGETHER
+        return self._xa or (whole and self._count > 0)
+
     @property
     def _at(self) -> Position:
         where = self._end if self._open is None else self._start
-        return [self._epoch, file_number(self._file), where, self._count]
+        taken = self._skipped if self._open is not None else self._leftover
+        count = max(self._count, sum(taken.values()))
+        return [self._epoch, file_number(self._file), where, count]
+
+    @property
+    def _leftover(self) -> Mapping[str, int]:
+        """Of the transaction that comes next, what was taken of it before this connection."""
+        return next(iter(self._taken.values()), {})
 
     @property
     def _awaits(self) -> bool:
@@ -160,22 +191,33 @@ class BinaryLog(DatabaseLog):
 
     def _take(self, data: bytes) -> None:
         of = event(data, summed=self._summed)
-        kind, end = of.kind, self._end
+        kind = of.kind
         self._behind, self._last = kind != HEARTBEAT, of.at or self._last
         if kind == ROTATE:
             file, place = rotated(of.body)
             # One that is sent first says where the server looks for our transactions.
-            self._file, self._end = file, max(end, place) if file == self._file else place
+            end = max(self._end, place) if file == self._file else place
+            self._made = self._made if file == self._file else 0
+            self._file, self._end = file, end
             return
         if kind == FORMAT:
             self._began(of)
-        if of.end and (of.end - end) % _TURN < _TURN // 2:
-            self._end = end + (of.end - end) % _TURN
-        if kind == PAYLOAD:
-            for inner in payload(of.body):
-                self._taken_in(event(inner, summed=False))
-        else:
-            self._taken_in(of)
+        low = self._end % _TURN
+        if of.end >= low:
+            self._end += of.end - low
+        elif of.end and low > _TURN // 4 * 3 and of.end < _TURN // 4:
+            self._end += _TURN - low + of.end
+        try:
+            if kind == PAYLOAD:
+                for inner in payload(of.body):
+                    self._taken_in(event(inner, summed=False))
+            else:
+                self._taken_in(of)
+        except (ValueError, IndexError, KeyError, struct.error) as error:
+            raise PermanentError(
+                f"an event that ends at {self._end} of {self._file} can't be read "
+                f"({type(error).__name__}): this is a fault of mainstem-cdc-mysql; report it"
+            ) from error
 
     def _taken_in(self, of: Event) -> None:
         kind = of.kind
@@ -191,8 +233,15 @@ class BinaryLog(DatabaseLog):
             self._stated(query(of))
         elif kind == XA_PREPARE:
             self._prepared(of)
+        elif kind == LOAD:
+            self._changed(Query("", "LOAD DATA"))
         elif kind == TAGGED_GTID:
             raise PermanentError("the server's transactions have tags, which are not known here")
+        elif kind not in KNOWN and not of.ignorable:
+            raise PermanentError(
+                f"the log has an event of kind {kind} at {self._end} of {self._file}, which is not known "
+                f"here: changes may be lost; {START_OVER}"
+            )
 
     def _began(self, of: Event) -> None:
         """See that a file is the one of the checkpoint.
@@ -215,6 +264,7 @@ class BinaryLog(DatabaseLog):
         self._start = self._end - of.size if of.end else self._end
         same = bool(begun.gtid) or self._start == self._beginning.start
         self._skipped = self._taken.pop(begun.gtid, {}) if same else {}
+        self._whole = self._beginning.mariadb and not begun.alone
         if self._gtids is not None and begun.gtid:
             self._unseen.add(begun.gtid)
             self._any_unseen = True
@@ -222,7 +272,7 @@ class BinaryLog(DatabaseLog):
     def _ended(self) -> None:
         if self._open is not None and self._open.gtid and self._gtids is not None:
             self._gtids.add(self._open.gtid)
-        self._open, self._xa = None, False
+        self._open, self._xa, self._whole, self._skipped = None, False, False, {}
         # All of it was returned before: its end is told by itself.
         self._closed = self._closed or self._count > 0
         self._count, self._counts, self._runs = 0, {}, {}
@@ -244,7 +294,10 @@ class BinaryLog(DatabaseLog):
         text = stated.text.lstrip()
         word = text[:12].upper()
         if word.startswith(("BEGIN", "SAVEPOINT")) or text.endswith("START TRANSACTION"):
-            return  # the last is the table of a CREATE TABLE ... SELECT, whose rows follow
+            self._whole = (
+                True  # the last is the table of a CREATE TABLE ... SELECT, whose rows follow
+            )
+            return
         if word.startswith("COMMIT"):
             self._ended()
             return
@@ -258,7 +311,7 @@ class BinaryLog(DatabaseLog):
                 self._ended()
             return
         if word.startswith(("XA START", "XA BEGIN")):
-            self._xa = True
+            self._xa = self._whole = True
             return
         if word.startswith("XA END"):
             return
@@ -266,7 +319,7 @@ class BinaryLog(DatabaseLog):
             self._ended()
             return
         self._changed(stated)
-        if self._open is None or self._open.alone or not self._count:
+        if not self._whole:
             self._ended()
 
     def _changed(self, stated: Query) -> None:
@@ -274,19 +327,24 @@ class BinaryLog(DatabaseLog):
         what = statements.read(stated.text, stated.database)
         if what is None:
             return
+        if what.kind == "written":
+            if self._options.on_statement == "ignore":
+                self.statements += 1
+                return
+            raise PermanentError(
+                f"a statement ({stated.text[:6].strip()} in {stated.database or 'no database'}) is in "
+                "the log in place of the rows that it changes: a session has another binlog_format than "
+                f"ROW. Where it changes none of these tables: `on_statement: ignore`; else {START_OVER}"
+            )
+        found = {(self._fold(d), None if n is None else self._fold(n)) for d, n in what.tables}
         ours = [
             table.sql
             for (database, name), table in self._places.items()
-            if (database, name) in what.tables or (database, None) in what.tables
+            if (database, name) in found or (database, None) in found
         ]
         if not ours:
             return
         names = ", ".join(ours)
-        if what.kind == "written":
-            raise PermanentError(
-                f"a statement that may change {names} is in the log in place of the rows: a session has "
-                f"binlog_format STATEMENT; {START_OVER}"
-            )
         if what.kind == "replaced":
             raise PermanentError(f"{names} is gone, or another table now: {START_OVER}")
         if self._options.on_truncate == "fail":
@@ -309,16 +367,19 @@ class BinaryLog(DatabaseLog):
     def _reader(self, body: bytes) -> tuple[MySQLTable, RowReader] | None:
         end = 9 + body[8]
         place = body[9:end].decode(), body[end + 2 : end + 2 + body[end + 1]].decode()
-        table = self._places.get(place)
+        table = self._places.get((self._fold(place[0]), self._fold(place[1])))
         if table is None:
             return None
-        layout = Layout(body, self._charsets, mariadb=self._beginning.mariadb)
+        layout = Layout(body, mariadb=self._beginning.mariadb)
+        with suppress(PermanentError):  # its columns may be others than when this began
+            table.find(self._connection)
         if not layout.names:
             raise PermanentError(
                 f"the log has rows of {table.sql} without the names of its columns: they were written "
                 f"while binlog_row_metadata was not FULL; {START_OVER}"
             )
-        return table, RowReader(layout, table.places(layout.names), table.special)
+        places = table.places(layout.names)
+        return table, RowReader(layout, places, table.special, self._charsets.decoder)
 
     def _written(self, of: Event) -> None:
         number = int.from_bytes(of.body[:6], "little")
@@ -382,8 +443,11 @@ class BinaryLog(DatabaseLog):
     def _here(self) -> Place:
         open_ = self._open
         taken = dict(self._taken)
-        if open_ is not None and self._counts:
-            taken[open_.gtid] = dict(self._counts)
+        if open_ is not None and (self._counts or self._skipped):
+            taken[open_.gtid] = {
+                table: max(self._counts.get(table, 0), self._skipped.get(table, 0))
+                for table in {*self._counts, *self._skipped}
+            }
         return Place(
             server=self._beginning.server,
             epoch=self._epoch,
@@ -416,6 +480,7 @@ class BinaryLog(DatabaseLog):
             "log": f"{self._place.file}:{self._place.start}",
             "gtids": self._place.gtids,
             "truncated": self.truncated,
+            "statements": self.statements,
         }
 
     def close(self) -> None:
@@ -438,6 +503,8 @@ class BinaryLog(DatabaseLog):
         # A transaction is in the log a little before it is seen, and long where it waits for a replica.
         most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
         read = self._mariadb_chunk if self._beginning.mariadb else self._mysql_chunk
+        if after is None:  # its columns may be others than when this began
+            self._tables[table].find(self._connection)
         found = read(self._tables[table], after, most, where)
         if found is None:
             time.sleep(0.001)
@@ -457,13 +524,13 @@ class BinaryLog(DatabaseLog):
         said = {name: value for name, value, *_ in status}
         file, place = said["Binlog_snapshot_file"], int(said["Binlog_snapshot_position"])
         seen = [self._epoch, file_number(file), place, 0] >= self._at
-        found = (
-            table.chunk(self._connection, after, rows, "", self._stream.listen, where)
-            if seen
-            else None
-        )
-        ask("COMMIT")
-        return found
+        try:
+            if not seen:
+                return None
+            return table.chunk(self._connection, after, rows, "", self._stream.listen, where)
+        finally:
+            with suppress(TransientError):
+                ask("ROLLBACK")
 
     def _mysql_chunk(
         self, table: MySQLTable, after: Any, rows: int, where: str | None
@@ -482,19 +549,3 @@ class BinaryLog(DatabaseLog):
                 return None
             self._unseen, self._any_unseen = gtids_of("", mariadb=False), False
         return table.chunk(self._connection, after, rows, "", self._stream.listen, where)
-
-
-def _charsets(connection: Connection) -> dict[int, str]:
-    """Return the names of character sets by the numbers of collations."""
-    found = connection.texts("SHOW COLLATION")
-    ids = {int(number): charset for _, charset, number, *_ in found if number}
-    if len(ids) < len(found):  # MariaDB's, which are of many character sets
-        ids |= {
-            int(number): charset
-            for charset, number in connection.texts(
-                "SELECT CHARACTER_SET_NAME, ID FROM "
-                "information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
-            )
-            if number
-        }
-    return ids

@@ -44,6 +44,12 @@ class MySQLSourceOptions(CaptureOptions):
         "with those of another (`ON DELETE CASCADE`): the server writes no such change into its log. It "
         "ends the run, or they are passed over.",
     )
+    on_statement: Literal["fail", "ignore"] = option(
+        "fail",
+        description="What a statement does that is in the log in place of the rows that it changes, as "
+        "a session with another `binlog_format` than ROW writes it: it ends the run, for nobody knows "
+        "which tables it changes; or it is passed over and counted.",
+    )
     server_id: int | None = option(
         None,
         gt=0,

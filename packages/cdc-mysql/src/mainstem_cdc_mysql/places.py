@@ -17,7 +17,7 @@ class Place:
 
     Attributes:
         server: what tells the server from every other.
-        epoch: how often it was another one, or began its files anew.
+        epoch: how often it was another one.
         file: the file of its log,
         start: and where in it the transaction begins that comes next, or is taken in part.
         made: when the file was begun, in seconds since 1970; 0 where that is not known.
@@ -172,9 +172,13 @@ def beginning(server: Server, place: Place | None) -> Beginning:
             "the server has let go of changes that were not taken yet (binlog_expire_logs_seconds): "
             f"{START_OVER}"
         )
-    before = [file_number(place.file), place.start]
-    anew = not same or [file_number(server.file), server.end] < before
-    where = (
-        {"file": server.file, "start": 0} if anew else {"file": place.file, "start": place.start}
-    )
-    return made(place.epoch + anew, **where, gtids=place.gtids, taken=place.taken)
+    if same and [file_number(server.file), server.end] < [file_number(place.file), place.start]:
+        raise PermanentError(
+            f"the server's log ends at {server.end} of {server.file}, before {place.start} of "
+            f"{place.file}, where this checkpoint is: somebody has reset the log (RESET MASTER); "
+            f"{START_OVER}"
+        )
+    where: dict[str, Any] = {"file": server.file, "start": 0}
+    if same:
+        where = {"file": place.file, "start": place.start, "made": place.made}
+    return made(place.epoch + (not same), **where, gtids=place.gtids, taken=place.taken)

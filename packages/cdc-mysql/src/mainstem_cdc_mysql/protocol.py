@@ -19,7 +19,7 @@ _GTID, _U64 = struct.Struct("<B16sQ"), struct.Struct("<Q")
 _MARIADB_GTID = struct.Struct("<QIB")
 _QUERY = struct.Struct("<IIBHH")
 
-QUERY, ROTATE, FORMAT, XID, TABLE, HEARTBEAT = 2, 4, 15, 16, 19, 27
+QUERY, ROTATE, FORMAT, XID, LOAD, TABLE, HEARTBEAT = 2, 4, 15, 16, 18, 19, 27
 GTID, ANONYMOUS, XA_PREPARE, PAYLOAD, TAGGED_GTID = 33, 34, 38, 40, 42
 MARIADB_GTID, QUERY_COMPRESSED = 162, 165
 _HEARTBEATS = (HEARTBEAT, 41)
@@ -33,8 +33,13 @@ ROWS = {
 _COMPRESSED_ROWS = range(166, 172)
 #: A transaction that MariaDB's event begins is one statement alone, without a COMMIT.
 _STANDALONE = 1
-#: The event is made for the reader, and in no file.
-_ARTIFICIAL = 0x20
+#: The event is made for the reader, and in no file; whoever does not know it may pass it over.
+_ARTIFICIAL, _IGNORABLE = 0x20, 0x80
+#: What is known to tell nothing of rows: the end of a file, variables of statements, parts of files to be
+#: loaded, statements that rows were made of, sets of transactions, views of a group, MariaDB's own.
+KNOWN = frozenset({
+    ROTATE, FORMAT, HEARTBEAT, 0, 3, 5, 9, 11, 13, 14, 17, 28, 29, 35, 36, 37, 160, 161, 163, 164,
+})  # fmt: skip
 
 
 class Event(NamedTuple):
@@ -45,6 +50,7 @@ class Event(NamedTuple):
         size: how long it is in its file.
         end: where the next one begins, modulo 2**32; 0 for one that is in no file.
         body: all behind the header.
+        ignorable: whether whoever does not know its kind may pass it over.
     """
 
     kind: int
@@ -53,6 +59,7 @@ class Event(NamedTuple):
     size: int
     end: int
     body: bytes
+    ignorable: bool = False
 
 
 class Begin(NamedTuple):
@@ -85,10 +92,10 @@ def event(data: bytes, *, summed: bool) -> Event:
     if flags & _ARTIFICIAL:
         end = 0
     if not summed and kind != FORMAT:
-        return Event(kind, at, server, size, end, data[19:])
+        return Event(kind, at, server, size, end, data[19:], bool(flags & _IGNORABLE))
     if summed and zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
         raise TransientError("an event of the server's log has a wrong checksum")
-    return Event(kind, at, server, size, end, data[19:-4])
+    return Event(kind, at, server, size, end, data[19:-4], bool(flags & _IGNORABLE))
 
 
 def summed(of: Event) -> bool:
@@ -151,24 +158,22 @@ def rows_body(kind: int, body: bytes) -> bytes:
 def payload(body: bytes) -> Iterator[bytes]:
     """Yield the events of a transaction that MySQL has compressed as one."""
     at, kind, size = 0, 0, 0
-    content = b""
-    while at < len(body):
+    while True:
         field, at = length_at(body, at)
-        if field == 0:
+        if field == 0:  # the content follows
             break
         length, at = length_at(body, at)
-        if field == 1:
-            content = body[at : at + length]
-        elif field == 2:
+        if field == 2:
             kind = length_at(body, at)[0]
         elif field == 3:
             size = length_at(body, at)[0]
         at += length
-    else:
-        at = len(body)
-    content = content or body[at:]
+    content = body[at:]
     if kind == 0:
-        content = pa.Codec("zstd").decompress(content, size, asbytes=True)
+        try:
+            content = pa.Codec("zstd").decompress(content, size, asbytes=True)
+        except OSError as error:
+            raise ValueError("a transaction can't be unpacked") from error
     elif kind != 255:
         raise ValueError("a transaction is compressed in a way that is not known")
     at = 0

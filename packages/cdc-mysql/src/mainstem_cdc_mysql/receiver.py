@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mainstem import Shape
+from mainstem import Shape, TransientError
 from mainstem_cdc.receiver import CaptureReceiver, Opened
 from mainstem_cdc.requests import Cursor
 
@@ -12,7 +12,7 @@ from mainstem_cdc_mysql.connection import Connection, Stream
 from mainstem_cdc_mysql.log import BinaryLog
 from mainstem_cdc_mysql.options import MySQLSourceOptions, shapes_of
 from mainstem_cdc_mysql.places import Place
-from mainstem_cdc_mysql.server import prepare
+from mainstem_cdc_mysql.server import identify, prepare
 from mainstem_cdc_mysql.tables import MySQLTable
 
 
@@ -33,6 +33,8 @@ class MySQLReceiver(CaptureReceiver):
             connection = Connection(options)
             beginning = prepare(connection, options, list(tables.values()), place)
             stream = Stream(options)
+            if identify(stream, mariadb=beginning.mariadb) != beginning.server:
+                raise TransientError(f"{options.place} is another server with each connection")
             stream.begin(beginning)
         except BaseException:
             for each in (stream, connection):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
+from itertools import accumulate
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from mainstem import PermanentError
 from mainstem_cdc import UNCHANGED, Value
 
 from mainstem_cdc_mysql import documents
+from mainstem_cdc_mysql.charsets import BINARY
 from mainstem_cdc_mysql.protocol import length_at
 from mainstem_cdc_mysql.values import print_double
 
@@ -35,36 +37,23 @@ _METADATA = {
 _NUMBERS = {_TINY, _SHORT, _INT24, _LONG, _LONGLONG, _DECIMAL, _FLOAT, _DOUBLE}
 _TEXTS = {_VARCHAR, _BLOB, _STRING, 253, _BLOB_COMPRESSED, _VARCHAR_COMPRESSED}
 
-#: Python's names of MySQL's character sets; those that are UTF-8 are left as they are.
-_CODECS: Mapping[str, str | None] = {
-    "utf8": None, "utf8mb3": None, "utf8mb4": None, "ascii": None, "binary": None,
-    "latin1": "cp1252", "latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13",
-    "greek": "iso8859-7", "hebrew": "iso8859-8", "tis620": "tis-620", "koi8r": "koi8-r",
-    "koi8u": "koi8-u", "cp1250": "cp1250", "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257",
-    "cp850": "cp850", "cp852": "cp852", "cp866": "cp866", "macroman": "mac-roman",
-    "macce": "mac-latin2", "hp8": "hp-roman8", "ucs2": "utf-16-be", "utf16": "utf-16-be",
-    "utf16le": "utf-16-le", "utf32": "utf-32-be", "sjis": "cp932", "cp932": "cp932",
-    "ujis": "euc-jp", "eucjpms": "euc-jp", "euckr": "cp949", "gbk": "gbk", "gb2312": "gb2312",
-    "gb18030": "gb18030", "big5": "cp950",
-}  # fmt: skip
-BINARY = 63
-
 
 class Layout:
     """The columns of a table as its rows have them, from a table event.
 
     Args:
         body: of the event.
-        charsets: names of character sets by the numbers of collations.
-        mariadb: whether the server is one; it has a YEAR among the numbers that have a sign or none.
+        mariadb: whether the server is one: it counts a YEAR among the numbers, which have a sign or none,
+            and a GEOMETRY among the texts, which have a character set.
 
     Attributes:
         place: database and table.
         names: of the columns; empty where the server did not write them.
     """
 
-    def __init__(self, body: bytes, charsets: Mapping[int, str], *, mariadb: bool) -> None:
+    def __init__(self, body: bytes, *, mariadb: bool) -> None:
         self._signed = {*_NUMBERS, _YEAR} if mariadb else _NUMBERS
+        self._charged = {*_TEXTS, _GEOMETRY} if mariadb else _TEXTS
         at = 8
         database, at = _word(body, at)
         table, at = _word(body, at)
@@ -83,20 +72,26 @@ class Layout:
         at += (count + 7) // 8  # which columns may be null
         told = dict(_fields(body, at))
         self.names = [name.decode() for name in _words(told.get(4, b""))]
-        self._charsets = charsets
         self._metadata = metadata
         self._told = told
 
-    def readers(self, special: Mapping[str, Callable[[bytes], bytes]]) -> list[Reader]:
+    def readers(
+        self,
+        special: Mapping[str, Callable[[bytes], bytes]],
+        decoder: Callable[[int], Callable[[bytes], bytes]],
+        wanted: Collection[int],
+    ) -> list[Reader]:
         """Return what reads the values of each column.
 
         Args:
             special: makes values of what is in the log, for columns whose type is not written there.
+            decoder: returns what makes UTF-8 of texts of a collation.
+            wanted: the columns whose values are looked at.
         """
         told, kinds = self._told, self._kinds
         numbers = [at for at, kind in enumerate(kinds) if kind in self._signed]
         unsigned = dict(zip(numbers, _bits(told.get(1, b"")), strict=False))
-        texts = [at for at, kind in enumerate(kinds) if kind in _TEXTS]
+        texts = [at for at, kind in enumerate(kinds) if kind in self._charged]
         chosen = [at for at, kind in enumerate(kinds) if kind in (_ENUM, _SET)]
         sets = _collations(texts, told.get(2), told.get(3))
         sets |= _collations(chosen, told.get(10), told.get(11))
@@ -111,16 +106,19 @@ class Layout:
         }
         made = []
         for at, (kind, extra) in enumerate(zip(kinds, self._metadata, strict=True)):
-            decode = _decoder(self._charsets.get(sets.get(at, BINARY), "binary"))
+            collation = sets.get(at, BINARY)
+            decode = decoder(collation) if at in wanted else bytes
             if kind in (_ENUM, _SET):
                 each = [decode(name) for name in members.get(at, [])]
                 read = _enum(extra[1], each) if kind == _ENUM else _set(extra[1], each)
             elif kind in _TEXTS:
-                read = _text(kind, extra, decode, binary=sets.get(at, BINARY) == BINARY)
+                read = _text(kind, extra, decode, binary=collation == BINARY)
             else:
                 read = _reader(kind, extra, unsigned.get(at, False))
             name = self.names[at] if at < len(self.names) else ""
-            made.append(read if name not in special else _through(read, special[name]))
+            # A column that had another type then is what it was.
+            fits = kind == _STRING and collation == BINARY and extra[1] in (4, 16)
+            made.append(_through(read, special[name]) if name in special and fits else read)
         return made
 
     @property
@@ -196,29 +194,6 @@ def _through(read: Reader, make: Callable[[bytes], bytes]) -> Reader:
 
 
 # -- values ---------------------------------------------------------------------------------------
-
-
-def _decoder(charset: str) -> Callable[[bytes], bytes]:
-    """Return what makes UTF-8 of a text."""
-    if charset not in _CODECS:
-        raise PermanentError(
-            f"there are columns of the character set {charset}, which is not known here: convert them"
-        )
-    codec = _CODECS[charset]
-    if codec is None:
-        return bytes
-    if codec == "cp1252":
-        return _latin
-    return lambda value: value.decode(codec, "replace").encode()
-
-
-#: MySQL's latin1 is Windows' with the controls where that has nothing.
-_LATIN = {at: bytes([at]).decode("cp1252", "replace") for at in range(128, 160)}
-_LATIN = {at: chr(at) if text == "\ufffd" else text for at, text in _LATIN.items()}
-
-
-def _latin(value: bytes) -> bytes:
-    return value if value.isascii() else value.decode("latin-1").translate(_LATIN).encode()
 
 
 def _packed(size: int) -> Reader:
@@ -496,8 +471,10 @@ class RowReader:
         layout: Layout,
         places: Sequence[int | None],
         special: Mapping[str, Callable[[bytes], bytes]],
+        decoder: Callable[[int], Callable[[bytes], bytes]],
     ) -> None:
-        self._readers = layout.readers(special)
+        wanted = {at for at in places if at is not None}
+        self._readers = layout.readers(special, decoder, wanted)
         self._documents = layout.documents
         self._count = len(self._readers)
         self._base: list[Value] = [None if at is None else UNCHANGED for at in places]
@@ -575,10 +552,12 @@ class RowReader:
         nulls = int.from_bytes(body[at : at + size], "little")
         at += size
         row = self._base.copy()
-        document = 0
+        # There is a bit for each document of the table, whether it is in this row or not.
+        documents_before = dict(
+            zip(range(self._count), accumulate(self._documents, initial=0), strict=False)
+        )
         for bit, number in enumerate(there):
-            told = self._documents[number] and bool(partial >> document & 1)
-            document += self._documents[number]
+            told = self._documents[number] and bool(partial >> documents_before[number] & 1)
             slot = self._slots[number]
             value: Value = None
             if not nulls >> bit & 1:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 from mainstem import PermanentError
 
 from mainstem_cdc_mysql.connection import Connection
 from mainstem_cdc_mysql.options import MySQLSourceOptions
-from mainstem_cdc_mysql.places import Beginning, Place, Server, beginning, gtids_of
+from mainstem_cdc_mysql.places import (
+    Beginning,
+    Place,
+    Server,
+    beginning,
+    file_number,
+    gtids_of,
+)
 from mainstem_cdc_mysql.tables import MySQLTable
 
 #: The oldest versions that write the names of columns into their log.
@@ -24,13 +33,31 @@ def prepare(
     Raises:
         PermanentError: somebody has to mend something; says what.
     """
-    server = _server(connection, options)
+    server = _server(connection, options, tables)
     for table in tables:
         table.find(connection)
+    until = time.monotonic() + options.answer_timeout.total_seconds()
+    while place is not None and _not_seen_yet(server, place) and time.monotonic() < until:
+        time.sleep(0.1)
+        server = _server(connection, options, tables)
     return beginning(server, place)
 
 
-def _server(connection: Connection, options: MySQLSourceOptions) -> Server:
+def _not_seen_yet(server: Server, place: Place) -> bool:
+    """Whether the server lacks transactions that were taken, though its log has the place.
+
+    One may be in the log before it counts as done.
+    """
+    if server.gtids is None or place.gtids is None or server.id != place.server:
+        return False
+    there = [file_number(server.file), server.end] >= [file_number(place.file), place.start]
+    ours = gtids_of(place.gtids, mariadb=server.product == "mariadb")
+    return there and not ours.within(server.gtids)
+
+
+def _server(
+    connection: Connection, options: MySQLSourceOptions, tables: list[MySQLTable]
+) -> Server:
     ((text, logs, form),) = connection.texts("SELECT VERSION(), @@log_bin, @@global.binlog_format")
     mariadb = "mariadb" in text.lower()
     product = "mariadb" if mariadb else "mysql"
@@ -64,6 +91,15 @@ def _server(connection: Connection, options: MySQLSourceOptions) -> Server:
     at = connection.status(status)
     if not at:
         raise PermanentError(f"{options.place} writes no binary log")
+    only, never = (
+        set(filter(None, at.get(f"binlog_{how}_db", "").split(","))) for how in ("do", "ignore")
+    )
+    for table in tables:
+        if table.namespace in never or (only and table.namespace not in only):
+            raise PermanentError(
+                f"{options.place} leaves changes of {table.namespace} out of its log (binlog_do_db, "
+                "binlog_ignore_db)"
+            )
     files = {name: int(size) for name, size, *_ in connection.texts("SHOW BINARY LOGS")}
     purged = ""
     gtids: str | None
@@ -72,18 +108,21 @@ def _server(connection: Connection, options: MySQLSourceOptions) -> Server:
             f"SELECT COALESCE(BINLOG_GTID_POS({connection.literal(at['file'].encode())}, "
             f"{at['position']}), '')"
         )
-        number = _mariadb_id(connection)
     else:
-        ((number, mode, executed, purged),) = connection.texts(
-            "SELECT @@server_uuid, @@global.gtid_mode, @@global.gtid_executed, @@global.gtid_purged"
+        ((mode, executed, purged),) = connection.texts(
+            "SELECT @@global.gtid_mode, @@global.gtid_executed, @@global.gtid_purged"
         )
         gtids = str(gtids_of(executed, mariadb=False)) if mode == "ON" else None
     end = int(at["position"])
+    number = identify(connection, mariadb=mariadb)
     return Server(product, number, at["file"], end, files, gtids, purged, status)
 
 
-def _mariadb_id(connection: Connection) -> str:
-    """Return what tells the server from others: older ones have no number of their own."""
+def identify(connection: Connection, *, mariadb: bool) -> str:
+    """Return what tells the server from others."""
+    if not mariadb:
+        return connection.texts("SELECT @@server_uuid")[0][0]
+    # Older ones have no number of their own.
     found = connection.texts("SHOW GLOBAL VARIABLES LIKE 'server_uid'")
     if found:
         return found[0][1]

@@ -19,7 +19,9 @@ _TOKEN = re.compile(
 
 Place = tuple[str, str]
 #: Words that change rows, where a statement is in the log in place of them.
-_WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH"}
+_WRITES = {
+    "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "SELECT", "CALL", "DO", "VALUES", "TABLE",
+}  # fmt: skip
 #: What takes rows out of a table without a word of them.
 _EMPTYING = {"TRUNCATE", "DROP"}
 
@@ -30,8 +32,8 @@ class Statement(NamedTuple):
     Attributes:
         kind: `emptied`: rows are gone at once; `replaced`: the tables are gone, or have another name, or
             other rows; `written`: rows may be changed, which the log does not tell.
-        tables: database and name of each, None as the name for a whole database. For `written` all that
-            may be one.
+        tables: database and name of each, None as the name for a whole database. For `written` none: what
+            it changes is not in its text, where there are triggers, views and functions.
     """
 
     kind: Literal["emptied", "replaced", "written"]
@@ -47,7 +49,7 @@ def read(text: str, database: str) -> Statement | None:
     words = _Words(text, database)
     first = words.next_word()
     if first in _WRITES:
-        return Statement("written", words.any_places())
+        return Statement("written", [])
     if first == "TRUNCATE":
         words.skip("TABLE")
         return Statement("emptied", [words.place()])
@@ -59,11 +61,16 @@ def read(text: str, database: str) -> Statement | None:
         found: list[tuple[str, str | None]] = [*words.places(between="TO")]
         return Statement("replaced", found)
     if first == "ALTER":
-        words.skip("ONLINE", "IGNORE")
+        while words.skip("ONLINE", "IGNORE"):
+            pass
         if words.skip("TABLE"):
             words.skip("IF")
             words.skip("EXISTS")
-            return _altered(words, words.place())
+            table = words.place()
+            if words.skip("WAIT"):
+                words.next()
+            words.skip("NOWAIT")
+            return _altered(words, table)
     if first == "CREATE" and words.skip("OR") and words.skip("REPLACE") and words.skip("TABLE"):
         return Statement("replaced", [words.place()])
     return None
@@ -94,10 +101,13 @@ def _altered(words: _Words, table: Place) -> Statement | None:
             if word == "RENAME" and follows not in ("COLUMN", "INDEX", "KEY"):
                 words.skip("TO", "AS")
                 return Statement("replaced", [table, words.place()])
-            if (word == "EXCHANGE" and follows == "PARTITION") or (
-                word in ("DISCARD", "IMPORT") and follows in ("TABLESPACE", "PARTITION")
-            ):
+            if word in ("DISCARD", "IMPORT") and follows in ("TABLESPACE", "PARTITION"):
                 return Statement("replaced", [table])
+            if (word == "EXCHANGE" and follows == "PARTITION") or (
+                word == "CONVERT" and follows in ("PARTITION", "TABLE")
+            ):
+                words.find("TABLE")
+                return Statement("replaced", [table, words.place()])
         before = word if kind == "sign" else ""
     return None
 
@@ -116,6 +126,8 @@ class _Words:
             kind = found.lastgroup
             if kind == "name":
                 yield "name", "", found[0][1:-1].replace("``", "`")
+            elif kind == "text" and found[0][0] == '"':  # a name where ANSI_QUOTES is set
+                yield "name", "", found[0][1:-1].replace('""', '"')
             elif kind is not None:
                 yield kind, found[0].upper() if kind == "word" else found[0], found[0]
 
@@ -145,6 +157,12 @@ class _Words:
             return True
         return False
 
+    def find(self, word: str) -> None:
+        """Pass over all up to a word, and over that."""
+        while self._at < len(self._tokens) and self.peek() != word:
+            self._at += 1
+        self._at += 1
+
     def name(self) -> str:
         """Return a name."""
         if self._at >= len(self._tokens):
@@ -159,16 +177,6 @@ class _Words:
             self._at += 1
             return name, self.name()
         return self._database, name
-
-    def any_places(self) -> list[tuple[str, str | None]]:
-        """Return all that may be a table's name."""
-        found: list[tuple[str, str | None]] = []
-        before = ["", ""]
-        for kind, _, name in self._tokens:
-            if kind in ("name", "word"):
-                found.append((before[0] if before[1] == "." else self._database, name))
-            before = [before[1], name]
-        return found
 
     def places(self, between: str) -> list[Place]:
         """Return the names of a list; each may be two with a word between."""

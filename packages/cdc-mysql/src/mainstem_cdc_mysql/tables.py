@@ -95,7 +95,7 @@ class MySQLTable(Table):
             "SEQ_IN_INDEX"
         ):
             indexes.setdefault(name, []).append((column, nullable != "YES" and not part))
-        for name, parts in indexes.items():
+        for name, parts in sorted(indexes.items(), key=lambda each: each[0] != "PRIMARY"):
             if all(whole for _, whole in parts) and {c for c, _ in parts} == set(self.key):
                 self._index, self._ordered = name, [column for column, _ in parts]
                 return
@@ -155,8 +155,8 @@ class MySQLTable(Table):
         numbered = [name for name in self._ordered if self._types[name] in _NUMBERED]
         more = "".join(f", {quoted(name)} + 0" for name in numbered)
         found = connection.query(
-            f"SELECT {self._selected}{more} FROM {self.sql} FORCE INDEX ({quoted(self._index)}){where} "
-            f"ORDER BY {', '.join(names)} LIMIT {rows}{lock}",
+            f"SELECT {self._selected}{more} FROM {self.sql}{self._hint}{where} ORDER BY "
+            f"{', '.join(names)} LIMIT {rows}{lock}",
             _READING,
             meanwhile,
         )
@@ -196,6 +196,11 @@ class MySQLTable(Table):
         return self._printed(found[0]) if found else None
 
     @property
+    def _hint(self) -> str:
+        # Another index may be hidden from the optimizer, and must not be named then.
+        return " FORCE INDEX (PRIMARY)" if self._index == "PRIMARY" else ""
+
+    @property
     def _selected(self) -> str:
         return ", ".join(self._expression(name) for name in self.columns)
 
@@ -203,10 +208,12 @@ class MySQLTable(Table):
         kind = self._types.get(name)
         if kind is None:
             return "NULL"
-        # A FLOAT would be printed with six digits, bits as bytes, and zeros before numbers.
-        more = "e0" if kind == "float" else ""
-        if kind in ("float", "bit") or name in self._padded:
-            return f"{quoted(name)} + 0{more}"
+        # A FLOAT would be printed with six digits, DOUBLE(10, 2) with two behind the point, bits as
+        # bytes, and some numbers with zeros before them.
+        if kind in ("float", "double"):
+            return f"{quoted(name)} + 0e0"
+        if kind == "bit" or name in self._padded:
+            return f"{quoted(name)} + 0"
         return quoted(name)
 
     def _printed(self, row: Sequence[bytes | None]) -> Values:

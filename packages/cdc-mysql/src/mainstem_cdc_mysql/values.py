@@ -39,7 +39,7 @@ def print_double(number: float) -> bytes:
     fraction = "" if fraction == "0" else fraction
     digits = (whole + fraction).lstrip("0")
     if not digits:
-        return f"{sign}0".encode()
+        return b"0"
     # The place of the point, counted from the first digit that is not zero.
     point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
     digits = digits.rstrip("0")

@@ -33,6 +33,8 @@ _MOST, _MOST_BYTES = 10_000, 4 * 2**20
 _TELLING, _ASKING = 1.0, 0.05
 #: After so many `answer_timeout`s in which the server has said nothing it is given up.
 _SILENCE = 4
+#: How many changes a transaction has at most that is given as one where that is asked for.
+_TOGETHER = 500_000
 #: How long one call goes on while there are changes, in seconds.
 _LONGEST = 1.0
 #: How many rows of a table are read first, and about how many bytes at once after that.
@@ -103,7 +105,7 @@ class WriteAheadLog(DatabaseLog):
         self._after, self._runs, self._count, self._closed = after, {}, 0, False
         take, stream, now = self._take, self._stream, time.monotonic
         longest = now() + _LONGEST
-        while self._count < _MOST and size < _MOST_BYTES:
+        while self._holds or (self._count < _MOST and size < _MOST_BYTES):
             data = stream.next()
             if data is not None:
                 size += len(data)
@@ -111,13 +113,13 @@ class WriteAheadLog(DatabaseLog):
                 at = now()
                 if at - self._told >= _TELLING:
                     self._tell()
-                if at > longest:
+                if at > longest and not self._holds:
                     break
                 continue
             if self._open is None and stream.reached > self._at[0]:
                 self._at = [stream.reached, 0]
             self._tell()
-            if found and self._open is not None and now() < longest:
+            if self._holds or (found and self._open is not None and now() < longest):
                 stream.wait(_ASKING)  # the rest of a transaction follows at once
                 continue
             left = until - time.monotonic()
@@ -248,6 +250,12 @@ class WriteAheadLog(DatabaseLog):
         self.truncated += len(names)
 
     # -- how far it is ----------------------------------------------------------------------------
+
+    @property
+    def _holds(self) -> bool:
+        """Whether a transaction is gone on with though there is enough: it is to be whole."""
+        whole = self._options.together is not None and self._count < _TOGETHER
+        return whole and self._open is not None and self._number > 0
 
     @property
     def _awaits(self) -> bool:

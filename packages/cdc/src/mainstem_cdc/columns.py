@@ -21,6 +21,7 @@ ColumnReader = Callable[[Any, Any], Any]
 
 #: The years 1 to 9999, in microseconds since 1970.
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+_DAY = 86_400_000_000
 
 _LACKING = (
     "the log has not its value, which did not change: let the database write whole rows into its log, or "
@@ -118,6 +119,15 @@ def _time(values: Any, target: Any) -> Any:
     return made
 
 
+def _day(values: Any, target: Any) -> Any:
+    made = _cast(values, target)
+    ends: Any = pc.min_max(made.cast(pa.int32()))
+    first, last = ends["min"].as_py(), ends["max"].as_py()
+    if first is not None and (first < _FIRST // _DAY or last > _LAST // _DAY):
+        raise ValueError("beyond the years 1 to 9999")
+    return made
+
+
 def boolean(true: str, false: str) -> ColumnReader:
     """Return what reads booleans that are printed so."""
 
@@ -152,7 +162,7 @@ _BY_COLUMN: Mapping[str, ColumnReader] = {
     "float": _number,
     "double": _number,
     "string": _text,
-    "date": _cast,
+    "date": _day,
     "timestamp": _time,
     "timestamp_ntz": _time,
 }

@@ -110,7 +110,8 @@ class CaptureReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         options = self.options
-        self._paused, self._looked = False, time.monotonic()
+        # What was asked for is followed before a table is read on: it may be that it can't be.
+        self._paused, self._looked = False, 0.0
         place = None if cursor is None else Cursor.decoded(cursor)
         self._log, self._tables, begin = self.open(place)
         self._types = {name: struct_type(name, shape) for name, shape in self.shapes().items()}

@@ -102,7 +102,7 @@ def _beyond(text: str, what: str) -> str:
         return f"{text} is no {what} that other systems know"
     if "-00" in text[:10]:
         return f"a {what} with a month or day of zero"
-    if text.endswith("BC") or (text[:5].isdigit()):
+    if text.endswith("BC") or text.startswith("0000-") or (text[:5].isdigit()):
         return f"a {what} beyond the years 1 to 9999"
     return f"no {what}"
 

@@ -189,8 +189,8 @@ class LogPlanner(Planner):
         self._complete[name] = (whole, end)
         if end > start >= whole:
             first, last = self._log.header(name, start), self._log.header(name, end - 1)
-            size = last.bytes_before - first.bytes_before
-            if size >= (self.reading.most_together or 0):
+            size = last.bytes_before - first.bytes_before + file_of(folder, end - 1).stat().st_size
+            if size > (self.reading.most_together or 0):
                 raise LogError(
                     f"{size:,} bytes belong together, of one transaction, and there is more of it: it "
                     "does not fit below `high_water`; give that more, or leave out `together`"
