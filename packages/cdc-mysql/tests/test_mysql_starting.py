@@ -267,9 +267,9 @@ def test_a_server_that_does_not_number_transactions(made):
 def test_a_replica_takes_over(made, monkeypatch):
     """Pass: the first server is killed in the middle of a large transaction's taking; its replica goes on behind what was
     stored, with none lost or doubled and a higher sequence; a replica that lacks what was taken is refused."""
-    from mainstem_cdc_mysql import log
+    from mainstem_cdc_mysql.log import BinaryLog
 
-    monkeypatch.setattr(log, "_MOST", 100)
+    monkeypatch.setattr(BinaryLog, "most", 100)
     one, two = made(), made(2, ("--log-slave-updates=ON",))
     place = Place(one)
     follower = connected(two)
@@ -298,6 +298,17 @@ def test_a_replica_takes_over(made, monkeypatch):
         wait_for(lambda: count() == 1000, PATIENCE)
         taking.until(lambda: len(taking.stored) >= 300)
         assert len(taking.stored) < 1000
+    silent = made(3, ("--log-slave-updates=OFF",))
+    other = connected(silent)
+    with other.cursor() as cursor:
+        cursor.execute(
+            "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 1, MASTER_USER = 'root'"
+        )
+    there = {**given, "url": given["url"].replace(str(one.port), str(silent.port))}
+    other.cursor().execute(f"CREATE DATABASE {place.name}")
+    with pytest.raises(PermanentError, match="does not write what it is sent"):
+        Taking(there).__enter__()
+    other.close()
     one.kill()
     with follower.cursor() as cursor:
         cursor.execute("STOP SLAVE")

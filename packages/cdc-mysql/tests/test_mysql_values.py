@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mainstem import OptionError
-from mainstem_cdc.testing import changes
+from mainstem_cdc.testing import changes, check_values
 from mainstem_cdc_mysql.options import MySQLSourceOptions
 from mainstem_cdc_mysql.source import MySQLSource
 from mysql_tables import Taking
@@ -123,39 +123,9 @@ def test_each_type_comes_as_it_is_from_the_table_and_from_the_log(place):
     """Pass: of every type the value that was written, from a snapshot and from a change, null as null, and what its type
     does not hold is refused with the column and why, without the value."""
     values = [*VALUES, *(OF_MARIADB if place.mariadb else OF_MYSQL)]
-    cases = [*values, *REFUSED]
-    columns = ", ".join(f"c{at} {case[0]}" for at, case in enumerate(cases))
     place.sql("SET sql_mode = 'ALLOW_INVALID_DATES'")
     place.sql("SET time_zone = '+00:00'")
-    place.sql(f"CREATE TABLE wide (id INT PRIMARY KEY, {columns})")
-
-    def write(number, named):
-        names = ", ".join(f"c{at}" for at in named)
-        chosen = ", ".join(cases[at][1] for at in named)
-        place.sql(f"INSERT INTO wide (id, {names}) VALUES ({number}, {chosen})")
-
-    schema = ", ".join(f"c{at} {case[2]}" for at, case in enumerate(cases))
-    write(1, range(len(values)))
-    for at in range(len(values), len(cases)):
-        write(at + 2, [at])
-    tables = {"wide": {"key": ["id"], "schema": f"id INT, {schema}"}}
-    with Taking(place.options(tables=tables)) as taking:
-        taking.load()
-        place.sql("UPDATE wide SET id = id + 1000")
-        found = taking.some(3 * (len(REFUSED) + 1))
-    gone = [m for m in found if m.refused is None and changes([m])[0][0] == "delete"]
-    assert len(gone) == len(REFUSED) + 1
-    rows = [c for c in changes(m for m in found if m.refused is None) if c[0] == "insert"]
-    reasons = [m.refused for m in found if m.refused is not None]
-    assert [row[1] for row in rows] == [1, 1001], sorted(reasons)
-    for row in rows:
-        for at, case in enumerate(values):
-            assert row[2 + at] == case[3], (row[1], case)
-            assert type(row[2 + at]) is type(case[3])
-        assert set(row[2 + len(values) :]) == {None}
-    assert sorted(reasons) == sorted(
-        2 * [f"c{at}: {case[3]}" for at, case in enumerate(cases) if at >= len(values)]
-    )
+    check_values(lambda tables: Taking(place.options(tables=tables)), place.sql, values, REFUSED)
 
 
 def test_zero_dates_are_null_where_that_is_asked_for(place):

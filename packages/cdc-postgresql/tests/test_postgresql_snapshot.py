@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import time
+from functools import partial
 
 import psycopg
 import pytest
-from mainstem_cdc.testing import changes, taken, versions
+from mainstem_cdc.testing import changes, check_read_again, check_tables, live
 from postgresql_tables import Taking
 
 TABLES = {
@@ -70,23 +71,6 @@ class Writer(threading.Thread):
             connection.execute("DELETE FROM b WHERE k = %s", (key % 10,))
 
 
-def tables_of(messages, by_version):
-    """Return what the messages make of the tables, one after another or by their sequence."""
-    ordered = (
-        sorted(zip(versions(messages), range(len(messages)), strict=True)) if by_version else None
-    )
-    found = {"a": {}, "b": {}}
-    for message in [messages[at] for _, at in ordered] if ordered else messages:
-        name = message.extra[0]
-        row = message.extra[1] if name == "a" else message.extra[2]
-        key = tuple(row[k] for k in TABLES[name]["key"])
-        if row["_change_type"] == "delete":
-            found[name].pop(key, None)
-        else:
-            found[name][key] = row["v"]
-    return found
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_what_comes_out_is_the_tables(place, seed):
     """Pass: three writers at work, a receiver that dies again and again with what it has not stored, chunks of a few
@@ -99,25 +83,8 @@ def test_what_comes_out_is_the_tables(place, seed):
     writers = [Writer(place, seed * 10 + n) for n in range(3)]
     for writer in writers:
         writer.start()
-    stored, cursor = [], None
-    loading = True
     try:
-        lives = 0
-        while lives < 12 or loading:
-            with Taking(given, cursor) as taking:
-                for _ in range(dice.randrange(2, 15)):
-                    # A group is what several calls have given, and is stored with the place behind it.
-                    group = [taking.receiver.take(0.02) for _ in range(dice.randrange(1, 4))]
-                    if dice.random() < 0.1:  # killed before it was stored
-                        break
-                    for found in group:
-                        stored += taken(taking.receiver, found)
-                    cursor = taking.receiver.cursor()
-                    if last := next((found for found in reversed(group) if found), None):
-                        taking.receiver.acknowledge(last)
-                loading = taking.receiver.facts()["loading"]
-            lives += 1
-            assert lives < 200
+        stored, cursor = live(partial(Taking, given), dice)
     finally:
         for writer in writers:
             writer.stop.set()
@@ -132,19 +99,7 @@ def test_what_comes_out_is_the_tables(place, seed):
         "a": {(k,): v for k, v in place.sql("SELECT k, v FROM a")},
         "b": {(n, k): v for n, k, v in place.sql("SELECT n, k, v FROM b")},
     }
-    made = tables_of(stored, by_version=False)
-    wrong = {n: set(made[n].items()) ^ set(there[n].items()) for n in there}
-    assert not any(wrong.values()), wrong
-    assert tables_of(stored, by_version=True) == there
-    for name in TABLES:  # tables are outputs, each in its order
-        of_one = [message for message in stored if message.extra[0] == name]
-        seen = [v for v in versions(of_one) if not v.endswith("-00000000")]
-        assert seen == sorted(seen)
-        told = zip(versions(of_one), changes(of_one), strict=True)
-        # What moves a row is one change of two keys.
-        of_keys = [(version, kind, values[:-1]) for version, (kind, *values) in told]
-        of_keys = [(v, kind, tuple(key)) for v, kind, key in of_keys if not v.endswith("-00000000")]
-        assert len(of_keys) == len(set(of_keys))
+    check_tables(stored, {name: table["key"] for name, table in TABLES.items()}, there)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -217,3 +172,22 @@ def test_tables_that_come_later_are_read_from_their_beginning(place):
     with Taking(place.options(tables=TABLES), taking.cursor) as taking:
         taking.load()
         assert changes(taking.stored) == [("insert", 1, "x", 1)]
+
+
+def test_a_table_is_read_again(place, tmp_path):
+    """Pass: from a condition on, by requests that are forgotten once they are stored; wrong conditions, pauses."""
+    check_read_again(lambda **given: Taking(place.options(**given)), place.sql, tmp_path)
+
+
+def test_a_table_whose_key_gets_another_order_is_read_on(place):
+    """Pass: in the middle of its reading, over a restart: each row once."""
+    place.sql("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a, b))")
+    place.sql("INSERT INTO t SELECT x, y FROM generate_series(1, 4) x, generate_series(1, 4) y")
+    given = place.options(tables={"t": {"key": ["b", "a"], "schema": "a INT, b INT"}}, chunk_rows=3)
+    with Taking(given) as taking:
+        taking.until(lambda: len(taking.stored) >= 6)
+    place.sql("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b, a)")
+    with Taking(given, taking.cursor) as again:
+        again.load()
+    found = [change[1:] for change in changes([*taking.stored, *again.stored])]
+    assert sorted(found) == [(a, b) for a in range(1, 5) for b in range(1, 5)]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mainstem import OptionError
 from mainstem_cdc import Misfit
-from mainstem_cdc.testing import changes
+from mainstem_cdc.testing import check_values
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.source import PostgreSQLSource
 from mainstem_cdc_postgresql.values import has_reader, reader
@@ -80,38 +80,7 @@ REFUSED = [
 def test_each_type_comes_as_it_is_from_the_table_and_from_the_log(place):
     """Pass: of every type the value that was written, from a snapshot and from a change, null as null, and what its type
     does not hold is refused with the column and why, without the value."""
-    cases = [*VALUES, *REFUSED]
-    columns = ", ".join(f"c{at} {case[0]}" for at, case in enumerate(cases))
-    place.sql(f"CREATE TABLE wide (id INT PRIMARY KEY, {columns})")
-
-    def write(number, named):
-        names = ", ".join(f"c{at}" for at in named)
-        values = ", ".join(cases[at][1] for at in named)
-        place.sql(f"INSERT INTO wide (id, {names}) VALUES ({number}, {values})")
-
-    good = range(len(VALUES))
-    schema = ", ".join(f"c{at} {case[2]}" for at, case in enumerate(cases))
-    write(1, good)
-    for at in range(len(VALUES), len(cases)):
-        write(at + 2, [at])
-    tables = {"wide": {"key": ["id"], "schema": f"id INT, {schema}"}}
-    with Taking(place.options(tables=tables)) as taking:
-        taking.load()
-        place.sql("UPDATE wide SET id = id + 1000")
-        found = taking.some(3 * (len(REFUSED) + 1))
-    gone = [m for m in found if m.refused is None and changes([m])[0][0] == "delete"]
-    assert len(gone) == len(REFUSED) + 1
-    rows = [c for c in changes(m for m in found if m.refused is None) if c[0] == "insert"]
-    assert [row[1] for row in rows] == [1, 1001]
-    for row in rows:
-        for at, case in enumerate(VALUES):
-            assert row[2 + at] == case[3], case
-            assert type(row[2 + at]) is type(case[3])
-        assert set(row[2 + len(VALUES) :]) == {None}
-    reasons = [m.refused for m in found if m.refused is not None]
-    assert sorted(reasons) == sorted(
-        2 * [f"c{at}: {case[3]}" for at, case in enumerate(cases) if at >= len(VALUES)]
-    )
+    check_values(lambda tables: Taking(place.options(tables=tables)), place.sql, VALUES, REFUSED)
 
 
 @given(st.lists(st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"))))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_cdc import START_OVER, UNCHANGED, Changes, Chunk, Run, Values
-from mainstem_cdc.receiver import DatabaseLog
+from mainstem_cdc import START_OVER, UNCHANGED, Chunk, Values
+from mainstem_cdc.log import DatabaseLog
 
 from mainstem_cdc_mysql import statements
 from mainstem_cdc_mysql.charsets import Charsets
@@ -48,14 +48,6 @@ from mainstem_cdc_mysql.protocol import (
 from mainstem_cdc_mysql.rows import Layout, RowReader
 from mainstem_cdc_mysql.tables import MySQLTable
 
-#: How many changes one call gives at most, and about how many bytes.
-_MOST, _MOST_BYTES = 10_000, 4 * 2**20
-#: How long one call goes on while there are changes, and waits for the rest of a transaction, in seconds.
-_LONGEST, _REST = 1.0, 0.05
-#: How many changes a transaction has at most that is given as one where that is asked for.
-_TOGETHER = 500_000
-#: How many rows of a table are read first, and about how many bytes at once after that.
-_FIRST_ROWS, _CHUNK_BYTES = 1_000, 16 * 2**20
 #: How many tables' layouts are remembered.
 _LAYOUTS = 10_000
 #: Places in a file are told modulo this.
@@ -66,7 +58,7 @@ _TURN = 1 << 32
 Position = list[int]
 
 
-class BinaryLog(DatabaseLog):
+class BinaryLog(DatabaseLog[MySQLTable]):
     """Reads the stream of a binary log, and tables by key."""
 
     def __init__(
@@ -77,11 +69,10 @@ class BinaryLog(DatabaseLog):
         tables: Mapping[str, MySQLTable],
         beginning: Beginning,
     ) -> None:
+        super().__init__(options, tables, beginning.position, beginning.end)
         self._connection = connection
         self._stream = stream
-        self._options = options
         self._beginning = beginning
-        self._tables = tables
         ((folds,),) = connection.texts("SELECT @@lower_case_table_names")
         self._fold: Callable[[str], str] = str if folds == "0" else str.lower
         self._places = {
@@ -118,63 +109,15 @@ class BinaryLog(DatabaseLog):
             self._unseen.add(gtid)
         #: Whether there may be more events, and when the last one was, in seconds since 1970.
         self._behind, self._last = False, 0
-        #: Of the call in hand.
-        self._closed = False
-        self._runs: dict[str, Run] = {}
-        self._found: list[Run] = []
-        self._size = self._total = 0
-        self._sizes: dict[str, int] = {}
-        self._asked = self._moved = time.monotonic()
-        self.reached: Position = beginning.position
-        self.awaited: Position = beginning.end
         self._place = self._here()
-        self.truncated = self.statements = 0
+        self._passes_statements = options.on_statement == "ignore"
+        #: How many statements there were in place of rows, which were passed over.
+        self.statements = 0
 
     # -- the log ----------------------------------------------------------------------------------
 
-    def changes(self, after: Position, seconds: float) -> Changes:
-        now = time.monotonic
-        until, longest = now() + seconds, now() + _LONGEST
-        self._runs, self._found, self._size, count = {}, [], 0, self._total
-        self._closed = False
-        stream = self._stream
-        while self._holds(count) or (self._total - count < _MOST and self._size < _MOST_BYTES):
-            data = stream.next()
-            if data is not None:
-                self._size += len(data)
-                self._take(data)
-                if now() > longest and not self._holds(count):
-                    break
-                continue
-            self._behind = False
-            rest = self._found and self._open is not None and now() < longest
-            if rest or self._holds(count):
-                stream.wait(_REST)  # the rest of a transaction follows at once
-                stream.listen()
-                continue
-            left = until - now()
-            if self._found or left <= 0 or (self._awaits and self._at >= self.awaited):
-                break
-            stream.wait(min(left, 1.0))
-            stream.listen()
-        stream.listen()
-        # Where nothing comes of these tables it goes on seldom: each time is stored.
-        due = now() - self._moved >= self._options.heartbeat.total_seconds()
-        if self._found or self._awaits or self._closed or due:
-            self.reached, self._place, self._moved = max(after, self._at), self._here(), now()
-        return Changes([run.change() for run in self._found], self.reached)
-
-    def _holds(self, count: int) -> bool:
-        """Whether a transaction is gone on with though there is enough.
-
-        Of one in several phases nobody knows before its end whether it stays; others are to be whole
-        where that is asked for, up to some size.
-        """
-        whole = self._options.together is not None and self._total - count < _TOGETHER
-        return self._xa or (whole and self._count > 0)
-
     @property
-    def _at(self) -> Position:
+    def at(self) -> Position:
         where = self._end if self._open is None else self._start
         taken = self._skipped if self._open is not None else self._leftover
         count = max(self._count, sum(taken.values()))
@@ -186,10 +129,29 @@ class BinaryLog(DatabaseLog):
         return next(iter(self._taken.values()), {})
 
     @property
-    def _awaits(self) -> bool:
-        return self.reached < self.awaited
+    def within(self) -> bool:
+        return self._open is not None
 
-    def _take(self, data: bytes) -> None:
+    @property
+    def undecided(self) -> bool:
+        return self._xa
+
+    def next(self) -> bytes | None:
+        return self._stream.next()
+
+    def quiet(self) -> None:
+        self._behind = False
+
+    def tend(self) -> None:
+        self._stream.listen()
+
+    def wait(self, seconds: float) -> None:
+        self._stream.wait(seconds)
+
+    def moved(self) -> None:
+        self._place = self._here()
+
+    def read(self, data: bytes) -> None:
         of = event(data, summed=self._summed)
         kind = of.kind
         self._behind, self._last = kind != HEARTBEAT, of.at or self._last
@@ -273,9 +235,9 @@ class BinaryLog(DatabaseLog):
         if self._open is not None and self._open.gtid and self._gtids is not None:
             self._gtids.add(self._open.gtid)
         self._open, self._xa, self._whole, self._skipped = None, False, False, {}
-        # All of it was returned before: its end is told by itself.
-        self._closed = self._closed or self._count > 0
-        self._count, self._counts, self._runs = 0, {}, {}
+        self.ended = self.ended or self._count > 0
+        self._count, self._counts = 0, {}
+        self.end_runs()
 
     def _prepared(self, of: Event) -> None:
         """See that a transaction of several phases had but one.
@@ -294,9 +256,8 @@ class BinaryLog(DatabaseLog):
         text = stated.text.lstrip()
         word = text[:12].upper()
         if word.startswith(("BEGIN", "SAVEPOINT")) or text.endswith("START TRANSACTION"):
-            self._whole = (
-                True  # the last is the table of a CREATE TABLE ... SELECT, whose rows follow
-            )
+            # The last is the table of a CREATE TABLE ... SELECT, whose rows follow.
+            self._whole = True
             return
         if word.startswith("COMMIT"):
             self._ended()
@@ -328,7 +289,7 @@ class BinaryLog(DatabaseLog):
         if what is None:
             return
         if what.kind == "written":
-            if self._options.on_statement == "ignore":
+            if self._passes_statements:
                 self.statements += 1
                 return
             raise PermanentError(
@@ -338,21 +299,21 @@ class BinaryLog(DatabaseLog):
             )
         found = {(self._fold(d), None if n is None else self._fold(n)) for d, n in what.tables}
         ours = [
-            table.sql
+            table
             for (database, name), table in self._places.items()
             if (database, name) in found or (database, None) in found
         ]
         if not ours:
             return
-        names = ", ".join(ours)
         if what.kind == "replaced":
-            raise PermanentError(f"{names} is gone, or another table now: {START_OVER}")
-        if self._options.on_truncate == "fail":
             raise PermanentError(
-                f"TRUNCATE of {names}: a changelog has no such change. Start the checkpoint over, or, "
-                "where rows that are gone may stay downstream, `on_truncate: ignore`"
+                f"{', '.join(t.sql for t in ours)} is gone, or another table now: {START_OVER}"
             )
-        self.truncated += len(ours)
+        if what.kind == "altered":
+            for table in ours:
+                table.check_cascades(self._connection)
+            return
+        self.emptied([table.sql for table in ours])
 
     def _related(self, of: Event) -> None:
         """Note what reads rows of a table, as it is from here on."""
@@ -409,7 +370,7 @@ class BinaryLog(DatabaseLog):
         self._count += 1
         if number <= self._skipped.get(table.name, 0):
             return
-        self._total += 1
+        self.count += 1
         lacks = old is not None and UNCHANGED in old
         if old is not None and lacks and (table.preimages or UNCHANGED in table.key_of(old)):
             raise PermanentError(
@@ -417,26 +378,13 @@ class BinaryLog(DatabaseLog):
                 f"MINIMAL; {START_OVER}"
             )
         if new is not None and UNCHANGED in new:
-            new = self._filled(table, new, old)
-        run = self._runs.get(table.name)
-        if run is None:
-            assert self._open is not None  # noqa: S101
-            place = [self._epoch, file_number(self._file), self._start]
-            run = Run(table, place, self.prefix(place), self._open.at)
-            self._runs[table.name] = run
-            self._found.append(run)
-        run.write(number, old, new, inserts=inserts)
+            new = self.filled(table, new, old)
+        assert self._open is not None  # noqa: S101
+        place = [self._epoch, file_number(self._file), self._start]
+        self.run(table, place, self._open.at).write(number, old, new, inserts=inserts)
 
-    def _filled(self, table: MySQLTable, new: Values, old: Values | None) -> Values:
-        """Return a row with the values that the log left out, as they did not change."""
-        if old is not None:
-            new = [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
-        if UNCHANGED not in new or self._options.unchanged == "refuse":
-            return new
-        there = table.now(self._connection, table.key_of(new))
-        if there is None:  # it was deleted since, which comes next
-            there = [None] * len(new)
-        return [t if n is UNCHANGED else n for n, t in zip(new, there, strict=True)]
+    def now(self, table: MySQLTable, key: Sequence[Any]) -> Values | None:
+        return table.now(self._connection, key)
 
     # -- how far it is ----------------------------------------------------------------------------
 
@@ -466,7 +414,7 @@ class BinaryLog(DatabaseLog):
         return self._place.encoded()
 
     def estimate(self, table: str) -> int | None:
-        return self._tables[table].estimate(self._connection)
+        return self.tables[table].estimate(self._connection)
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -491,27 +439,17 @@ class BinaryLog(DatabaseLog):
 
     def mark(self) -> Position:
         failpoint("mysql.after-chunk")
-        mark = self._marked()
+        found = self._connection.status(self._beginning.status)
+        mark = [self._epoch, file_number(found["file"]), int(found["position"]), 0]
         self.awaited = max(self.awaited, mark)
         return mark
 
-    def _marked(self) -> Position:
-        found = self._connection.status(self._beginning.status)
-        return [self._epoch, file_number(found["file"]), int(found["position"]), 0]
-
     def chunk(self, table: str, after: Any, rows: int, where: str | None = None) -> Chunk | None:
         # A transaction is in the log a little before it is seen, and long where it waits for a replica.
-        most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
         read = self._mariadb_chunk if self._beginning.mariadb else self._mysql_chunk
         if after is None:  # its columns may be others than when this began
-            self._tables[table].find(self._connection)
-        found = read(self._tables[table], after, most, where)
-        if found is None:
-            time.sleep(0.001)
-        elif found.rows:
-            size = sum(len(v) for row in found.rows.values() for v in row if isinstance(v, bytes))
-            self._sizes[table] = int(_CHUNK_BYTES / (size / len(found.rows) + 1))
-        return found
+            self.tables[table].find(self._connection)
+        return self.sized(table, rows, lambda most: read(self.tables[table], after, most, where))
 
     def _mariadb_chunk(
         self, table: MySQLTable, after: Any, rows: int, where: str | None
@@ -523,7 +461,7 @@ class BinaryLog(DatabaseLog):
         status = self._connection.texts("SHOW STATUS LIKE 'binlog_snapshot_%'")
         said = {name: value for name, value, *_ in status}
         file, place = said["Binlog_snapshot_file"], int(said["Binlog_snapshot_position"])
-        seen = [self._epoch, file_number(file), place, 0] >= self._at
+        seen = [self._epoch, file_number(file), place, 0] >= self.at
         try:
             if not seen:
                 return None

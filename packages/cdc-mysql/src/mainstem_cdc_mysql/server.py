@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from mainstem import PermanentError
 
@@ -88,6 +89,11 @@ def _server(
     status = "SHOW MASTER STATUS"
     if not mariadb and version >= (8, 2):
         status = "SHOW BINARY LOG STATUS"
+    if _relays_without_log(connection, version, mariadb=mariadb):
+        raise PermanentError(
+            f"{options.place} is a replica that does not write what it is sent into its log "
+            "(log_slave_updates): read its source, or set that"
+        )
     at = connection.status(status)
     if not at:
         raise PermanentError(f"{options.place} writes no binary log")
@@ -116,6 +122,19 @@ def _server(
     end = int(at["position"])
     number = identify(connection, mariadb=mariadb)
     return Server(product, number, at["file"], end, files, gtids, purged, status)
+
+
+def _relays_without_log(connection: Connection, version: tuple[int, ...], *, mariadb: bool) -> bool:
+    """Whether the server is a replica without a log of what it is sent, as far as this user may know."""
+    found = connection.texts(
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_slave_updates', 'log_replica_updates')"
+    )
+    if not found or found[0][1] == "ON":
+        return False
+    word = "REPLICA" if not mariadb and version >= (8, 0, 22) else "SLAVE"
+    with suppress(PermanentError):
+        return bool(connection.status(f"SHOW {word} STATUS"))
+    return False
 
 
 def identify(connection: Connection, *, mariadb: bool) -> str:

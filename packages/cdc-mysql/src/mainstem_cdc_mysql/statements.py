@@ -31,12 +31,13 @@ class Statement(NamedTuple):
 
     Attributes:
         kind: `emptied`: rows are gone at once; `replaced`: the tables are gone, or have another name, or
-            other rows; `written`: rows may be changed, which the log does not tell.
+            other rows; `altered`: they have other columns or keys; `written`: rows may be changed, which
+            the log does not tell.
         tables: database and name of each, None as the name for a whole database. For `written` none: what
             it changes is not in its text, where there are triggers, views and functions.
     """
 
-    kind: Literal["emptied", "replaced", "written"]
+    kind: Literal["emptied", "replaced", "altered", "written"]
     tables: list[tuple[str, str | None]]
 
 
@@ -90,7 +91,7 @@ def _dropped(words: _Words) -> Statement | None:
     return None
 
 
-def _altered(words: _Words, table: Place) -> Statement | None:
+def _altered(words: _Words, table: Place) -> Statement:
     before = ","
     while token := words.next():
         kind, word = token
@@ -109,7 +110,7 @@ def _altered(words: _Words, table: Place) -> Statement | None:
                 words.find("TABLE")
                 return Statement("replaced", [table, words.place()])
         before = word if kind == "sign" else ""
-    return None
+    return Statement("altered", [table])
 
 
 class _Words:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainstem import PermanentError
@@ -74,8 +74,7 @@ class MySQLTable(Table):
         if kinds != [("BASE TABLE",)]:
             there = f", but a {kinds[0][0].lower()}" if kinds else ""
             raise PermanentError(f"there is no table {self.sql}{there}")
-        if not self._cascades:
-            self._find_cascades(connection)
+        self.check_cascades(connection)
         columns = connection.texts(
             "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, EXTRA FROM information_schema.COLUMNS WHERE "
             f"{where}"
@@ -104,7 +103,14 @@ class MySQLTable(Table):
             f"{', '.join(self.key)}"
         )
 
-    def _find_cascades(self, connection: Connection) -> None:
+    def check_cascades(self, connection: Connection) -> None:
+        """See that no rows are changed along with those of other tables, unless that may be.
+
+        Raises:
+            PermanentError: a foreign key does it.
+        """
+        if self._cascades:
+            return
         found = connection.texts(
             "SELECT CONSTRAINT_NAME FROM information_schema.REFERENTIAL_CONSTRAINTS WHERE "
             f"CONSTRAINT_SCHEMA = BINARY {connection.literal(self.namespace.encode())} AND TABLE_NAME "
@@ -133,7 +139,7 @@ class MySQLTable(Table):
     def chunk(
         self,
         connection: Connection,
-        after: Sequence[str] | None,
+        after: Mapping[str, str] | None,
         rows: int,
         lock: str,
         meanwhile: Callable[[], None],
@@ -142,17 +148,19 @@ class MySQLTable(Table):
         """Return the next rows by key.
 
         Args:
-            after: the key behind which they are, as SQL has it.
+            after: the key behind which they are, as SQL has it, in the order in which rows are read.
             lock: what the statement ends with.
             meanwhile: called once a second while they are waited for.
             condition: what rows must meet, as SQL.
         """
-        names = [quoted(name) for name in self._ordered]
+        # What was begun in an order goes on in it, though the index is another one by now.
+        ordered = self._ordered if after is None else list(after)
+        names = [quoted(name) for name in ordered]
         parts = [] if condition is None else [f"({condition}\n)"]
         if after is not None:
-            parts.append(f"({_behind(names, after)})")
+            parts.append(f"({_behind(names, list(after.values()))})")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
-        numbered = [name for name in self._ordered if self._types[name] in _NUMBERED]
+        numbered = [name for name in ordered if self._types[name] in _NUMBERED]
         more = "".join(f", {quoted(name)} + 0" for name in numbered)
         found = connection.query(
             f"SELECT {self._selected}{more} FROM {self.sql}{self._hint}{where} ORDER BY "
@@ -171,10 +179,10 @@ class MySQLTable(Table):
         last |= dict(zip(numbered, found[-1][width:], strict=True))
         return Chunk(
             keyed,
-            [
-                self._literal(connection, name, last[name], number=name in numbered)
-                for name in self._ordered
-            ],
+            {
+                name: self._literal(connection, name, last[name], number=name in numbered)
+                for name in ordered
+            },
         )
 
     def estimate(self, connection: Connection) -> int | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_cdc import START_OVER, UNCHANGED, Change, Changes, Chunk, Run, Values
-from mainstem_cdc.receiver import DatabaseLog
+from mainstem_cdc import START_OVER, UNCHANGED, Change, Changes, Chunk, Values
+from mainstem_cdc.log import DatabaseLog
 from mainstem_ingress import Message
 
 from mainstem_cdc_postgresql.connection import Connection, Stream, lsn, written
@@ -26,19 +26,11 @@ from mainstem_cdc_postgresql.protocol import (
 )
 from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
-#: How many changes one call gives at most, and about how many bytes.
-_MOST, _MOST_BYTES = 10_000, 4 * 2**20
 #: How often the server is told how far all is stored, and asked how far it is where that is awaited, in
 #: seconds.
 _TELLING, _ASKING = 1.0, 0.05
 #: After so many `answer_timeout`s in which the server has said nothing it is given up.
 _SILENCE = 4
-#: How many changes a transaction has at most that is given as one where that is asked for.
-_TOGETHER = 500_000
-#: How long one call goes on while there are changes, in seconds.
-_LONGEST = 1.0
-#: How many rows of a table are read first, and about how many bytes at once after that.
-_FIRST_ROWS, _CHUNK_BYTES = 1_000, 16 * 2**20
 #: A transaction may be seen before it is in the log, for three times the server's pause at most: its
 #: documentation of asynchronous commits.
 _PAUSES = 3
@@ -51,7 +43,7 @@ _REMEMBERED = 100_000
 Position = list[int]
 
 
-class WriteAheadLog(DatabaseLog):
+class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
     """Reads the stream of a slot, and tables by key.
 
     Args:
@@ -66,95 +58,74 @@ class WriteAheadLog(DatabaseLog):
         tables: Mapping[str, PostgreSQLTable],
         begin: Position,
     ) -> None:
+        super().__init__(options, tables, begin, [stream.end, 0])
         self._connection = connection
         self._stream = stream
-        self._options = options
-        self._tables = tables
         self._places = {(each.namespace, each.table): each for each in tables.values()}
         #: By the number of a relation: its table, and where that one's columns are.
         self._relations: dict[int, tuple[PostgreSQLTable, list[int | None]]] = {}
         self._open: Begin | None = None
         self._number = 0
-        #: Of the call in hand: behind what it is, the transaction's runs by table, how many changes.
+        #: Behind what the call in hand is.
         self._after: Position = begin
-        self._runs: dict[str, Run] = {}
-        self._count = 0
-        self._closed = False
         #: Transactions that ran when this connection began, while they may be of what was read before.
         self._unknown: set[int] | None = None
-        #: How many rows of a table are read at once, by what rows were there.
-        self._sizes: dict[str, int] = {}
         self._seen: deque[int] = deque(maxlen=_REMEMBERED)
         #: Of transactions that are not stored: the last position, and where the log goes on behind them.
         self._ends: deque[tuple[Position, int]] = deque()
-        self._told = self._asked = self._moved = time.monotonic()
-        #: All up to it has come, and all up to `reached` has been returned.
+        self._told = self._asked = time.monotonic()
         self._at: Position = begin
-        self.reached: Position = begin
-        self.awaited: Position = [0, 0]
         #: Up to where all is stored.
         self.confirmed = begin[0]
-        self.truncated = 0
 
     # -- the log ----------------------------------------------------------------------------------
 
     def changes(self, after: Position, seconds: float) -> Changes:
-        until = time.monotonic() + seconds
-        found: list[Run | Change] = []
-        size = 0
-        self._after, self._runs, self._count, self._closed = after, {}, 0, False
-        take, stream, now = self._take, self._stream, time.monotonic
-        longest = now() + _LONGEST
-        while self._holds or (self._count < _MOST and size < _MOST_BYTES):
-            data = stream.next()
-            if data is not None:
-                size += len(data)
-                take(data, found)
-                at = now()
-                if at - self._told >= _TELLING:
-                    self._tell()
-                if at > longest and not self._holds:
-                    break
-                continue
-            if self._open is None and stream.reached > self._at[0]:
-                self._at = [stream.reached, 0]
-            self._tell()
-            if self._holds or (found and self._open is not None and now() < longest):
-                stream.wait(_ASKING)  # the rest of a transaction follows at once
-                continue
-            left = until - time.monotonic()
-            if found or left <= 0 or (self._awaits and self._at >= self.awaited):
-                break
-            stream.wait(min(left, _ASKING if self._awaits else _TELLING))
-        asked = stream.asked  # as a server does that is about to stop
-        self._tell()
-        # Where nothing comes of these tables it goes on seldom: each time is stored.
-        due = now() - self._moved >= self._options.heartbeat.total_seconds()
-        if found or self._awaits or self._closed or asked or due:
-            self.reached, self._moved = max(after, self._at), now()
-        made = [each if isinstance(each, Change) else each.change() for each in found]
-        return Changes(made, self.reached)
+        self._after = after
+        return super().changes(after, seconds)
 
-    def _take(self, data: bytes, found: list[Run | Change]) -> None:
+    @property
+    def at(self) -> Position:
+        return self._at
+
+    @property
+    def within(self) -> bool:
+        return self._open is not None
+
+    def next(self) -> bytes | None:
+        return self._stream.next()
+
+    def quiet(self) -> None:
+        if self._open is None and self._stream.reached > self._at[0]:
+            self._at = [self._stream.reached, 0]
+
+    def wait(self, seconds: float) -> None:
+        self._stream.wait(min(seconds, _ASKING) if self.awaits else seconds)
+
+    def hurried(self) -> bool:
+        return self._stream.asked  # as a server does that is about to stop
+
+    def read(self, data: bytes) -> None:
         sent = read(data)
         if isinstance(sent, Write):
-            self._written(sent, found)
+            self._written(sent)
         elif isinstance(sent, Begin):
             self._open, self._number = sent, 0
             self._seen.append(sent.xid)
         elif isinstance(sent, Commit):
             self._open = None
-            self._runs = {}
+            self.end_runs()
             self._ends.append((self._at, sent.end))
             # All of it was returned before: what is stored must go on behind it, as what is confirmed.
-            self._closed = self._closed or (self._number > 0 and self._at == self._after)
+            self.ended = self.ended or (self._number > 0 and self._at == self._after)
             self._at = [sent.end, 0]
         elif isinstance(sent, Relation):
             self._related(sent)
         elif isinstance(sent, Text):
-            self._said(sent, found)
+            self._said(sent)
         elif isinstance(sent, Truncate):
-            self._emptied(sent)
+            names = [self._relations[r][0].sql for r in sent.relations if r in self._relations]
+            self.emptied(names)
 
     def _related(self, relation: Relation) -> None:
         """Note where a table's columns are from here on.
@@ -180,7 +151,7 @@ class WriteAheadLog(DatabaseLog):
         self._at = [self._open.commit, self._number]
         return self._number if self._at > self._after else None
 
-    def _written(self, write: Write, found: list[Run | Change]) -> None:
+    def _written(self, write: Write) -> None:
         number = self._next()
         place = self._relations.get(write.relation)
         if number is None or place is None:
@@ -202,28 +173,18 @@ class WriteAheadLog(DatabaseLog):
             new = [None if at is None else new[at] for at in layout]
             if UNCHANGED in new:
                 new = table.with_key(new, old) if old is not None else new
-                new = self._filled(table, new, old if write.whole else None)
-        run = self._runs.get(table.name)
-        if run is None:
-            assert self._open is not None  # noqa: S101
-            commit, at = self._open.commit, self._open.at
-            run = self._runs[table.name] = Run(table, [commit], self.prefix([commit]), at)
-            found.append(run)
+                new = self.filled(table, new, old if write.whole else None)
+        assert self._open is not None  # noqa: S101
+        run = self.run(table, [self._open.commit], self._open.at)
         run.write(number, old, new, inserts=write.kind == "insert")
-        self._count += 1
+        self.count += 1
 
-    def _filled(self, table: PostgreSQLTable, new: Values, old: Values | None) -> Values:
-        """Return a row with its large values that did not change."""
-        if old is None and self._options.unchanged == "read":
-            old = table.now(self._connection, table.key_of(new))
-            self._tell()
-            if old is None:  # it was deleted since, which comes next
-                old = [None] * len(new)
-        if old is None:
-            return new
-        return [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
+    def now(self, table: PostgreSQLTable, key: Sequence[Any]) -> Values | None:
+        found = table.now(self._connection, key)
+        self.tend()
+        return found
 
-    def _said(self, text: Text, found: list[Run | Change]) -> None:
+    def _said(self, text: Text) -> None:
         if text.transactional:
             assert self._open is not None  # noqa: S101
             if self._next() is None:
@@ -235,31 +196,10 @@ class WriteAheadLog(DatabaseLog):
             at = time.time_ns() // 1000
             self._at = max(self._at, [text.place, 0])
         said = Message(text.content, timestamp=at, origin=text.prefix)
-        found.append(Change(self._at, "", (), said))
-        self._count += 1
-
-    def _emptied(self, truncate: Truncate) -> None:
-        names = [self._relations[r][0].sql for r in truncate.relations if r in self._relations]
-        if not names:
-            return
-        if self._options.on_truncate == "fail":
-            raise PermanentError(
-                f"TRUNCATE of {', '.join(names)}: a changelog has no such change. Start the checkpoint "
-                "over, or, where rows that are gone may stay downstream, `on_truncate: ignore`"
-            )
-        self.truncated += len(names)
+        self.found.append(Change(self._at, "", (), said))
+        self.count += 1
 
     # -- how far it is ----------------------------------------------------------------------------
-
-    @property
-    def _holds(self) -> bool:
-        """Whether a transaction is gone on with though there is enough: it is to be whole."""
-        whole = self._options.together is not None and self._count < _TOGETHER
-        return whole and self._open is not None and self._number > 0
-
-    @property
-    def _awaits(self) -> bool:
-        return self.reached < self.awaited
 
     def keep(self, position: Position) -> None:
         place = position[0]
@@ -268,14 +208,14 @@ class WriteAheadLog(DatabaseLog):
         # Never beyond what a restart would go on from.
         self.confirmed = max(self.confirmed, min(place, self.reached[0]))
 
-    def _tell(self) -> None:
+    def tend(self) -> None:
         now = time.monotonic()
-        patience = _SILENCE * self._options.answer_timeout.total_seconds()
+        patience = _SILENCE * self.options.answer_timeout.total_seconds()
         silent = now - self._stream.heard
         if silent > patience:
             raise TransientError(f"the server has said nothing for {patience:.0f} seconds")
-        pause = _ASKING if self._awaits else _TELLING
-        asks = (self._awaits or silent > patience / 2) and now - self._asked >= pause
+        pause = _ASKING if self.awaits else _TELLING
+        asks = (self.awaits or silent > patience / 2) and now - self._asked >= pause
         if asks or self._stream.asked or now - self._told >= _TELLING:
             self._stream.tell(self.confirmed, answer=asks)
             self._told = now
@@ -284,7 +224,7 @@ class WriteAheadLog(DatabaseLog):
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
         self._stream.heard = time.monotonic()
-        self._tell()
+        self.tend()
 
     def close(self) -> None:
         with suppress(TransientError):
@@ -299,7 +239,7 @@ class WriteAheadLog(DatabaseLog):
         return {"system": self._stream.system}
 
     def estimate(self, table: str) -> int | None:
-        return self._tables[table].estimate(self._connection)
+        return self.tables[table].estimate(self._connection)
 
     def gauges(self) -> dict[str, float]:
         end = max(self._stream.reached, self.reached[0])
@@ -343,17 +283,13 @@ class WriteAheadLog(DatabaseLog):
         # A transaction is in the log a little before it is seen, and long where it waits for a standby.
         if not self._settled():
             return None
-        most = max(1, min(rows, self._sizes.get(table, _FIRST_ROWS)))
-        snapshot, found = self._tables[table].chunk(
-            self._connection, after, most, self._tell, where
-        )
-        if self._unseen(snapshot):
-            time.sleep(0.001)
-            return None
-        if found.rows:
-            size = sum(len(v) for row in found.rows.values() for v in row if isinstance(v, bytes))
-            self._sizes[table] = int(_CHUNK_BYTES / (size / len(found.rows) + 1))
-        return found
+        if after is None:  # its columns may be others than when this began
+            self.tables[table].find(self._connection)
+        return self.sized(table, rows, lambda most: self._chunk(table, after, most, where))
+
+    def _chunk(self, table: str, after: Any, rows: int, where: str | None) -> Chunk | None:
+        snapshot, found = self.tables[table].chunk(self._connection, after, rows, self.tend, where)
+        return None if self._unseen(snapshot) else found
 
     def _settled(self) -> bool:
         """Whether no transaction that was read before this connection may still be unseen.

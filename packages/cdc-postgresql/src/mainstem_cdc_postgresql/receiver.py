@@ -39,5 +39,4 @@ class PostgreSQLReceiver(CaptureReceiver):
             raise
         at: Position = [begin, 0] if cursor is None else cursor.position
         log = WriteAheadLog(connection, stream, options, tables, at)
-        log.awaited = [stream.end, 0]
         return Opened(log, tables, at)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from mainstem import PermanentError
+from mainstem import PermanentError, TransientError
 from mainstem_cdc import Chunk, Table, TableOptions, Value, Values
 from mainstem_cdc.columns import ColumnReaders, boolean
 
@@ -114,7 +115,7 @@ class PostgreSQLTable(Table):
     def chunk(
         self,
         connection: Connection,
-        after: Sequence[str] | None,
+        after: Mapping[str, str] | None,
         rows: int,
         meanwhile: Callable[[], None],
         condition: str | None = None,
@@ -122,32 +123,38 @@ class PostgreSQLTable(Table):
         """Return the next rows by key, and the transactions that they have not seen.
 
         Args:
-            after: the key behind which they are.
+            after: the key behind which they are, in the order in which rows are read.
             meanwhile: called once a second while they are waited for.
             condition: what rows must meet, as SQL.
 
         Returns:
             the server's snapshot (`xmin:xmax:list of running ones`), and the rows.
         """
-        names = ", ".join(quoted(name) for name in self._ordered)
+        # What was begun in an order goes on in it, though the index is another one by now.
+        ordered = self._ordered if after is None else list(after)
+        names = ", ".join(quoted(name) for name in ordered)
         parts = [] if condition is None else [f"({condition}\n)"]
         if after is not None:
-            marks = ", ".join(f"${at}" for at in range(1, len(self._ordered) + 1))
+            marks = ", ".join(f"${at}" for at in range(1, len(ordered) + 1))
             parts.append(f"({names}) > ({marks})")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
-        given = () if after is None else tuple(after[self.key.index(n)] for n in self._ordered)
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
-        found = connection.rows(
-            f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT {rows}",
-            given,
-            seconds=_READING,
-            meanwhile=meanwhile,
-        )
-        connection.query("COMMIT")
+        try:
+            ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
+            found = connection.rows(
+                f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT {rows}",
+                () if after is None else tuple(after.values()),
+                seconds=_READING,
+                meanwhile=meanwhile,
+            )
+        finally:
+            with suppress(TransientError):
+                connection.query("ROLLBACK")
         keyed: dict[Any, Values] = {self.key_of(values): values for values in found}
-        last = None if not found else [_text(each) for each in self.key_of(found[-1])]
-        return str(snapshot), Chunk(keyed, last)
+        if not found:
+            return str(snapshot), Chunk(keyed, None)
+        key = dict(zip(self.key, self.key_of(found[-1]), strict=True))
+        return str(snapshot), Chunk(keyed, {name: _text(key[name]) for name in ordered})
 
     def estimate(self, connection: Connection) -> int | None:
         """Return about how many rows there are; None before the server has counted them."""

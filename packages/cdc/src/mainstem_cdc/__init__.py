@@ -2,8 +2,8 @@
 
 An author writes options on `CaptureOptions`, a `DatabaseLog` (changes, chunks of tables, marks), and a
 `CaptureReceiver` that opens it. Values are what the database prints, and become columns by
-`ColumnReaders`. What only a receiver's process needs is in `mainstem_cdc.receiver` and
-`mainstem_cdc.columns`.
+`ColumnReaders`. What only a receiver's process needs is in `mainstem_cdc.log`, `mainstem_cdc.receiver`
+and `mainstem_cdc.columns`.
 """
 
 from __future__ import annotations

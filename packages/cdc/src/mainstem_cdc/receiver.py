@@ -11,56 +11,14 @@ import pyarrow as pa
 from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Shape, failpoint
 from mainstem_ingress import Columns, Message, Receiver, Rows, columns_of, no_row, struct_type
 
+from mainstem_cdc.log import DatabaseLog
 from mainstem_cdc.options import CaptureOptions
 from mainstem_cdc.requests import Cursor, Requests
-from mainstem_cdc.snapshots import Given, Position, SnapshotThenLog, TablesAndLog
+from mainstem_cdc.snapshots import Given, Position, SnapshotThenLog
 from mainstem_cdc.tables import Run, Table, Values, sequence
 
 #: How often it is looked up whether a place is stored, in seconds.
 _LOOKING = 0.5
-
-
-class DatabaseLog(TablesAndLog):
-    """Tables and their log at a server. What `changes` gives has as content a `Run`, or a `Message`.
-
-    Attributes:
-        reached: up to where `changes` has returned all. Positions are lists; the last number is how many
-            changes of a transaction are before it.
-        awaited: where the log was at some moment whose changes are waited for.
-    """
-
-    reached: Position
-    awaited: Position
-
-    @abstractmethod
-    def prefix(self, position: Position) -> str:
-        """Return what the sequence of a row of a snapshot begins with, given its chunk's mark."""
-
-    @abstractmethod
-    def place(self) -> Any:
-        """Return what a new connection goes on by, as JSON has it."""
-
-    def estimate(self, table: str) -> int | None:
-        """Return about how many rows a table has; None if nobody knows."""
-        return None
-
-    def keep(self, position: Position) -> None:
-        """Note that all up to a position is stored."""
-
-    @abstractmethod
-    def idle(self, seconds: float) -> None:
-        """Wait without reading anything."""
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Return what is worth showing, such as the place in the log."""
-
-    @abstractmethod
-    def gauges(self) -> dict[str, float]:
-        """Return numbers worth watching, such as how far behind the log's end this is."""
-
-    def close(self) -> None:
-        """End the connections."""
 
 
 class Opened(NamedTuple):
@@ -70,7 +28,7 @@ class Opened(NamedTuple):
         begin: the position behind which it is read.
     """
 
-    log: DatabaseLog
+    log: DatabaseLog[Any]
     tables: Mapping[str, Table]
     begin: Position
 
@@ -85,7 +43,7 @@ class CaptureReceiver(Receiver):
 
     def __init__(self, options: CaptureOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
-        self._log: DatabaseLog | None = None
+        self._log: DatabaseLog[Any] | None = None
         self._all: SnapshotThenLog | None = None
         self._tables: Mapping[str, Table] = {}
         self._types: dict[str, Any] = {}
@@ -144,7 +102,7 @@ class CaptureReceiver(Receiver):
             self._look(log)
         return self._taken(log, given)
 
-    def _look(self, log: DatabaseLog) -> None:
+    def _look(self, log: DatabaseLog[Any]) -> None:
         """See what is stored while nothing is taken: the server may forget what is."""
         cursor = self.stored_cursors().get(self.number)
         if cursor is not None:
@@ -211,7 +169,7 @@ class CaptureReceiver(Receiver):
         return found
 
     def _progress(
-        self, log: DatabaseLog, source: SnapshotThenLog, table: str, rows: int
+        self, log: DatabaseLog[Any], source: SnapshotThenLog, table: str, rows: int
     ) -> dict[str, Any]:
         """Return how far the reading of a table is, and about how many seconds it will take."""
         now = time.monotonic()
@@ -228,7 +186,7 @@ class CaptureReceiver(Receiver):
 
     # -- rows and messages --------------------------------------------------------------------
 
-    def _taken(self, log: DatabaseLog, given: Sequence[Given]) -> list[Message] | Rows:
+    def _taken(self, log: DatabaseLog[Any], given: Sequence[Given]) -> list[Message] | Rows:
         """Return what was given as columns for each table, and messages."""
         none = no_row(self.options.tables) if self.options.tables else ()
         messages: list[Message] = []

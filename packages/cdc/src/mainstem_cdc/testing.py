@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from mainstem_ingress import Columns, Message, Rows, row_of
+from mainstem_ingress import Columns, Message, Rows
+from mainstem_ingress import row_of as as_extra
+from mainstem_ingress.log import Log
 
 from mainstem_cdc.receiver import CaptureReceiver
+from mainstem_cdc.requests import Requests
 
 #: How long something may take to come, in seconds.
 PATIENCE = 30.0
@@ -74,7 +79,7 @@ def taken(receiver: CaptureReceiver, found: Any) -> list[Message]:
             rows: Any = part.rows
             made += [
                 Message(
-                    None, timestamp=at, origin=part.origin, extra=row_of(tables, part.table, row)
+                    None, timestamp=at, origin=part.origin, extra=as_extra(tables, part.table, row)
                 )
                 for at, row in zip(part.timestamps, rows.to_pylist(), strict=True)
             ]
@@ -88,7 +93,7 @@ def changes(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
     found = []
     for message in messages:
         assert message.refused is None, message.refused
-        row = next(each for each in message.extra[1:] if each is not None)
+        row = row_of(message)
         values = (value for name, value in row.items() if not name.startswith("_"))
         found.append((row["_change_type"], *values))
     return found
@@ -96,7 +101,199 @@ def changes(messages: Iterable[Message]) -> list[tuple[Any, ...]]:
 
 def versions(messages: Iterable[Message]) -> list[str]:
     """Return the sequences of rows."""
-    return [
-        next(each for each in message.extra[1:] if each is not None)["_commit_version"]
-        for message in messages
-    ]
+    return [row_of(message)["_commit_version"] for message in messages]
+
+
+def row_of(message: Message) -> dict[str, Any]:
+    """Return the row of a message, with reserved columns."""
+    return next(each for each in message.extra[1:] if each is not None)
+
+
+# -- what every source must stand -----------------------------------------------------------------
+
+#: Returns a receiver that goes on from a cursor.
+Make = Callable[[str | None], Taking]
+
+
+def broken_off(make: Make, first: Taking, count: int, calls: int = 3) -> list[Message]:
+    """Take a few times and break off, again and again, until so many messages are stored; return them.
+
+    Args:
+        first: what was taken before.
+    """
+    stored, cursor, lives = list(first.stored), first.cursor, 0
+    while len(stored) < count:
+        with make(cursor) as taking:
+            for _ in range(calls):
+                taking.take()
+        stored, cursor, lives = stored + taking.stored, taking.cursor, lives + 1
+        assert lives < 20 + count, f"{len(stored)} of {count} after {lives} lives"
+    assert lives > 2, "nothing was broken off"
+    return stored
+
+
+def live(make: Make, dice: random.Random, lives: int = 12) -> tuple[list[Message], str | None]:
+    """Let receivers die at random, with what they have not stored, until all tables are read.
+
+    Args:
+        lives: how many there are at least.
+
+    Returns:
+        what was stored, and where it goes on.
+    """
+    stored: list[Message] = []
+    cursor, loading, lived = None, True, 0
+    while lived < lives or loading:
+        with make(cursor) as taking:
+            receiver = taking.receiver
+            for _ in range(dice.randrange(2, 15)):
+                # A group is what several calls have given, and is stored with the place behind it.
+                group: list[Any] = [receiver.take(0.02) for _ in range(dice.randrange(1, 4))]
+                if dice.random() < 0.1:  # killed before it was stored
+                    break
+                for found in group:
+                    stored += taken(receiver, found)
+                cursor = receiver.cursor()
+                if last := next((found for found in reversed(group) if found), None):
+                    receiver.acknowledge(last)
+            loading = receiver.facts()["loading"]
+        lived += 1
+        assert lived < 200, "the tables are never read"
+    return stored, cursor
+
+
+def check_tables(
+    stored: Sequence[Message], keys: Mapping[str, Sequence[str]], there: Mapping[str, Any]
+) -> None:
+    """Hold what was stored against tables.
+
+    Args:
+        keys: the keys of the tables, by name.
+        there: by table, by key as a tuple, the value of the last column.
+
+    Raises:
+        AssertionError: the messages do not make the tables, one after another or by their sequence; or a
+            change came twice, or out of order.
+    """
+    by_sequence = sorted(
+        range(len(stored)), key=lambda at: (row_of(stored[at])["_commit_version"], at)
+    )
+    for order in (range(len(stored)), by_sequence):
+        made: dict[str, dict[Any, Any]] = {name: {} for name in keys}
+        for at in order:
+            name, row = stored[at].extra[0], row_of(stored[at])
+            key = tuple(row[column] for column in keys[name])
+            if row["_change_type"] == "delete":
+                made[name].pop(key, None)
+            else:
+                made[name][key] = next(v for c, v in reversed(row.items()) if not c.startswith("_"))
+        wrong = {n: set(made[n].items()) ^ set(there[n].items()) for n in keys}
+        assert not any(wrong.values()), wrong
+    for name, columns in keys.items():
+        rows = [row_of(message) for message in stored if message.extra[0] == name]
+        rows = [row for row in rows if not row["_commit_version"].endswith("-00000000")]
+        told = [row["_commit_version"] for row in rows]
+        assert told == sorted(told), f"{name}: not in order"
+        # What moves a row is one change of two keys.
+        each = [(r["_commit_version"], r["_change_type"], *(r[c] for c in columns)) for r in rows]
+        assert len(each) == len(set(each)), f"{name}: a change came twice"
+
+
+def check_values(
+    make: Callable[[dict[str, Any]], Taking],
+    sql: Callable[[str], Any],
+    values: Sequence[tuple[str, str, str, Any]],
+    refused: Sequence[tuple[str, str, str, str]],
+) -> None:
+    """Hold values against what comes of them, from a table and from the log.
+
+    Args:
+        make: returns a receiver of such `tables`.
+        sql: runs a statement.
+        values: type in the database, value in SQL, type in the document, what comes.
+        refused: the same, with why nothing comes.
+
+    Raises:
+        AssertionError: another value came, or another type of Python's; null did not come as null; or a
+            row was not refused with the column and why.
+    """
+    cases = [*values, *refused]
+    columns = ", ".join(f"c{at} {case[0]}" for at, case in enumerate(cases))
+    sql(f"CREATE TABLE wide (id INT PRIMARY KEY, {columns})")
+
+    def write(number: int, named: Sequence[int]) -> None:
+        names = ", ".join(f"c{at}" for at in named)
+        chosen = ", ".join(cases[at][1] for at in named)
+        sql(f"INSERT INTO wide (id, {names}) VALUES ({number}, {chosen})")
+
+    write(1, range(len(values)))
+    for at in range(len(values), len(cases)):
+        write(at + 2, [at])
+    schema = ", ".join(f"c{at} {case[2]}" for at, case in enumerate(cases))
+    with make({"wide": {"key": ["id"], "schema": f"id INT, {schema}"}}) as taking:
+        taking.load()
+        sql("UPDATE wide SET id = id + 1000")
+        found = taking.some(3 * (len(refused) + 1))
+    reasons = sorted(message.refused for message in found if message.refused is not None)
+    good = changes(message for message in found if message.refused is None)
+    assert sum(change[0] == "delete" for change in good) == len(refused) + 1
+    rows = [change for change in good if change[0] == "insert"]
+    assert [row[1] for row in rows] == [1, 1001], reasons
+    for row in rows:
+        for at, case in enumerate(values):
+            assert row[2 + at] == case[3], (row[1], case)
+            assert type(row[2 + at]) is type(case[3]), (row[1], case)
+        assert set(row[2 + len(values) :]) <= {None}
+    wrong = [f"c{at}: {case[3]}" for at, case in enumerate(cases) if at >= len(values)]
+    assert reasons == sorted(2 * wrong)
+
+
+def check_read_again(make: Callable[..., Taking], sql: Callable[[str], Any], folder: Path) -> None:
+    """Let a table be read again while its changes go on.
+
+    Args:
+        make: returns a receiver of the options that it is given.
+        sql: runs a statement.
+        folder: of a log.
+
+    Raises:
+        AssertionError: rows came that were not asked for, or others, or below those before; a request was
+            forgotten before it was stored, or not after; or a condition that the server does not
+            understand did more than end its own snapshot.
+    """
+    sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, name VARCHAR(20))")
+    sql("INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    log = Log(folder)
+    log.receiver(0).mkdir(parents=True)
+    requests = Requests(log.receiver(0))
+    schema = "id BIGINT, name STRING, late STRING"
+    tables = {"orders": {"key": ["id"], "schema": schema}}
+    with make(tables=tables, chunk_rows=1, on_missing_column="null") as taking:
+        receiver: Any = taking.receiver
+        receiver.log = log
+        receiver.stored_cursors = lambda: {} if taking.cursor is None else {0: taking.cursor}
+        taking.load()
+        before = taking.some(3)
+        sql("UPDATE orders SET name = 'x' WHERE id = 3")
+        (change,) = taking.some(1)
+        requests.put("snapshot", ["orders"], "id >= 2 -- of late", 0)
+        again = taking.some(2)
+        assert changes(again) == [("insert", 2, "b", None), ("insert", 3, "x", None)]
+        told = versions([*before, change, *again])
+        assert told == sorted(told)
+        taking.until(lambda: not requests.waiting())
+        requests.put("snapshot", ["orders"], "nonsense = 1", 0)
+        taking.until(lambda: "failed" in receiver.facts())
+        assert "nonsense" in receiver.facts()["failed"]
+        # A column that has come since is read too.
+        sql("ALTER TABLE orders ADD late VARCHAR(9)")
+        sql("INSERT INTO orders VALUES (4, 'd', 'now')")
+        assert changes(taking.some(1)) == [("insert", 4, "d", "now")]
+        requests.put("pause", [], None, 0)
+        requests.put("snapshot", ["orders"], None, 0)
+        taking.until(lambda: bool(receiver.facts().get("snapshot", {}).get("paused")))
+        assert not taking.stored
+        assert receiver.caught_up()
+        requests.put("resume", [], None, 0)
+        found = changes(taking.some(4))
+        assert [(row[1], row[3]) for row in found] == [(1, None), (2, None), (3, None), (4, "now")]
