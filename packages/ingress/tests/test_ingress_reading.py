@@ -351,6 +351,13 @@ def test_a_bounded_read_ends_where_it_is_whole(log: Log) -> None:
     assert made.latest({}) == {"0": 1}
     store.store(messages(2), "c", complete=True)
     assert made.latest({"0": 1}) == {"0": 1}
+    store.store(messages(3), "c", complete=False)
+    store.keep("d", complete=True)
+    made = reader(log, most_together=10**9)
+    made.prepare()
+    store.store(messages(4), "e", complete=False)
+    store.keep("f", complete=False)
+    assert made.latest({"0": 1}) == {"0": 4}, "it was whole when the run began"
 
 
 def test_what_belongs_together_and_has_no_room_is_told(log: Log) -> None:

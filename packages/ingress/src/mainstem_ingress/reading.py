@@ -228,7 +228,13 @@ class LogPlanner(Planner):
         return found
 
     def prepare(self) -> None:
-        self._last = self._ends()
+        ends = self._ends()
+        if self.reading.most_together is not None:
+            # What is whole now stays so for this run, though a cursor that said it may be overwritten.
+            ends = {
+                name: self._whole(name, self._log.earliest(name), end) for name, end in ends.items()
+            }
+        self._last = ends
 
     def newest(self) -> Offset | None:
         return _ordered(self._ends()) or None
