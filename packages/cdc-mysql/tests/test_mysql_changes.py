@@ -460,6 +460,55 @@ def test_a_large_transaction_comes_in_parts_and_once(place, monkeypatch):
     assert versions(stored) == sorted(set(versions(stored)))
 
 
+def test_what_is_passed_over_again_is_not_forgotten(place, monkeypatch):
+    """Pass: a receiver that dies while it passes over what it has taken of a transaction: nothing comes twice."""
+    from mainstem_cdc_mysql.log import BinaryLog
+
+    place.sql(MADE)
+    given = place.options(tables=SHOP, snapshot="never")
+    monkeypatch.setattr(BinaryLog, "most", 30)
+    with Taking(given) as taking:
+        taking.load()
+        with place.transaction():
+            for number in range(60):
+                place.sql("INSERT INTO orders VALUES (%s, 'x', 1)", number)
+        taking.until(lambda: bool(taking.stored))
+    assert len(taking.stored) == 30
+    stored, cursor = taking.stored, taking.cursor
+    monkeypatch.setattr(BinaryLog, "most_bytes", 1)
+    with Taking(given, cursor) as taking:
+        for _ in range(25):  # an event each
+            taking.take()
+        assert taking.receiver._log.at[-1] == 30
+    monkeypatch.undo()
+    with Taking(given, taking.cursor) as again:
+        again.until(lambda: len(stored) + len(taking.stored) + len(again.stored) >= 60)
+        again.load()
+    found = changes([*stored, *taking.stored, *again.stored])
+    assert [change[1] for change in found] == list(range(60))
+
+
+def test_the_end_of_a_transaction_is_told_by_itself(place, monkeypatch):
+    """Pass: of one that is too large to be whole all was taken; when its end comes, what is stored is whole at once."""
+    from mainstem_cdc_mysql.log import BinaryLog
+
+    monkeypatch.setattr(BinaryLog, "most", 5)
+    monkeypatch.setattr(BinaryLog, "most_together", 5)
+    place.sql(MADE)
+    given = place.options(tables=SHOP, snapshot="never", together="transaction")
+    with Taking(given) as taking:
+        taking.load()
+        with place.transaction():
+            for number in range(20):
+                place.sql("INSERT INTO orders VALUES (%s, 'x', 1)", number)
+        while len(taking.stored) < 20:
+            taking.take()
+            assert len(taking.stored) in (0, 20) or not taking.receiver.complete()
+        for _ in range(5):
+            taking.take()
+        assert taking.receiver.complete()
+
+
 def test_tables_of_other_kinds(place):
     """Pass: of a table that knows no transactions each write comes; one that is made of a query comes with its rows."""
     place.sql("CREATE TABLE m (id INT PRIMARY KEY) ENGINE = MyISAM")

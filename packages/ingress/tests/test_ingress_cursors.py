@@ -27,7 +27,7 @@ from mainstem import MESSAGE_COLUMNS, Events
 from mainstem_ingress import IngressOptions, IngressSource, LogError, Message, Receiver
 from mainstem_ingress import loop as taking_module
 from mainstem_ingress import segments as segments_module
-from mainstem_ingress.log import Log
+from mainstem_ingress.log import Log, ends_complete
 from mainstem_ingress.loop import Taking
 from mainstem_ingress.reading import _SCHEMA, LogReading
 from mainstem_ingress.retention import Retention
@@ -364,3 +364,25 @@ def test_no_other_message_column_is_a_sources_own(extra: str) -> None:
     made = type("Wrong", (Placed,), {"extra": extra})
     with pytest.raises(TypeError, match="is a message's column"):
         made(IngressOptions()).shape()
+
+
+def test_whether_all_is_whole_is_stored(log: Log) -> None:
+    """Pass: what the receiver says after what it gave, with messages and with a cursor alone."""
+    store = store_of(log)
+
+    class Parted(Moving):
+        def complete(self) -> bool:
+            return self.at in ("a", "c", "e")
+
+    steps = (
+        (messages(1), "a"),
+        (messages(2), "b"),
+        (messages(3), "c"),
+        (messages(4), "d"),
+        ([], "e"),
+    )
+    with Work(Parted(*steps), store):
+        wait_for(lambda: log.cursors() == {0: "e"})
+    folder = log.receiver(0)
+    assert [log.header("0", number).complete for number in range(4)] == [True, False, True, False]
+    assert [ends_complete(folder, end) for end in range(5)] == [True, True, False, True, True]

@@ -364,6 +364,9 @@ def test_what_belongs_together_and_has_no_room_is_told(log: Log) -> None:
     """Pass: the receiver waits for a reader, and the reader for the receiver: an error, with what to do."""
     store = store_of(log, 0)
     made = reader(log, most_together=1000)
+    store.store(messages(9), "c", complete=False)
+    with pytest.raises(LogError, match="high_water"):
+        reader(log, most_together=10).latest({})
     for number in range(3):
         store.store(messages(number), "c", complete=False)
     with pytest.raises(LogError, match=r"of one transaction.*high_water"):
