@@ -7,6 +7,7 @@ cd "$(dirname "$0")"
 ./kafka.sh
 ./kinesis.sh
 ./mysql.sh
+./postgresql.sh
 
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from mainstem import PermanentError
-from mainstem_cdc.testing import broken_off, changes, versions
+from mainstem_cdc.testing import broken_off, changes, check_raw, versions
 from mysql_tables import Taking, connected
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, total DECIMAL(10, 2)"}}
@@ -622,3 +622,8 @@ def test_a_compressed_log(place):
     finally:
         writer.cursor().execute("SET GLOBAL log_bin_compress = OFF")
         writer.close()
+
+
+def test_every_change_in_order(place):
+    """Pass: `all` has them as they are in the log, of a table too that comes later; each with its transaction."""
+    check_raw(lambda **given: Taking(place.options(**given)), place.sql, place.name)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mainstem import PermanentError, TransientError
-from mainstem_cdc.testing import PATIENCE, changes
+from mainstem_cdc.testing import PATIENCE, ask_for_tables, changes, check_gap
 from mainstem_cdc_mysql.gtids import GtidPosition, GtidSet
 from mainstem_cdc_mysql.places import Place as At
 from mainstem_cdc_mysql.places import Server, beginning
@@ -20,6 +20,25 @@ from mainstem_cdc_mysql.testing import MySQL
 from mainstem_testkit import wait_for
 from mainstem_testkit.server import free_port
 from mysql_tables import Place, Taking, connected
+
+#: A column of each kind, a row, and how it is read.
+WIDE = (
+    "CREATE TABLE wide (id BIGINT UNSIGNED PRIMARY KEY, t TINYINT, tu TINYINT UNSIGNED, s SMALLINT UNSIGNED, "
+    "m MEDIUMINT, i INT UNSIGNED, b BIGINT, f FLOAT, d DOUBLE, n DECIMAL(38, 10), large DECIMAL(50, 2), bits BIT(4), "
+    "y YEAR, v VARCHAR(9), e ENUM('x', 'y'), x VARBINARY(4), j JSON, day DATE, at DATETIME(6), z TIMESTAMP, "
+    "o TIME, made INT GENERATED ALWAYS AS (t + 1) VIRTUAL, `a b` INT)"
+)
+ROW = (
+    "INSERT INTO wide (id, t, tu, s, m, i, b, f, d, n, large, bits, y, v, e, x, j, day, at, z, o, `a b`) VALUES "
+    "(18446744073709551615, -1, 255, 65535, -1, 4294967295, 7, 0.5, 1e300, 1.5, 1e40, 5, 2026, 'v', 'x', X'00FF', "
+    "'{}', '2026-01-01', '2026-01-01 10:00', '2026-01-01 10:00', '10:00', 4)"
+)
+SCHEMA = (
+    "id DECIMAL(20, 0), t TINYINT, tu SMALLINT, s INT, m INT, i BIGINT, b BIGINT, f FLOAT, d DOUBLE, "
+    "n DECIMAL(38, 10), large STRING, bits STRING, y SMALLINT, v STRING, e STRING, x BINARY, j STRING, day DATE, "
+    "at TIMESTAMP_NTZ, z TIMESTAMP, o STRING, `a b` INT"
+)
+QUOTED = "`Odd Name`"
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT"}}
 MADE = "CREATE TABLE orders (id BIGINT PRIMARY KEY)"
@@ -225,6 +244,27 @@ def test_logs_that_are_gone_end_the_run(made):
 
 
 @pytest.mark.in_turn
+@pytest.mark.parametrize("numbered", ["ON", "OFF"])
+def test_tables_are_read_again_behind_a_gap(made, numbered):
+    """Pass: where the log was let go of, by number and by file, with `on_gap: snapshot`, above all before; the gap is told
+    once."""
+    server = made(settings=(f"--gtid-mode={numbered}", f"--enforce-gtid-consistency={numbered}"))
+    place = Place(server)
+
+    def forget():
+        place.sql("FLUSH BINARY LOGS")
+        ((file, *_),) = place.sql("SHOW MASTER STATUS")
+        place.sql(f"PURGE BINARY LOGS TO '{file}'")
+
+    check_gap(
+        lambda cursor=None, **given: Taking(place.options(**given), cursor),
+        place.sql,
+        forget,
+        "binlog_expire_logs_seconds",
+    )
+
+
+@pytest.mark.in_turn
 def test_a_server_that_does_not_number_transactions(made):
     """Pass: it goes on by file and place, in the middle of a transaction too, over a restart of the server; a reset log is
     told though its file has the same name and is longer; random chunks wait for locks."""
@@ -328,3 +368,19 @@ def test_a_replica_takes_over(made, monkeypatch):
     with pytest.raises(PermanentError, match="lacks transactions that were taken"):
         Taking(given, again.cursor).__enter__()
     follower.close()
+
+
+def test_tables_are_asked_for(place, tmp_path):
+    """Pass: by the command, with key and types, also of odd names; read so, every value comes."""
+    place.sql(WIDE)
+    place.sql("CREATE TABLE " + QUOTED + " (id INT, b INT, PRIMARY KEY (b, id))")
+    place.sql("CREATE TABLE loose (n INT)")
+    place.sql(ROW)
+    tables, printed = ask_for_tables(tmp_path, "mysql", place.options(), ["*"])
+    assert list(tables["odd_name"]["key"]) == ["b", "id"]
+    assert "loose" not in printed
+    # MariaDB has text in place of JSON.
+    assert tables["wide"]["schema"] == SCHEMA
+    with Taking(place.options() | {"tables": tables}) as taking:
+        taking.load()
+    assert len(changes(taking.stored)) == 1

@@ -10,11 +10,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-@pytest.fixture
-def place(postgres):
-    """A schema of the test's own, with a slot; see `postgresql_tables.Place`."""
+@pytest.fixture(params=["postgres", "postgres18"])
+def place(request):
+    """A schema of the test's own, with a slot, of each version; see `postgresql_tables.Place`."""
     from postgresql_tables import Place
 
-    made = Place(postgres)
+    made = Place(request.getfixturevalue(request.param))
     yield made
     made.close()

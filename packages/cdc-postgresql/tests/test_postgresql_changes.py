@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from mainstem import PermanentError
-from mainstem_cdc.testing import broken_off, changes, taken, versions
+from mainstem_cdc.testing import broken_off, changes, check_raw, taken, versions
 from postgresql_tables import Taking
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, total DECIMAL(10, 2)"}}
@@ -107,7 +107,7 @@ def test_large_values_that_nobody_reads_are_refused(place):
         place.sql("UPDATE orders SET total = 2")
         (found,) = taking.some(1)
     assert found.refused.startswith("name: the log has not its value, which did not change")
-    assert json.loads(found.value) == {"id": "1", "name": None, "total": "2.00"}
+    assert json.loads(found.value) == {"id": "1", "total": "2.00"}
     assert found.extra == (None, None)
 
 
@@ -428,3 +428,15 @@ def test_a_pause_keeps_the_connection(place):
             assert changes(taking.some(1))[0][:2] == ("insert", 1)
     finally:
         place.sql("ALTER ROLE postgres RESET wal_sender_timeout")
+
+
+def test_every_change_in_order(place):
+    """Pass: `all` has them as they are in the log, of a table too that comes later; each with its transaction."""
+    place.sql(f"CREATE PUBLICATION {place.name} FOR TABLES IN SCHEMA {place.name}")
+    check_raw(lambda **given: Taking(place.options(**given)), place.sql, place.name)
+
+
+def test_tables_that_nobody_names_need_a_publication(place):
+    """Pass: nobody makes one of all tables by itself, which would keep the others from being updated."""
+    with pytest.raises(PermanentError, match="FOR ALL TABLES"):
+        Taking(place.options(all=["public.*"])).__enter__()

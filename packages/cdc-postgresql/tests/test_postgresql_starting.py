@@ -6,11 +6,31 @@ import json
 
 import pytest
 from mainstem import PermanentError, TransientError
-from mainstem_cdc.testing import PATIENCE, changes
+from mainstem_cdc.testing import PATIENCE, ask_for_tables, changes, check_gap
 from mainstem_cdc_postgresql.slot import Place as At
 from mainstem_cdc_postgresql.slot import Slot, beginning
+from mainstem_ingress.losses import loss_of
 from mainstem_testkit.server import free_port
 from postgresql_tables import Taking, drop_slot
+
+#: A column of each kind, a row, and how it is read.
+WIDE = (
+    "CREATE DOMAIN cents AS NUMERIC(10, 2); CREATE TABLE wide (id BIGINT PRIMARY KEY, b BOOLEAN, s SMALLINT, "
+    "i INT, f REAL, d DOUBLE PRECISION, n NUMERIC(38, 10), free NUMERIC, large NUMERIC(40, 2), c CENTS, t TEXT, "
+    "u UUID, x BYTEA, day DATE, at TIMESTAMP, z TIMESTAMPTZ, a INT[], w TEXT[], dec NUMERIC(6, 2)[], j JSONB, "
+    'iv INTERVAL, "a b" VARCHAR(5), made INT GENERATED ALWAYS AS (i + 1) STORED)'
+)
+ROW = (
+    "INSERT INTO wide VALUES (1, true, 2, 3, 0.5, 1e300, 1.5, 'NaN', 1e37, 9.99, 'x', gen_random_uuid(), "
+    "'\\x00', '2026-01-01', '2026-01-01 10:00', '2026-01-01 10:00Z', '{1,NULL}', '{a,b}', '{1.25}', '{}', "
+    "'1 day', 'y')"
+)
+SCHEMA = (
+    "id BIGINT, b BOOLEAN, s SMALLINT, i INT, f FLOAT, d DOUBLE, n DECIMAL(38, 10), free STRING, large STRING, "
+    "c DECIMAL(10, 2), t STRING, u STRING, x BINARY, day DATE, at TIMESTAMP_NTZ, z TIMESTAMP, a ARRAY<INT>, "
+    "w ARRAY<STRING>, dec ARRAY<DECIMAL(6, 2)>, j STRING, iv STRING, `a b` STRING"
+)
+QUOTED = '"Odd Name"'
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT"}}
 
@@ -137,6 +157,10 @@ def test_a_log_that_the_server_has_removed_is_told(place):
             PermanentError, match="max_slot_wal_keep_size.*pg_drop_replication_slot"
         ):
             Taking(given, cursor).__enter__()
+        with Taking({**given, "on_gap": "snapshot"}, cursor) as taking:
+            taking.load()
+        assert "max_slot_wal_keep_size" in loss_of(taking.stored[0])["reason"]
+        assert changes(taking.stored[1:]) == [("insert", 1)]
     finally:
         place.sql("ALTER SYSTEM RESET max_slot_wal_keep_size")
         place.sql("ALTER SYSTEM RESET min_wal_size")
@@ -176,3 +200,67 @@ def test_a_user_without_rights_is_told(place):
     finally:
         place.sql(f"DROP OWNED BY {role}")
         place.sql(f"DROP ROLE {role}")
+
+
+def test_tables_are_read_again_behind_a_gap(place):
+    """Pass: where the slot was dropped, with `on_gap: snapshot`, above all before; the gap is told once."""
+    check_gap(
+        lambda cursor=None, **given: Taking(place.options(**given), cursor),
+        place.sql,
+        lambda: drop_slot(place.server, place.name),
+        "the slot",
+    )
+
+
+def test_a_slot_that_keeps_too_much(place, monkeypatch):
+    """Pass: it is told; or ends the run; or the slot is dropped, so that the server lets go of its log, and made again with
+    the tables read anew."""
+    from mainstem_cdc_postgresql import log
+
+    monkeypatch.setattr(log, "_GUARDING", 0.0)
+    make(place)
+    given = place.options(tables=SHOP, slot_limit="1 MiB")
+    with Taking(given) as taking:
+        taking.load()
+        assert "slot_keeps_too_much" not in taking.receiver.facts()
+        taking.receiver.pause()  # nothing more is taken
+        place.sql("CREATE TABLE filler (t TEXT)")
+        for _ in range(3):
+            place.sql("INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
+        taking.take()
+        assert taking.receiver.facts()["slot_keeps_too_much"] > 2**20
+        cursor = taking.cursor
+    with Taking({**given, "on_slot_limit": "fail"}, cursor) as taking:
+        taking.receiver.pause()
+        with pytest.raises(PermanentError, match="and may keep 1,048,576"):
+            taking.take()
+    given |= {"on_slot_limit": "drop"}
+    with Taking(given, cursor) as taking:
+        taking.receiver.pause()
+        with pytest.raises(PermanentError, match="so it was dropped"):
+            taking.take()
+    assert not place.sql("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", place.name)
+    given |= {"on_gap": "snapshot"}
+    place.sql("INSERT INTO orders VALUES (2)")
+    with Taking(given, cursor) as taking:
+        taking.load()
+        lost, *rest = taking.stored
+    assert "slot" in loss_of(lost)["reason"]
+    assert changes(rest) == [("insert", 1), ("insert", 2)]
+
+
+def test_tables_are_asked_for(place, tmp_path):
+    """Pass: by the command, with key and types, also of odd names; read so, every value comes."""
+    place.sql(WIDE)
+    place.sql("CREATE TABLE " + QUOTED + " (id INT, b INT, PRIMARY KEY (b, id))")
+    place.sql("CREATE TABLE loose (n INT)")
+    place.sql(ROW)
+    tables, printed = ask_for_tables(
+        tmp_path, "postgresql", {"url": place.server.url, "slot": "of_nobody"}, [f"{place.name}.*"]
+    )
+    assert list(tables["odd_name"]["key"]) == ["b", "id"]
+    assert "loose" not in printed
+    assert tables["wide"]["schema"] == SCHEMA
+    with Taking(place.options() | {"tables": tables}) as taking:
+        taking.load()
+    assert len(changes(taking.stored)) == 1

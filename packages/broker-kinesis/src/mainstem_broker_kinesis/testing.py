@@ -283,13 +283,13 @@ def home() -> Path:
 
 
 def node() -> str:
-    """Return the path of Node: that beside the emulators, or the one on PATH.
+    """Return the path of Node: that of this repository's tools, or the one on PATH.
 
     Raises:
         ServerMissing: there is none.
     """
-    beside = home() / "node/bin/node"
+    beside = home().parent / "node/bin/node"
     found = str(beside) if beside.exists() else shutil.which("node")
     if found is None:
-        raise ServerMissing(f"Node is neither at {beside} nor on PATH: run services/kinesis.sh")
+        raise ServerMissing(f"Node is neither at {beside} nor on PATH: run services/node.sh")
     return found

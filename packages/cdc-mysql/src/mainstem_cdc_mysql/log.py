@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_cdc import START_OVER, UNCHANGED, Chunk, Values
+from mainstem_cdc import START_OVER, UNCHANGED, Chunk, GapError, Values
 from mainstem_cdc.log import DatabaseLog
 
 from mainstem_cdc_mysql import statements
@@ -60,6 +60,8 @@ Position = list[int]
 
 class BinaryLog(DatabaseLog[MySQLTable]):
     """Reads the stream of a binary log, and tables by key."""
+
+    options: MySQLSourceOptions
 
     def __init__(
         self,
@@ -209,15 +211,15 @@ class BinaryLog(DatabaseLog[MySQLTable]):
         """See that a file is the one of the checkpoint.
 
         Raises:
-            PermanentError: it is another one of its name.
+            GapError: it is another one of its name.
         """
         self._numbered.clear()
         self._summed = summed(of)
         wanted, self._made = self._beginning.made, of.at
         if self._file == self._beginning.file and wanted not in (0, of.at):
-            raise PermanentError(
+            raise GapError(
                 f"the file {self._file} of the server's log is another one than this checkpoint is of: "
-                f"somebody has reset the log (RESET MASTER); {START_OVER}"
+                "somebody has reset the log (RESET MASTER)"
             )
 
     def _begun(self, begun: Begin, of: Event) -> None:
@@ -329,11 +331,14 @@ class BinaryLog(DatabaseLog[MySQLTable]):
         end = 9 + body[8]
         place = body[9:end].decode(), body[end + 2 : end + 2 + body[end + 1]].decode()
         table = self._places.get((self._fold(place[0]), self._fold(place[1])))
-        if table is None:
+        if table is None and not self.unnamed(*place):
             return None
         layout = Layout(body, mariadb=self._beginning.mariadb)
+        if table is None:
+            table = MySQLTable.unnamed(self._connection, *place, layout.names, self.options)
         with suppress(PermanentError):  # its columns may be others than when this began
-            table.find(self._connection)
+            if table.named:
+                table.find(self._connection)
         if not layout.names:
             raise PermanentError(
                 f"the log has rows of {table.sql} without the names of its columns: they were written "
@@ -372,7 +377,12 @@ class BinaryLog(DatabaseLog[MySQLTable]):
             return
         self.count += 1
         lacks = old is not None and UNCHANGED in old
-        if old is not None and lacks and (table.preimages or UNCHANGED in table.key_of(old)):
+        if (
+            table.named
+            and old is not None
+            and lacks
+            and (table.preimages or UNCHANGED in table.key_of(old))
+        ):
             raise PermanentError(
                 f"the log lacks what {table.sql} was before a change: a session has binlog_row_image "
                 f"MINIMAL; {START_OVER}"
@@ -381,7 +391,9 @@ class BinaryLog(DatabaseLog[MySQLTable]):
             new = self.filled(table, new, old)
         assert self._open is not None  # noqa: S101
         place = [self._epoch, file_number(self._file), self._start]
-        self.run(table, place, self._open.at).write(number, old, new, inserts=inserts)
+        transaction = self._open.gtid or f"{self._file}:{self._start}"
+        run = self.run(table, place, self._open.at, transaction)
+        run.write(number, old, new, inserts=inserts)
 
     def now(self, table: MySQLTable, key: Sequence[Any]) -> Values | None:
         return table.now(self._connection, key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from mainstem import Changelog, Hidden, Secret, check_database_url, option
-from mainstem_cdc import CaptureOptions, shapes
+from mainstem import Hidden, Secret, check_database_url, option
+from mainstem_cdc import CaptureOptions
 
 from mainstem_cdc_mysql.values import has_reader
 
@@ -26,6 +26,7 @@ class MySQLSourceOptions(CaptureOptions):
     """Options of the source `mysql`."""
 
     port: ClassVar[int] = 3306
+    product: ClassVar[str] = "MySQL"
     url: Annotated[Secret, Hidden(_check)] = option(
         description="The database: `mysql://user:password@host:port/database`, of MySQL or MariaDB. The "
         "user needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and may read the "
@@ -59,12 +60,6 @@ class MySQLSourceOptions(CaptureOptions):
         "one at random when left out.",
     )
 
-
-def shapes_of(options: MySQLSourceOptions) -> dict[str, Changelog]:
-    """Return the shapes of the tables, by name.
-
-    Raises:
-        OptionError: a column has a type that no value is read as.
-    """
-    hint = "Read it as STRING: that holds what MySQL prints, of any type."
-    return shapes(options, has_reader, hint)
+    @classmethod
+    def has_reader(cls, kind: str) -> bool:
+        return has_reader(kind)

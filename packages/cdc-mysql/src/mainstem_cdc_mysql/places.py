@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mainstem import PermanentError
-from mainstem_cdc import START_OVER
+from mainstem_cdc import START_OVER, GapError
 
 from mainstem_cdc_mysql.gtids import GtidPosition, Gtids, GtidSet
 
@@ -117,14 +117,16 @@ def gtids_of(text: str, *, mariadb: bool) -> Gtids:
         ) from None
 
 
-def beginning(server: Server, place: Place | None) -> Beginning:
+def beginning(server: Server, place: Place | None, *, again: bool = False) -> Beginning:
     """Return where to begin.
 
     Args:
         place: where the checkpoint is; None for a new one.
+        again: whether to begin at the end of the server's log, above the place, as changes are lost.
 
     Raises:
-        PermanentError: the changes that are wanted are not to be had; says what to do.
+        GapError: the changes that are wanted are not to be had.
+        PermanentError: nor will others be; says what to do.
     """
     mariadb = server.product == "mariadb"
 
@@ -139,6 +141,8 @@ def beginning(server: Server, place: Place | None) -> Beginning:
 
     if place is None:
         return made(0)
+    if again:
+        return made(place.epoch + 1)
     same = server.id == place.server
     if place.gtids is None or server.gtids is None:
         if not same:
@@ -147,9 +151,9 @@ def beginning(server: Server, place: Place | None) -> Beginning:
                 f"and does not number transactions (gtid_mode): {START_OVER}"
             )
         if place.file not in server.files:
-            raise PermanentError(
+            raise GapError(
                 f"the server has no file {place.file} of its log any longer "
-                f"(binlog_expire_logs_seconds), and with it the changes since are gone: {START_OVER}"
+                "(binlog_expire_logs_seconds), and with it the changes since are gone"
             )
         if server.files[place.file] < place.start:
             raise PermanentError(
@@ -168,15 +172,13 @@ def beginning(server: Server, place: Place | None) -> Beginning:
             f"{server.gtids or 'none'}; {START_OVER}"
         )
     if not mariadb and not gtids_of(server.purged, mariadb=False).within(place.gtids):
-        raise PermanentError(
-            "the server has let go of changes that were not taken yet (binlog_expire_logs_seconds): "
-            f"{START_OVER}"
+        raise GapError(
+            "the server has let go of changes that were not taken yet (binlog_expire_logs_seconds)"
         )
     if same and [file_number(server.file), server.end] < [file_number(place.file), place.start]:
-        raise PermanentError(
+        raise GapError(
             f"the server's log ends at {server.end} of {server.file}, before {place.start} of "
-            f"{place.file}, where this checkpoint is: somebody has reset the log (RESET MASTER); "
-            f"{START_OVER}"
+            f"{place.file}, where this checkpoint is: somebody has reset the log (RESET MASTER)"
         )
     where: dict[str, Any] = {"file": server.file, "start": 0}
     if same:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from mainstem import Shape, TransientError
+from mainstem import TransientError
 from mainstem_cdc.receiver import CaptureReceiver, Opened
 from mainstem_cdc.requests import Cursor
 
 from mainstem_cdc_mysql.connection import Connection, Stream
 from mainstem_cdc_mysql.log import BinaryLog
-from mainstem_cdc_mysql.options import MySQLSourceOptions, shapes_of
+from mainstem_cdc_mysql.options import MySQLSourceOptions
 from mainstem_cdc_mysql.places import Place
 from mainstem_cdc_mysql.server import identify, prepare
 from mainstem_cdc_mysql.tables import MySQLTable
@@ -21,17 +19,14 @@ class MySQLReceiver(CaptureReceiver):
 
     options: MySQLSourceOptions
 
-    def shapes(self) -> Mapping[str, Shape]:
-        return shapes_of(self.options)
-
-    def open(self, cursor: Cursor | None) -> Opened:
+    def open(self, cursor: Cursor | None, *, again: bool) -> Opened:
         options = self.options
         place = None if cursor is None else Place.decoded(cursor.place)
         tables = {name: MySQLTable(name, given, options) for name, given in options.tables.items()}
         connection = stream = None
         try:
             connection = Connection(options)
-            beginning = prepare(connection, options, list(tables.values()), place)
+            beginning = prepare(connection, options, list(tables.values()), place, again=again)
             stream = Stream(options)
             if identify(stream, mariadb=beginning.mariadb) != beginning.server:
                 raise TransientError(f"{options.place} is another server with each connection")

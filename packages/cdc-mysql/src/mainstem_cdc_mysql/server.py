@@ -28,10 +28,16 @@ def prepare(
     options: MySQLSourceOptions,
     tables: list[MySQLTable],
     place: Place | None,
+    *,
+    again: bool = False,
 ) -> Beginning:
     """See that all is as it must be, and return where to begin.
 
+    Args:
+        again: whether changes may be lost, as the tables are read again.
+
     Raises:
+        GapError: what comes behind the place is not to be had.
         PermanentError: somebody has to mend something; says what.
     """
     server = _server(connection, options, tables)
@@ -41,7 +47,7 @@ def prepare(
     while place is not None and _not_seen_yet(server, place) and time.monotonic() < until:
         time.sleep(0.1)
         server = _server(connection, options, tables)
-    return beginning(server, place)
+    return beginning(server, place, again=again)
 
 
 def _not_seen_yet(server: Server, place: Place) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainstem import Level, Shown, SourceCapabilities
-from mainstem_ingress import IngressSource, Receiver
+from mainstem_cdc import CaptureSource, FoundTable
+from mainstem_ingress import Receiver
 
-from mainstem_cdc_mysql.options import MySQLSourceOptions, shapes_of
+from mainstem_cdc_mysql.options import MySQLSourceOptions
 
 
-class MySQLSource(IngressSource):
+class MySQLSource(CaptureSource):
     """Gives the rows of tables and then every change, in the order of the binary log.
 
     A change's sequence is its place there: how often the server was another one, the file, the beginning
@@ -17,11 +20,6 @@ class MySQLSource(IngressSource):
     """
 
     options: MySQLSourceOptions
-
-    def __init__(self, options: MySQLSourceOptions) -> None:
-        super().__init__(options)
-        self.tables = shapes_of(options)
-        self.together = options.together == "transaction"
 
     capabilities = SourceCapabilities(
         ordered=True,
@@ -36,3 +34,8 @@ class MySQLSource(IngressSource):
         from mainstem_cdc_mysql.receiver import MySQLReceiver
 
         return MySQLReceiver
+
+    def found(self) -> Sequence[FoundTable]:
+        from mainstem_cdc_mysql.tables import found_tables
+
+        return found_tables(self.options)

@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mainstem import PermanentError
-from mainstem_cdc import Chunk, Table, TableOptions, Value, Values
+from mainstem_cdc import (
+    Chunk,
+    FoundColumn,
+    FoundTable,
+    Table,
+    TableOptions,
+    Value,
+    Values,
+    unnamed,
+)
 from mainstem_cdc.columns import ColumnReaders, boolean, raw
 
 from mainstem_cdc_mysql.connection import Connection
@@ -27,6 +36,18 @@ _BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "
 #: Types that are ordered by the number of a value, and not by its text.
 _NUMBERED = {"enum", "set"}
 _DATES = ("date", "timestamp", "timestamp_ntz")
+#: What columns of a type are read as, and those of whole numbers without a sign; others as STRING.
+_READ_AS = {
+    "tinyint": "TINYINT", "smallint": "SMALLINT", "mediumint": "INT", "int": "INT", "bigint": "BIGINT",
+    "year": "SMALLINT", "float": "FLOAT", "double": "DOUBLE", "date": "DATE",
+    "datetime": "TIMESTAMP_NTZ", "timestamp": "TIMESTAMP", **dict.fromkeys(_BYTES, "BINARY"),
+}  # fmt: skip
+_UNSIGNED = {
+    "tinyint": "SMALLINT", "smallint": "INT", "mediumint": "INT", "int": "BIGINT",
+    "bigint": "DECIMAL(20, 0)",
+}  # fmt: skip
+_MOST_DIGITS = 38
+_SYSTEM = "'mysql', 'sys', 'information_schema', 'performance_schema'"
 
 
 def quoted(name: str) -> str:
@@ -58,6 +79,28 @@ class MySQLTable(Table):
         self._types: dict[str, str] = {}
         self._padded: set[str] = set()
 
+    @classmethod
+    def unnamed(
+        cls,
+        connection: Connection,
+        namespace: str,
+        table: str,
+        columns: Sequence[str],
+        options: MySQLSourceOptions,
+    ) -> MySQLTable:
+        """Return a table that the document does not name.
+
+        Args:
+            columns: as the log has them.
+        """
+        made = cls(*unnamed(namespace, table, columns, ()), options)
+        indexes = made._look(connection, _where(connection, namespace, table))
+        there = [name for name, _ in indexes.get("PRIMARY", [])]
+        key = [name for name in columns if name in there]
+        found = cls(*unnamed(namespace, table, columns, key), options)
+        found.special = made.special
+        return found
+
     # -- as the database has it -------------------------------------------------------------------
 
     def find(self, connection: Connection) -> None:
@@ -66,15 +109,32 @@ class MySQLTable(Table):
         Raises:
             PermanentError: it does not; says what to do.
         """
-        where = " AND ".join(
-            f"{name} = BINARY {connection.literal(value.encode())}"
-            for name, value in (("TABLE_SCHEMA", self.namespace), ("TABLE_NAME", self.table))
-        )
+        where = _where(connection, self.namespace, self.table)
         kinds = connection.texts(f"SELECT TABLE_TYPE FROM information_schema.TABLES WHERE {where}")
         if kinds != [("BASE TABLE",)]:
             there = f", but a {kinds[0][0].lower()}" if kinds else ""
             raise PermanentError(f"there is no table {self.sql}{there}")
         self.check_cascades(connection)
+        indexes = self._look(connection, where)
+        self.missing([name for name in self.columns if name not in self._types])
+        for name, parts in sorted(indexes.items(), key=lambda each: each[0] != "PRIMARY"):
+            if all(whole for _, whole in parts) and {c for c, _ in parts} == set(self.key):
+                self._index, self._ordered = name, [column for column, _ in parts]
+                return
+        raise PermanentError(
+            f"{self.sql} has no primary key, and no unique index of columns that are never null, of "
+            f"{', '.join(self.key)}"
+        )
+
+    def _look(self, connection: Connection, where: str) -> dict[str, list[tuple[str, bool]]]:
+        """Note the types of columns.
+
+        Args:
+            where: which rows of the server's own tables are of this one.
+
+        Returns:
+            by the name of a unique index its columns, and whether they are whole and never null.
+        """
         columns = connection.texts(
             "SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, EXTRA FROM information_schema.COLUMNS WHERE "
             f"{where}"
@@ -86,7 +146,6 @@ class MySQLTable(Table):
         self.special = {
             name: SPECIAL[kind] for name, kind in self._types.items() if kind in SPECIAL
         }
-        self.missing([name for name in self.columns if name not in self._types])
         indexes: dict[str, list[tuple[str, bool]]] = {}
         for name, column, nullable, part in connection.texts(
             "SELECT INDEX_NAME, COALESCE(COLUMN_NAME, ''), NULLABLE, SUB_PART FROM "
@@ -94,14 +153,7 @@ class MySQLTable(Table):
             "SEQ_IN_INDEX"
         ):
             indexes.setdefault(name, []).append((column, nullable != "YES" and not part))
-        for name, parts in sorted(indexes.items(), key=lambda each: each[0] != "PRIMARY"):
-            if all(whole for _, whole in parts) and {c for c, _ in parts} == set(self.key):
-                self._index, self._ordered = name, [column for column, _ in parts]
-                return
-        raise PermanentError(
-            f"{self.sql} has no primary key, and no unique index of columns that are never null, of "
-            f"{', '.join(self.key)}"
-        )
+        return indexes
 
     def check_cascades(self, connection: Connection) -> None:
         """See that no rows are changed along with those of other tables, unless that may be.
@@ -267,3 +319,48 @@ def _behind(names: Sequence[str], after: Sequence[str]) -> str:
         same = [f"{n} = {v}" for n, v in zip(names[:at], after[:at], strict=True)]
         parts.append(" AND ".join([*same, f"{names[at]} > {after[at]}"]))
     return " OR ".join(f"({part})" for part in parts)
+
+
+def _where(connection: Connection, namespace: str, table: str) -> str:
+    """Return the condition for rows of the server's own tables that are of a table."""
+    return " AND ".join(
+        f"{name} = BINARY {connection.literal(value.encode())}"
+        for name, value in (("TABLE_SCHEMA", namespace), ("TABLE_NAME", table))
+    )
+
+
+def found_tables(options: MySQLSourceOptions) -> list[FoundTable]:
+    """Return the tables that the server has, without those of the system."""
+    connection = Connection(options)
+    try:
+        there = f"TABLE_SCHEMA NOT IN ({_SYSTEM})"
+        columns = connection.texts(
+            "SELECT c.TABLE_SCHEMA, c.TABLE_NAME, c.COLUMN_NAME, c.DATA_TYPE, c.COLUMN_TYPE, "
+            "COALESCE(c.NUMERIC_PRECISION, 0), COALESCE(c.NUMERIC_SCALE, 0) FROM "
+            "information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, "
+            f"TABLE_NAME) WHERE c.{there} AND t.TABLE_TYPE = 'BASE TABLE' AND c.EXTRA NOT LIKE "
+            "'%VIRTUAL%' ORDER BY 1, 2, c.ORDINAL_POSITION"
+        )
+        keys = connection.texts(
+            "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME FROM information_schema.STATISTICS WHERE "
+            f"{there} AND INDEX_NAME = 'PRIMARY' ORDER BY 1, 2, SEQ_IN_INDEX"
+        )
+    finally:
+        connection.close()
+    found: dict[tuple[str, str], list[FoundColumn]] = {}
+    for space, table, column, kind, native, digits, scale in columns:
+        read = _read_as(kind, native, int(digits), int(scale))
+        found.setdefault((space, table), []).append(FoundColumn(column, read, native))
+    return [
+        FoundTable(*name, tuple(c for s, t, c in keys if (s, t) == name), tuple(each))
+        for name, each in found.items()
+    ]
+
+
+def _read_as(kind: str, native: str, digits: int, scale: int) -> str:
+    """Return the type to read a column as."""
+    if kind == "decimal" and digits <= _MOST_DIGITS:
+        return f"DECIMAL({digits}, {scale})"
+    if "unsigned" in native and kind in _UNSIGNED:
+        return _UNSIGNED[kind]
+    return _READ_AS.get(kind, "STRING")

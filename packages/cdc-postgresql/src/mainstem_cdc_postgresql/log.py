@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_cdc import START_OVER, UNCHANGED, Change, Changes, Chunk, Values
+from mainstem_cdc import START_OVER, UNCHANGED, Change, Changes, Chunk, GapError, Values
 from mainstem_cdc.log import DatabaseLog
 from mainstem_ingress import Message
 
-from mainstem_cdc_postgresql.connection import Connection, Stream, lsn, written
+from mainstem_cdc_postgresql.connection import Connection, Stream, literal, lsn, written
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.protocol import (
     Begin,
@@ -24,11 +24,14 @@ from mainstem_cdc_postgresql.protocol import (
     Write,
     read,
 )
+from mainstem_cdc_postgresql.slot import drop
 from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
 #: How often the server is told how far all is stored, and asked how far it is where that is awaited, in
 #: seconds.
 _TELLING, _ASKING = 1.0, 0.05
+#: How often the server is asked how much it keeps, in seconds.
+_GUARDING = 10.0
 #: After so many `answer_timeout`s in which the server has said nothing it is given up.
 _SILENCE = 4
 #: A transaction may be seen before it is in the log, for three times the server's pause at most: its
@@ -49,6 +52,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
     Args:
         begin: the position behind which it is read.
     """
+
+    options: PostgreSQLSourceOptions
 
     def __init__(
         self,
@@ -74,6 +79,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         #: Of transactions that are not stored: the last position, and where the log goes on behind them.
         self._ends: deque[tuple[Position, int]] = deque()
         self._told = self._asked = time.monotonic()
+        #: When the slot was looked at, and how much is kept for it if that is too much.
+        self._guarded, self._kept = 0.0, 0
         self._at: Position = begin
         #: Up to where all is stored.
         self.confirmed = begin[0]
@@ -124,8 +131,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         elif isinstance(sent, Text):
             self._said(sent)
         elif isinstance(sent, Truncate):
-            names = [self._relations[r][0].sql for r in sent.relations if r in self._relations]
-            self.emptied(names)
+            found = [self._relations[r][0] for r in sent.relations if r in self._relations]
+            self.emptied([table.sql for table in found if table.named])
 
     def _related(self, relation: Relation) -> None:
         """Note where a table's columns are from here on.
@@ -135,9 +142,13 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         """
         table = self._places.get((relation.namespace, relation.name))
         known = self._relations.get(relation.id)
-        if known is not None and known[0] is not table:
+        if known is not None and known[0].named and known[0] is not table:
             name = f"{relation.namespace}.{relation.name}"
             raise PermanentError(f"{known[0].sql} is {name} now: {START_OVER}")
+        if table is None and self.unnamed(relation.namespace, relation.name):
+            table = PostgreSQLTable.unnamed(self._connection, relation, self.options)
+            self._relations[relation.id] = (table, list(range(len(relation.columns))))
+            return
         if table is None:
             return
         if any(each is table and at != relation.id for at, (each, _) in self._relations.items()):
@@ -164,7 +175,7 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         lacks = (old is not None and None in table.key_of(old)) or (
             table.preimages and write.kind != "insert" and not write.whole
         )
-        if lacks or (old is None and write.kind == "delete"):
+        if (table.named and lacks) or (old is None and write.kind == "delete"):
             raise PermanentError(
                 f"the log lacks what {table.sql} was before a change: its REPLICA IDENTITY, or that of a "
                 f"partition, was changed; {START_OVER}"
@@ -175,7 +186,7 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
                 new = table.with_key(new, old) if old is not None else new
                 new = self.filled(table, new, old if write.whole else None)
         assert self._open is not None  # noqa: S101
-        run = self.run(table, [self._open.commit], self._open.at)
+        run = self.run(table, [self._open.commit], self._open.at, str(self._open.xid))
         run.write(number, old, new, inserts=write.kind == "insert")
         self.count += 1
 
@@ -209,6 +220,13 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         self.confirmed = max(self.confirmed, min(place, self.reached[0]))
 
     def tend(self) -> None:
+        self._tell()
+        now = time.monotonic()
+        if self.options.slot_limit is not None and now - self._guarded >= _GUARDING:
+            self._guarded = now
+            self._guard(self.options.slot_limit)
+
+    def _tell(self) -> None:
         now = time.monotonic()
         patience = _SILENCE * self.options.answer_timeout.total_seconds()
         silent = now - self._stream.heard
@@ -220,6 +238,33 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
             self._stream.tell(self.confirmed, answer=asks)
             self._told = now
             self._asked = now if asks else self._asked
+
+    def _guard(self, limit: int) -> None:
+        """See that the server does not keep more of its log than it may.
+
+        Raises:
+            PermanentError: it does, and the document says that this ends the run.
+            GapError: it did, and the slot was dropped.
+        """
+        slot = self.options.slot
+        found = self._connection.query(
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint FROM "
+            f"pg_replication_slots WHERE slot_name = {literal(slot)}"
+        )
+        kept = int(found[0][0] or 0) if found else 0
+        self._kept = kept if kept > limit else 0
+        if not self._kept or self.options.on_slot_limit == "warn":
+            return
+        told = f"the server keeps {kept:,} bytes of its log for the slot {slot}, and may keep {limit:,}"
+        if self.options.on_slot_limit == "fail":
+            raise PermanentError(
+                f"{told} (`slot_limit`): let this go on faster, end transactions that are open for long, "
+                "or drop the slot before the server's disk is full"
+            )
+        failpoint("postgresql.before-drop")
+        self._stream.close()
+        drop(self._connection, slot)
+        raise GapError(f"{told}, so it was dropped")
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -253,6 +298,7 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
             "log": written(self.reached[0]),
             "stored": written(self.confirmed),
             "truncated": self.truncated,
+            **({"slot_keeps_too_much": self._kept} if self._kept else {}),
         }
 
     # -- tables -----------------------------------------------------------------------------------
@@ -288,7 +334,7 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         return self.sized(table, rows, lambda most: self._chunk(table, after, most, where))
 
     def _chunk(self, table: str, after: Any, rows: int, where: str | None) -> Chunk | None:
-        snapshot, found = self.tables[table].chunk(self._connection, after, rows, self.tend, where)
+        snapshot, found = self.tables[table].chunk(self._connection, after, rows, self._tell, where)
         return None if self._unseen(snapshot) else found
 
     def _settled(self) -> bool:

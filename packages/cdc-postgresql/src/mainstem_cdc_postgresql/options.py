@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from mainstem import Changelog, Hidden, Secret, check_database_url, option
-from mainstem_cdc import CaptureOptions, TableOptions, shapes
+from mainstem import Hidden, Secret, Size, check_database_url, option
+from mainstem_cdc import CaptureOptions, TableOptions
 
 from mainstem_cdc_postgresql.values import has_reader
 
@@ -19,6 +19,7 @@ class PostgreSQLSourceOptions(CaptureOptions):
     """Options of the source `postgresql`."""
 
     port: ClassVar[int] = 5432
+    product: ClassVar[str] = "PostgreSQL"
     url: Annotated[Secret, Hidden(_check)] = option(
         description="The database: `postgresql://user:password@host:port/database`. The user needs "
         "REPLICATION and may read the tables.",
@@ -41,6 +42,18 @@ class PostgreSQLSourceOptions(CaptureOptions):
         description="Make the publication, of these tables, where there is none of its name. The user "
         "then owns the tables.",
     )
+    slot_limit: Size | None = option(
+        None,
+        description="How much of its log the server may keep for the slot: what it has behind what is "
+        "stored here, and of transactions that are open. None for as much as it likes.",
+        example="20 GiB",
+    )
+    on_slot_limit: Literal["warn", "fail", "drop"] = option(
+        "warn",
+        description="What happens when it keeps more. `warn`: it is told; `fail`: the run ends; `drop`: "
+        "the slot is dropped, so that the server's disk does not fill, and `on_gap` says what becomes of "
+        "the changes.",
+    )
     tables: dict[str, TableOptions] = option(
         dict,
         description="The tables, each an output of its name: `from: shop.orders`. Messages of "
@@ -56,12 +69,6 @@ class PostgreSQLSourceOptions(CaptureOptions):
         """The publication."""
         return self.publication or self.slot
 
-
-def shapes_of(options: PostgreSQLSourceOptions) -> dict[str, Changelog]:
-    """Return the shapes of the tables, by name.
-
-    Raises:
-        OptionError: a column has a type that no value is read as.
-    """
-    hint = "Read it as STRING: that holds what PostgreSQL prints, of any type."
-    return shapes(options, has_reader, hint)
+    @classmethod
+    def has_reader(cls, kind: str) -> bool:
+        return has_reader(kind)

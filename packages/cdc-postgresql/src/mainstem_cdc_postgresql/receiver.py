@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from mainstem import Shape
 from mainstem_cdc.receiver import CaptureReceiver, Opened
 from mainstem_cdc.requests import Cursor
 
 from mainstem_cdc_postgresql.connection import Connection, Stream
 from mainstem_cdc_postgresql.log import Position, WriteAheadLog
-from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes_of
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.slot import Place, prepare
 from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
@@ -20,23 +17,20 @@ class PostgreSQLReceiver(CaptureReceiver):
 
     options: PostgreSQLSourceOptions
 
-    def shapes(self) -> Mapping[str, Shape]:
-        return shapes_of(self.options)
-
-    def open(self, cursor: Cursor | None) -> Opened:
+    def open(self, cursor: Cursor | None, *, again: bool) -> Opened:
         options = self.options
         place = None if cursor is None else Place(cursor.place["system"], cursor.tables)
         tables = {name: PostgreSQLTable(name, t, options) for name, t in options.tables.items()}
         connection = stream = None
         try:
             connection, stream = Connection(options), Stream(options)
-            begin = prepare(connection, stream, options, list(tables.values()), place)
+            begin = prepare(connection, stream, options, list(tables.values()), place, again=again)
             stream.begin(options.slot, options.published, begin)
         except BaseException:
             for each in (stream, connection):
                 if each is not None:
                     each.close()
             raise
-        at: Position = [begin, 0] if cursor is None else cursor.position
+        at: Position = [begin, 0] if cursor is None or again else cursor.position
         log = WriteAheadLog(connection, stream, options, tables, at)
         return Opened(log, tables, at)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_cdc import START_OVER
+from mainstem_cdc import START_OVER, GapError
 
 from mainstem_cdc_postgresql.connection import Connection, Stream, literal, lsn, quoted, written
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
@@ -16,6 +17,8 @@ from mainstem_cdc_postgresql.tables import PostgreSQLTable
 _OLDEST = 140_000
 #: A slot is made when all transactions of that moment have ended, in seconds.
 _MAKING = 600.0
+#: How long it is waited for that a reader lets go of it, in seconds.
+_LETTING_GO = 10.0
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,20 @@ def beginning(
         place: where the checkpoint is; None for a new one.
 
     Raises:
-        PermanentError: the changes that are wanted are not to be had; says what to do.
+        GapError: the changes that are wanted are not to be had.
+        PermanentError: nor will others be; says what to do.
         TransientError: somebody is about to make the slot.
     """
+    if place is not None and place.log > end:
+        raise PermanentError(
+            f"the server's log ends at {written(end)}, before {written(place.log)}, where this "
+            f"checkpoint is: it was set back to an older state; {START_OVER}"
+        )
     if slot is None:
         if place is None:
             return None
-        raise PermanentError(
-            f"the slot {name} is gone, and with it the changes since {written(place.log)}: {START_OVER}"
+        raise GapError(
+            f"the slot {name} is gone, and with it the changes since {written(place.log)}"
         )
     if slot.plugin != "pgoutput" or slot.database != database:
         raise PermanentError(
@@ -82,22 +91,18 @@ def beginning(
             f"the slot {name} is still being made: a transaction is open since before"
         )
     if slot.lost or slot.confirmed is None:
-        raise PermanentError(
-            f"the server has let go of the slot {name} ({slot.lost or 'it is not whole'}): drop it "
-            f"(SELECT pg_drop_replication_slot({literal(name)})), then {START_OVER}"
-        )
+        why = f"the server has let go of the slot {name} ({slot.lost or 'it is not whole'})"
+        dropped = f"drop it (SELECT pg_drop_replication_slot({literal(name)}))"
+        if place is not None:
+            raise GapError(why, f"{dropped}, then ")
+        raise PermanentError(f"{why}: {dropped}")
     if place is None:
         return slot.confirmed
-    if place.log > end:
-        raise PermanentError(
-            f"the server's log ends at {written(end)}, before {written(place.log)}, where this "
-            f"checkpoint is: it was set back to an older state; {START_OVER}"
-        )
     if slot.confirmed > place.log:
-        raise PermanentError(
+        raise GapError(
             f"the slot {name} was read up to {written(slot.confirmed)}, and this checkpoint is at "
             f"{written(place.log)}: somebody else reads it, or the checkpoint is an old copy. What is "
-            f"between is lost here; give each checkpoint a slot of its own, and {START_OVER}"
+            f"between is lost here. Give each checkpoint a slot of its own"
         )
     return place.log
 
@@ -108,10 +113,16 @@ def prepare(
     options: PostgreSQLSourceOptions,
     tables: list[PostgreSQLTable],
     place: Place | None,
+    *,
+    again: bool = False,
 ) -> int:
     """See that all is as it must be, make what may be made, and return the place to begin at.
 
+    Args:
+        again: whether changes may be lost, as the tables are read again.
+
     Raises:
+        GapError: what comes behind the place is not to be had.
         PermanentError: somebody has to mend something; says what.
     """
     version, level, database, end = connection.query(
@@ -134,7 +145,15 @@ def prepare(
         table.find(connection)
     _publish(connection, options, tables)
     slot = _slot(connection, options.slot)
-    begin = beginning(slot, options.slot, str(database), lsn(str(end)), place)
+    try:
+        begin = beginning(slot, options.slot, str(database), lsn(str(end)), place)
+    except GapError:
+        if not again:
+            raise
+        if slot is not None and (slot.lost or slot.confirmed is None):
+            drop(connection, options.slot)
+            slot = None
+        begin = None if slot is None else slot.confirmed
     if begin is not None:
         return begin
     failpoint("postgresql.before-slot")
@@ -144,6 +163,21 @@ def prepare(
     )
     failpoint("postgresql.after-slot")
     return lsn(str(made))
+
+
+def drop(connection: Connection, name: str) -> None:
+    """Let go of a slot that nobody reads any more, and of the log that is kept for it.
+
+    Raises:
+        TransientError: somebody reads it still.
+    """
+    where = f"FROM pg_replication_slots WHERE slot_name = {literal(name)}"
+    until = time.monotonic() + _LETTING_GO
+    while connection.query(f"SELECT 1 {where} AND active"):
+        if time.monotonic() > until:
+            raise TransientError(f"the slot {name} is still being read")
+        time.sleep(0.05)
+    connection.query(f"SELECT pg_drop_replication_slot(slot_name) {where}")
 
 
 def _slot(connection: Connection, name: str) -> Slot | None:
@@ -171,6 +205,12 @@ def _publish(
     )
     names = ", ".join(table.sql for table in tables)
     if not found:
+        if options.patterns:
+            raise PermanentError(
+                f"there is no publication {name}: make one that has the tables of `all` too, such as "
+                f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES WITH (publish_via_partition_root = "
+                "true). Tables without a primary key can't be updated then"
+            )
         if not options.create:
             raise PermanentError(
                 f"there is no publication {name}: CREATE PUBLICATION {quoted(name)}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mainstem import Level, Shown, SourceCapabilities
-from mainstem_ingress import IngressSource, Receiver
+from mainstem_cdc import CaptureSource, FoundTable
+from mainstem_ingress import Receiver
 
-from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions, shapes_of
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 
 
-class PostgreSQLSource(IngressSource):
+class PostgreSQLSource(CaptureSource):
     """Gives the rows of tables and then every change, in the order of commits, by logical replication.
 
     A change's sequence is its place in the log: its commit's, and its number in the transaction. It is
@@ -18,11 +21,6 @@ class PostgreSQLSource(IngressSource):
     options: PostgreSQLSourceOptions
     #: What libpq reads, beside the options.
     inherits = ("PGPASSFILE", "PGSSL", "PGSERVICE")
-
-    def __init__(self, options: PostgreSQLSourceOptions) -> None:
-        super().__init__(options)
-        self.tables = shapes_of(options)
-        self.together = options.together == "transaction"
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
@@ -42,3 +40,8 @@ class PostgreSQLSource(IngressSource):
         from mainstem_cdc_postgresql.receiver import PostgreSQLReceiver
 
         return PostgreSQLReceiver
+
+    def found(self) -> Sequence[FoundTable]:
+        from mainstem_cdc_postgresql.tables import found_tables
+
+        return found_tables(self.options)

@@ -7,7 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 from mainstem import PermanentError, TransientError
-from mainstem_cdc import Chunk, Table, TableOptions, Value, Values
+from mainstem_cdc import (
+    Chunk,
+    FoundColumn,
+    FoundTable,
+    Table,
+    TableOptions,
+    Value,
+    Values,
+    unnamed,
+)
 from mainstem_cdc.columns import ColumnReaders, boolean
 
 from mainstem_cdc_postgresql.connection import Connection, literal, quoted
@@ -17,6 +26,13 @@ from mainstem_cdc_postgresql.values import reader
 
 #: How long the server may take for a chunk, in seconds.
 _READING = 600.0
+#: What columns of a type are read as; of others as STRING.
+_TYPES = {
+    "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "float4": "FLOAT",
+    "float8": "DOUBLE", "bytea": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP_NTZ",
+    "timestamptz": "TIMESTAMP",
+}  # fmt: skip
+_MOST_DIGITS = 38
 _READERS = ColumnReaders(reader, {"boolean": boolean("t", "f")})
 
 
@@ -36,6 +52,19 @@ class PostgreSQLTable(Table):
         self.parted = False
         self._ordered = self.key
         self._there: set[str] = set(self.columns)
+
+    @classmethod
+    def unnamed(
+        cls, connection: Connection, relation: Relation, options: PostgreSQLSourceOptions
+    ) -> PostgreSQLTable:
+        """Return a table that the document does not name, as it is in the log."""
+        found = connection.query(
+            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND "
+            f"a.attnum = ANY (i.indkey) WHERE i.indrelid = {relation.id} AND i.indisprimary"
+        )
+        there = {str(name) for (name,) in found}
+        key = [name for name in relation.columns if name in there]
+        return cls(*unnamed(relation.namespace, relation.name, relation.columns, key), options)
 
     # -- as the database has it -------------------------------------------------------------------
 
@@ -185,3 +214,56 @@ class PostgreSQLTable(Table):
 
 def _text(value: Value) -> str | None:
     return value.decode() if isinstance(value, bytes) else None
+
+
+def found_tables(options: PostgreSQLSourceOptions) -> list[FoundTable]:
+    """Return the tables that the database has, without those of the system and without partitions."""
+    connection = Connection(options)
+    try:
+        # A domain is of its base type; an array's elements have the array's limits.
+        found = connection.query(
+            "SELECT n.nspname, c.relname, a.attname, b.typname, e.typname, format_type(a.atttypid, "
+            "a.atttypmod), CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, "
+            "array_position(i.indkey::int2[], a.attnum) FROM pg_class c JOIN pg_namespace n ON n.oid = "
+            "c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT "
+            "a.attisdropped AND a.attgenerated = '' JOIN pg_type t ON t.oid = a.atttypid JOIN pg_type b "
+            "ON b.oid = COALESCE(NULLIF(t.typbasetype, 0), t.oid) LEFT JOIN pg_type e ON e.oid = "
+            "b.typelem AND b.typcategory = 'A' LEFT JOIN pg_index i ON i.indrelid = c.oid AND "
+            "i.indisprimary WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname NOT "
+            "LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1, 2, a.attnum"
+        )
+    finally:
+        connection.close()
+    columns: dict[tuple[str, str], list[FoundColumn]] = {}
+    keys: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for space, table, column, kind, element, native, limit, place in found:
+        name = str(space), str(table)
+        read = _read_as(str(kind), int(limit or -1))
+        if element is not None:
+            inner = _read_as(str(element), int(limit or -1))
+            read = "STRING" if inner == "STRING" and element not in _TEXTS else f"ARRAY<{inner}>"
+        columns.setdefault(name, []).append(FoundColumn(str(column), read, str(native)))
+        if place is not None:
+            keys.setdefault(name, []).append((int(place), str(column)))
+    return [
+        FoundTable(*name, tuple(column for _, column in sorted(keys.get(name, []))), tuple(each))
+        for name, each in columns.items()
+    ]
+
+
+#: Types that are text as it is.
+_TEXTS = {"text", "varchar", "bpchar", "name", "uuid"}
+
+
+def _read_as(kind: str, limit: int) -> str:
+    """Return the type to read a column as.
+
+    Args:
+        kind: its type's internal name.
+        limit: its modifier: of `numeric`, digits and those behind the point, and 4; -1 for none.
+    """
+    if kind == "numeric" and limit >= 4:
+        digits, scale = (limit - 4) >> 16, (limit - 4) & 0x7FF
+        if scale <= digits <= _MOST_DIGITS:
+            return f"DECIMAL({digits}, {scale})"
+    return _TYPES.get(kind, "STRING")

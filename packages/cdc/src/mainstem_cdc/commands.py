@@ -1,4 +1,4 @@
-"""`mainstem cdc`: snapshots of tables while a pipeline runs. Never imports pyspark."""
+"""`mainstem cdc`: tables of a database, and snapshots of them. Never imports pyspark."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from mainstem import PipelineError
 from mainstem.commands import File, Form, Format, Set, load
-from mainstem_ingress import IngressSource
 
 from mainstem_cdc.options import CaptureOptions
 from mainstem_cdc.requests import Cursor, Requests
+from mainstem_cdc.sections import as_yaml, differing, section, with_tables
+from mainstem_cdc.source import CaptureSource
 
 if TYPE_CHECKING:
     from mainstem.commands import Plan
@@ -22,6 +23,48 @@ Node = Annotated[str, typer.Argument(help="The source.", metavar="SOURCE")]
 Tables = Annotated[
     list[str] | None, typer.Option("--table", help="A table of the source. Repeatable.")
 ]
+
+
+def tables(
+    file: File,
+    node: Node,
+    like: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which tables: a pattern of SCHEMA.TABLE, or of the name alone where the schema is the "
+            "usual one. Repeatable.",
+            metavar="PATTERN",
+        ),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write them into the document.")] = False,
+    set_: Set = None,
+) -> None:
+    """Ask the database for its tables, as the document would have them.
+
+    Prints those that the document does not name, with keys and types, and tells where those that it names
+    are otherwise in the database.
+
+    \b
+    mainstem cdc tables pipeline.yaml shop
+    mainstem cdc tables pipeline.yaml shop --like "sales.*" --write
+    """  # noqa: D301
+    plan = load(file, set_)
+    options = _options(plan, node)
+    source = plan.nodes[node].component
+    assert isinstance(source, CaptureSource)  # noqa: S101
+    found = source.found()
+    for line in differing(options, found):
+        typer.echo(line, err=True)
+    made, left = section(options, found, like or ["*"])
+    for line in left:
+        typer.echo(line, err=True)
+    if not made:
+        typer.echo("No other table.", err=True)
+    elif write:
+        with_tables(file, node, made)
+        typer.echo(f"{file}: {', '.join(made)}")
+    else:
+        typer.echo(as_yaml({"tables": made}), nl=False)
 
 
 def snapshot(
@@ -90,12 +133,7 @@ def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # n
 
 
 def _sources(plan: Plan) -> list[str]:
-    found = [
-        name
-        for name, node in plan.nodes.items()
-        if isinstance(node.component, IngressSource)
-        and isinstance(node.component.options, CaptureOptions)
-    ]
+    found = [name for name, node in plan.nodes.items() if isinstance(node.component, CaptureSource)]
     if not found:
         raise PipelineError("no source of the document captures changes of tables")
     return found
@@ -107,30 +145,30 @@ def _options(plan: Plan, name: str) -> CaptureOptions:
         raise PipelineError(
             f"there is no source {name!r} that captures changes. There are: {', '.join(found)}."
         )
-    options = plan.nodes[name].component.options
-    assert isinstance(options, CaptureOptions)  # noqa: S101
-    return options
+    component = plan.nodes[name].component
+    assert isinstance(component, CaptureSource)  # noqa: S101
+    return component.options
 
 
 def _folder(plan: Plan, name: str) -> tuple[Path, Cursor | None]:
     """Return the folder of a source's receiver, and what it has stored last."""
     component = plan.nodes[name].component
-    assert isinstance(component, IngressSource)  # noqa: S101
+    assert isinstance(component, CaptureSource)  # noqa: S101
     log = component.log(plan.home(name))
     cursor = log.cursors().get(0)
     return log.receiver(0), None if cursor is None else Cursor.decoded(cursor)
 
 
-def _ask(plan: Plan, name: str, kind: str, tables: list[str], where: str | None = None) -> None:
+def _ask(plan: Plan, name: str, kind: str, named: list[str], where: str | None = None) -> None:
     options = _options(plan, name)
-    if unknown := [table for table in tables if table not in options.tables]:
+    if unknown := [table for table in named if table not in options.tables]:
         there = ", ".join(options.tables) or "none"
         raise PipelineError(f"{name} has no table {unknown[0]!r}. Tables: {there}.")
     folder, cursor = _folder(plan, name)
     if cursor is None:
         raise PipelineError(f"{name} has not begun: its receiver has stored nothing yet")
-    Requests(folder).put(kind, tables, where, cursor.asked)
-    what = f"{kind} of {', '.join(tables)}" if tables else kind
+    Requests(folder).put(kind, named, where, cursor.asked)
+    what = f"{kind} of {', '.join(named)}" if named else kind
     typer.echo(f"{name}: {what} is asked for; the receiver does it when it runs")
 
 
@@ -140,7 +178,7 @@ def _facts(plan: Plan, name: str) -> dict[str, Any]:
     options = _options(plan, name)
     state: Mapping[str, Any] = {} if cursor is None else cursor.state
     reading = state.get("tables", [])
-    tables = {}
+    found = {}
     for table in options.tables:
         where = state.get("wheres", {}).get(table)
         if reading[:1] == [table]:
@@ -149,13 +187,13 @@ def _facts(plan: Plan, name: str) -> dict[str, Any]:
             how = {"state": "waiting", "where": where}
         else:
             how = {"state": "whole" if table in state.get("whole", []) else "not read"}
-        tables[table] = how
+        found[table] = how
     waiting = [] if cursor is None else Requests(folder).waiting()
     return {
         "source": name,
         "log": state.get("log"),
         "paused": bool(state.get("paused")),
-        "tables": tables,
+        "tables": found,
         "requests": [each._asdict() for each in waiting if each.number > state.get("asked", 0)],
     }
 
@@ -169,5 +207,5 @@ def _text(facts: Mapping[str, Any]) -> Iterator[str]:
         where = f", where {table['where']}" if table.get("where") else ""
         yield f"  {name}: {table['state']}{rows}{where}"
     for request in facts["requests"]:
-        tables = f" of {', '.join(request['tables'])}" if request["tables"] else ""
-        yield f"  asked for: {request['kind']}{tables}"
+        of = f" of {', '.join(request['tables'])}" if request["tables"] else ""
+        yield f"  asked for: {request['kind']}{of}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Generic, TypeVar
 
 from mainstem import PermanentError
@@ -196,18 +197,24 @@ class DatabaseLog(TablesAndLog, Generic[T]):
         whole = self.options.together is not None and self.count < self.most_together
         return whole and self.within and self.at[-1] > 0
 
-    def run(self, table: T, place: list[Any], at: int) -> Run:
+    def run(self, table: T, place: list[Any], at: int, transaction: str | None) -> Run:
         """Return the changes of a table in the transaction in hand.
 
         Args:
             place: that of the transaction.
             at: when that was, in microseconds since 1970.
+            transaction: by what the database tells it from others.
         """
         found = self._runs.get(table.name)
         if found is None:
-            found = self._runs[table.name] = Run(table, place, self.prefix(place), at)
+            found = self._runs[table.name] = Run(table, place, self.prefix(place), at, transaction)
             self.found.append(found)
         return found
+
+    def unnamed(self, namespace: str, table: str) -> bool:
+        """Whether changes of a table are in `all` that the document does not name."""
+        place = f"{namespace}.{table}"
+        return any(fnmatchcase(place, pattern) for pattern in self.options.patterns)
 
     def end_runs(self) -> None:
         """Note that the transaction in hand has ended."""
@@ -221,7 +228,7 @@ class DatabaseLog(TablesAndLog, Generic[T]):
         """
         if old is not None:
             new = [o if n is UNCHANGED else n for n, o in zip(new, old, strict=True)]
-        if UNCHANGED not in new or self.options.unchanged == "refuse":
+        if UNCHANGED not in new or self.options.unchanged == "refuse" or not table.named:
             return new
         there = self.now(table, table.key_of(new))
         if there is None:  # it was deleted since, which comes next

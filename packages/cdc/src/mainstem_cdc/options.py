@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar, Literal
@@ -12,22 +13,30 @@ from urllib.parse import unquote, urlsplit
 from mainstem import (
     COMMIT_VERSION,
     Changelog,
+    Events,
     HostTLSOptions,
     OptionError,
     Options,
     PositiveDuration,
     Schema,
     Secret,
+    Shape,
     option,
 )
-from mainstem.columns import find_column
+from mainstem.columns import Column, find_column, read_columns
 from mainstem_ingress import IngressOptions
 from pydantic import field_validator, model_validator
 
 _HERE = ("localhost", "127.0.0.1", "::1")
 _OUTPUT = re.compile(r"[a-z][a-z0-9_]*")
+#: The output of every change as it is in the log, and its columns.
+ALL = "all"
+_ALL = (
+    "table STRING, change STRING, key STRING, row STRING, transaction STRING, committed_at TIMESTAMP, "
+    "sequence STRING"
+)
 #: Outputs that every source on the ingress log has, or may get.
-_TAKEN = ("rejected", "lost", "late", "early")
+_TAKEN = ("rejected", "lost", "late", "early", ALL)
 
 
 class TableOptions(Options):
@@ -57,11 +66,31 @@ class TableOptions(Options):
         description="Give updates and deletes with the row as it was before. The database must write "
         "whole rows into its log.",
     )
+    transaction: str | None = option(
+        None,
+        min_length=1,
+        description="A column to add: which transaction of the database the change was in, as text; null "
+        "for rows that the table had.",
+        example="transaction",
+    )
 
     @model_validator(mode="after")
     def _has_its_key(self) -> TableOptions:
         for name in self.key:
             find_column(self.table_schema, name, "key")
+        return self
+
+    @model_validator(mode="after")
+    def _column_is_free(self) -> TableOptions:
+        if self.transaction is None:
+            return self
+        if self.transaction.lower() in {column.name.lower() for column in self.table_schema}:
+            raise ValueError(f"transaction: there is a column {self.transaction} in `schema`")
+        if self.preimages:
+            raise ValueError(
+                "transaction: a row as it was before has the transaction that has written it, which "
+                "nobody knows: leave out one of `transaction` and `preimages`"
+            )
         return self
 
     def place(self, name: str, namespace: str) -> tuple[str, str]:
@@ -102,6 +131,20 @@ class CaptureOptions(IngressOptions):
         description="What becomes of values that an update did not change and that the database has not "
         "written into its log. `read`: they are read from the table, as they are by then; `refuse`: the "
         "change comes out of `rejected`.",
+    )
+    raw: bool | list[str] = option(
+        False,
+        alias="all",
+        description="Have an output `all`, with every change in the order of commits: rows and keys as "
+        "JSON, each value as the database prints it. A list names tables that it has beside those of the "
+        "document, by patterns of `SCHEMA.TABLE`: so it gets new tables as they appear.",
+        example=["shop.*"],
+    )
+    on_gap: Literal["fail", "snapshot"] = option(
+        "fail",
+        description="What becomes of changes that the server has let go of before they were taken. "
+        "`fail`: they end the run; `snapshot`: the tables are read again, and the gap comes out of "
+        "`lost`. What was deleted meanwhile is not told then.",
     )
     together: Literal["transaction"] | None = option(
         None,
@@ -160,6 +203,18 @@ class CaptureOptions(IngressOptions):
         return self
 
     @model_validator(mode="after")
+    def _can_be_read_again(self) -> CaptureOptions:
+        if self.on_gap == "snapshot":
+            if self.snapshot == "never":
+                raise ValueError("on_gap: `snapshot` reads tables, and `snapshot: never` does not")
+            for name, each in self.tables.items():
+                if each.preimages:
+                    raise ValueError(
+                        f"on_gap: {name} has preimages, and nobody knows what was before after a gap"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _one_receiver(self) -> CaptureOptions:
         if self.receivers != 1:
             raise ValueError("expected one of `receivers`: a log has one reader")
@@ -172,6 +227,11 @@ class CaptureOptions(IngressOptions):
                 f"the connection to {self.place} is not encrypted: whoever is between reads rows and "
                 "password, and can change rows. Give `tls`."
             )
+
+    @property
+    def patterns(self) -> list[str]:
+        """The tables that `all` has beside those of the document."""
+        return self.raw if isinstance(self.raw, list) else []
 
     @property
     def database(self) -> str:
@@ -189,41 +249,49 @@ class CaptureOptions(IngressOptions):
         parts = urlsplit(self.url.get_secret_value())
         return f"{parts.hostname}:{parts.port or self.port}{parts.path}"
 
+    # -- shapes -----------------------------------------------------------------------------------
 
-def shapes(
-    options: CaptureOptions, has_reader: Callable[[str], bool], hint: str
-) -> dict[str, Changelog]:
-    """Return the shapes of the tables, by name.
+    #: The database's name in texts.
+    product: ClassVar[str]
 
-    Args:
-        has_reader: whether values can have a type, in Spark's short form.
-        hint: what to do about a column of another type.
+    @classmethod
+    @abstractmethod
+    def has_reader(cls, kind: str) -> bool:
+        """Whether values can have a type, in Spark's short form."""
 
-    Raises:
-        OptionError: a column has a type that no value is read as.
-    """
-    return {name: _shape(name, each, has_reader, hint) for name, each in options.tables.items()}
+    def shapes(self) -> dict[str, Shape]:
+        """Return the shapes of the outputs, by name.
 
+        Raises:
+            OptionError: a column has a type that no value is read as.
+        """
+        found: dict[str, Shape] = {
+            name: self._shape(name, each) for name, each in self.tables.items()
+        }
+        if self.raw is not False:
+            identity = ("table", "sequence", "key", "change")
+            found[ALL] = Events(read_columns(_ALL), identity=identity)
+        return found
 
-def _shape(
-    name: str, options: TableOptions, has_reader: Callable[[str], bool], hint: str
-) -> Changelog:
-    columns = []
-    key = {each.lower() for each in options.key}
-    for column in options.table_schema:
-        if not has_reader(column.type or ""):
-            raise OptionError(
-                f"the table {name} has no values of type {column.type} for column {column.name}",
-                option="tables",
-                hint=hint,
-            )
-        # A delete has the key alone.
-        columns.append(replace(column, nullable=column.name.lower() not in key))
-    return Changelog(
-        columns,
-        key=options.key,
-        sequence=COMMIT_VERSION,
-        preimages=options.preimages,
-        identity=(*options.key, COMMIT_VERSION, "_change_type"),
-        sequence_type="string",
-    )
+    def _shape(self, name: str, table: TableOptions) -> Changelog:
+        columns = []
+        key = {each.lower() for each in table.key}
+        for column in table.table_schema:
+            if not self.has_reader(column.type or ""):
+                raise OptionError(
+                    f"the table {name} has no values of type {column.type} for column {column.name}",
+                    option="tables",
+                    hint=f"Read it as STRING: that holds what {self.product} prints, of any type.",
+                )
+            # A delete has the key alone.
+            columns.append(replace(column, nullable=column.name.lower() not in key))
+        if table.transaction is not None:
+            columns.append(Column(table.transaction, "string"))
+        return Changelog(
+            columns,
+            key=table.key,
+            sequence=COMMIT_VERSION,
+            preimages=table.preimages,
+            identity=(*table.key, COMMIT_VERSION, "_change_type"),
+            sequence_type="string",
+        )

@@ -11,16 +11,19 @@ from mainstem_cdc.outbox import Outbox
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Read tables of change data capture again; see how far they are read.
+    help="""Ask a database for its tables; read them again; see how far they are read.
 
 \b
+mainstem cdc tables pipeline.yaml SOURCE
 mainstem cdc show pipeline.yaml
 mainstem cdc snapshot pipeline.yaml SOURCE --table TABLE
 mainstem cdc stop pipeline.yaml SOURCE
 mainstem cdc pause pipeline.yaml SOURCE
 mainstem cdc resume pipeline.yaml SOURCE""",
 )
-for command in (commands.show, commands.snapshot, commands.stop, commands.pause, commands.resume):
+for command in (
+    commands.tables, commands.show, commands.snapshot, commands.stop, commands.pause, commands.resume,
+):  # fmt: skip
     app.command(command.__name__)(command)
 
 

@@ -8,14 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, Shape, failpoint
-from mainstem_ingress import Columns, Message, Receiver, Rows, columns_of, no_row, struct_type
+from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TransientError, failpoint
+from mainstem_ingress import (
+    Columns,
+    Message,
+    Receiver,
+    Rows,
+    columns_of,
+    lost,
+    no_row,
+    struct_type,
+)
 
 from mainstem_cdc.log import DatabaseLog
-from mainstem_cdc.options import CaptureOptions
+from mainstem_cdc.options import ALL, CaptureOptions
 from mainstem_cdc.requests import Cursor, Requests
-from mainstem_cdc.snapshots import Given, Position, SnapshotThenLog
-from mainstem_cdc.tables import Run, Table, Values, sequence
+from mainstem_cdc.snapshots import Given, Position, SnapshotThenLog, behind_gap
+from mainstem_cdc.tables import GapError, Run, Table, Values, sequence
 
 #: How often it is looked up whether a place is stored, in seconds.
 _LOOKING = 0.5
@@ -36,7 +45,7 @@ class Opened(NamedTuple):
 class CaptureReceiver(Receiver):
     """Takes rows of tables, and the changes of their log.
 
-    Its author writes `open`, and names the shapes of the tables.
+    Its author writes `open`.
     """
 
     options: CaptureOptions
@@ -53,35 +62,62 @@ class CaptureReceiver(Receiver):
         self._end: Position = None
         self._paused = False
         self._looked = 0.0
+        #: Changes that are lost, before it is begun behind them, and before that is told.
+        self._gap: GapError | None = None
+        self._lost: Message | None = None
+        #: What a message of no table has as `extra`.
+        self._none: tuple[Any, ...] = ()
 
     @abstractmethod
-    def open(self, cursor: Cursor | None) -> Opened:
+    def open(self, cursor: Cursor | None, *, again: bool) -> Opened:
         """Connect to the server, and see that all goes on from a cursor.
 
         Its log waits for `awaited`, where the server's log ends now. What was opened is closed by this
         method where it fails.
-        """
 
-    @abstractmethod
-    def shapes(self) -> Mapping[str, Shape]:
-        """Return the shapes of the tables, by name."""
+        Args:
+            again: whether changes behind the cursor may be lost, as the tables are read again: begin
+                where the log can be had now, at a position above the cursor's.
+
+        Raises:
+            GapError: the server has no longer what comes behind the cursor.
+        """
 
     def connect(self, cursor: str | None) -> None:
         options = self.options
         # What was asked for is followed before a table is read on: it may be that it can't be.
         self._paused, self._looked = False, 0.0
         place = None if cursor is None else Cursor.decoded(cursor)
-        self._log, self._tables, begin = self.open(place)
-        self._types = {name: struct_type(name, shape) for name, shape in self.shapes().items()}
+        shapes = options.shapes()
+        self._types = {name: struct_type(name, shape) for name, shape in shapes.items()}
+        self._none = no_row(shapes) if shapes else ()
+        (self._log, self._tables, begin), tables = self._opened(place)
         if self._end is None:
             self._end = self._log.awaited
         self._log.awaited = max(self._log.awaited, self._end)
-        tables = None if place is None else place.tables
         self._all = SnapshotThenLog(
             self._log, list(self._tables), tables, options.chunk_rows, begin=begin,
             initial=options.snapshot == "initial",
         )  # fmt: skip
         failpoint("cdc.after-connect")
+
+    def _opened(self, place: Cursor | None) -> tuple[Opened, str | None]:
+        """Return what is open, and the state of `SnapshotThenLog`."""
+        self._lost, gap, self._gap = None, self._gap, None
+        try:
+            if gap is None:
+                return self.open(place, again=False), None if place is None else place.tables
+        except GapError as error:
+            if place is None or self.options.on_gap == "fail":
+                raise
+            gap = error
+        assert place is not None  # noqa: S101
+        opened = self.open(place, again=True)
+        why = f"{gap.why}; the tables are read again"
+        self._lost = lost(why, origin=self.options.place, extra=self._none)._replace(
+            timestamp=time.time_ns() // 1000, token=opened.begin
+        )
+        return opened, behind_gap(place.tables, opened.begin)
 
     def take(self, seconds: float) -> Iterable[Message]:
         log, source = self._log, self._all
@@ -95,7 +131,13 @@ class CaptureReceiver(Receiver):
         if looks:
             self._looked = now
             self._ask(source)
-        given = source.take(seconds)
+        try:
+            given = source.take(seconds)
+        except GapError as error:
+            if self.options.on_gap == "fail":
+                raise
+            self._gap = error
+            raise TransientError(str(error)) from error
         if given:
             failpoint("cdc.after-take")
         elif looks:
@@ -188,10 +230,21 @@ class CaptureReceiver(Receiver):
 
     def _taken(self, log: DatabaseLog[Any], given: Sequence[Given]) -> list[Message] | Rows:
         """Return what was given as columns for each table, and messages."""
-        none = no_row(self.options.tables) if self.options.tables else ()
+        none = self._none
         messages: list[Message] = []
         batches: dict[str, _Batch] = {}
+        raw = None if self.options.raw is False else _Raw()
+        if self._lost is not None:
+            messages.append(self._lost)
+            self._lost = None
         for each in given:
+            if raw is not None and not isinstance(each.content, Message):
+                if each.snapshot:
+                    raw.add_rows(self._tables[each.table], each.content, log.prefix(each.position))
+                else:
+                    raw.add_run(each.content)
+                if each.table not in self._tables:
+                    continue
             if isinstance(each.content, Message):
                 messages.append(each.content._replace(token=each.position, extra=none))
                 continue
@@ -202,11 +255,13 @@ class CaptureReceiver(Receiver):
                 batch.add_rows(each.content, sequence(log.prefix(each.position), 0))
             else:
                 batch.add_run(each.content)
-        if not batches:
+        if not batches and not raw:
             return messages
         parts: list[Columns | list[Message]] = [messages] if messages else []
         for name, batch in batches.items():
             parts += batch.parts(self._tables[name], self._types[name], log.reached, none)
+        if raw:
+            parts.append(raw.part(self._types[ALL], self.options.place, log.reached))
         return Rows(parts)
 
 
@@ -217,6 +272,7 @@ class _Batch:
         self._kinds: list[str] = []
         self._versions: list[str] = []
         self._at: list[int] = []
+        self._transactions: list[str | None] = []
         self._rows: list[Values] = []
 
     def add_run(self, run: Run) -> None:
@@ -224,6 +280,7 @@ class _Batch:
         self._kinds += run.kinds
         self._versions += [sequence(run.prefix, number) for number in run.numbers]
         self._at += [run.at] * len(run.rows)
+        self._transactions += [run.transaction] * len(run.rows)
         self._rows += run.rows
 
     def add_rows(self, rows: Sequence[Values], version: str) -> None:
@@ -232,6 +289,7 @@ class _Batch:
         self._kinds += ["insert"] * count
         self._versions += [version] * count
         self._at += [time.time_ns() // 1000] * count
+        self._transactions += [None] * count
         self._rows += rows
 
     def parts(
@@ -248,6 +306,8 @@ class _Batch:
         columns[CHANGE_TYPE] = pa.array(self._kinds, pa.string())
         columns[COMMIT_VERSION] = pa.array(self._versions, pa.string())
         columns[COMMIT_TIMESTAMP] = pa.array(self._at, pa.timestamp("us", "UTC"))
+        if table.transaction is not None:
+            columns[table.transaction] = pa.array(self._transactions, pa.string())
         rows, at = columns_of(kind, columns), self._at
         if refused:
             kept = [number not in refused for number in range(len(at))]
@@ -258,7 +318,7 @@ class _Batch:
             parts.append(
                 [
                     Message(
-                        table.shown(self._rows[number]),
+                        table.shown(self._rows[number]).encode(),
                         timestamp=self._at[number],
                         origin=table.origin,
                         token=reached,
@@ -271,3 +331,48 @@ class _Batch:
         if len(rows):
             parts.append(Columns(table.name, rows, at, table.origin, token=reached))
         return parts
+
+
+class _Raw:
+    """Changes of all tables in their order, of which columns are made."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {
+            name: [] for name in ("table", "change", "key", "row", "transaction", "sequence")
+        }
+        self._at: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._at)
+
+    def add_run(self, run: Run) -> None:
+        """Add changes of the log."""
+        versions = [sequence(run.prefix, number) for number in run.numbers]
+        self._add(run.table, run.kinds, run.rows, versions)
+        self._columns["transaction"] += [run.transaction] * len(run.rows)
+        self._at += [run.at] * len(run.rows)
+
+    def add_rows(self, table: Table, rows: Sequence[Values], prefix: str) -> None:
+        """Add rows of a snapshot."""
+        count = len(rows)
+        self._add(table, ["insert"] * count, rows, [sequence(prefix, 0)] * count)
+        self._columns["transaction"] += [None] * count
+        self._at += [time.time_ns() // 1000] * count
+
+    def _add(
+        self, table: Table, kinds: Sequence[str], rows: Sequence[Values], versions: Sequence[str]
+    ) -> None:
+        columns = self._columns
+        columns["table"] += [table.origin] * len(rows)
+        columns["change"] += kinds
+        columns["key"] += map(table.shown_key, rows)
+        columns["row"] += map(table.shown, rows)
+        columns["sequence"] += versions
+
+    def part(self, kind: Any, origin: str, reached: Position) -> Columns:
+        """Return them as columns."""
+        columns: dict[str, Any] = {
+            name: pa.array(values, pa.string()) for name, values in self._columns.items()
+        }
+        columns["committed_at"] = pa.array(self._at, pa.timestamp("us", "UTC"))
+        return Columns(ALL, columns_of(kind, columns), self._at, origin, token=reached)

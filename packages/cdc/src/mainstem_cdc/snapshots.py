@@ -146,6 +146,16 @@ class Request(NamedTuple):
     where: str | None = None
 
 
+def behind_gap(cursor: str, begin: Position) -> str:
+    """Return the cursor that goes on behind changes that are lost: all tables are read again.
+
+    Args:
+        begin: the position behind which the log is to be had.
+    """
+    anew = {"log": begin, "tables": [], "after": None, "rows": 0, "wheres": {}, "whole": []}
+    return json.dumps(json.loads(cursor) | anew)
+
+
 class SnapshotThenLog:
     """Gives the rows of tables, and every change since the first of them was read.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mainstem import PermanentError
-from mainstem.columns import find_column
+from mainstem.columns import Column, find_column
 
 from mainstem_cdc.options import CaptureOptions, TableOptions
 from mainstem_cdc.snapshots import Change
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 
 #: What is said where a log can't be gone on with.
 START_OVER = "start the checkpoint over, which reads the tables again"
+
+
+class GapError(PermanentError):
+    """Changes that the server has let go of before they were taken; says why.
+
+    Args:
+        first: what is to be done by hand before all is begun over.
+    """
+
+    def __init__(self, why: str, first: str = "") -> None:
+        super().__init__(f"{why}: {first}{START_OVER}, or let that be done (`on_gap: snapshot`)")
+        self.why = why
+
 
 #: The values of a row, in the order of the table's columns in the document.
 Values = Sequence[Value]
@@ -36,6 +49,8 @@ class Table:
     Attributes:
         columns: as the document has them.
         key: the columns of the key.
+        transaction: the column of transactions; None if there is none.
+        named: whether the document names it; else it is in `all` alone.
         sql: its name in statements; a source's author sets it.
     """
 
@@ -46,6 +61,8 @@ class Table:
         self.namespace, self.table = given.place(name, options.namespace)
         self.origin = self.sql = f"{self.namespace}.{self.table}"
         self.preimages = given.preimages
+        self.transaction = given.transaction
+        self.named = name in options.tables
         self.columns = [column.name for column in given.table_schema]
         self.key = [find_column(given.table_schema, key, "key").name for key in given.key]
         self._nulls = options.on_missing_column == "null"
@@ -99,13 +116,37 @@ class Table:
                 refused.setdefault(at, f"{name}: {why}")
         return columns, refused
 
-    def shown(self, values: Values) -> bytes:
-        """Return a row as JSON, each value as the database prints it."""
-        named: Mapping[str, str | None] = {
-            name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else None
-            for name, value in zip(self.columns, values, strict=True)
-        }
-        return json.dumps(named).encode()
+    def shown(self, values: Values) -> str:
+        """Return a row as JSON, each value as the database prints it, without what the log has not."""
+        return _shown(zip(self.columns, values, strict=True))
+
+    def shown_key(self, values: Values) -> str:
+        """Return the key of a row as JSON."""
+        return _shown(zip(self.key, self.key_of(values), strict=True))
+
+
+def _shown(values: Iterable[tuple[str, Value]]) -> str:
+    named: Mapping[str, str | None] = {
+        name: value.decode(errors="backslashreplace") if isinstance(value, bytes) else None
+        for name, value in values
+        if value is not UNCHANGED
+    }
+    return json.dumps(named, ensure_ascii=False)
+
+
+def unnamed(
+    namespace: str, table: str, columns: Sequence[str], key: Sequence[str]
+) -> tuple[str, TableOptions]:
+    """Return the name, and what stands for options, of a table that the document does not name."""
+    place = f"{namespace}.{table}"
+    given = TableOptions.model_construct(
+        table=place,
+        key=list(key),
+        table_schema=tuple(Column(name, "string") for name in columns),
+        preimages=False,
+        transaction=None,
+    )
+    return place, given
 
 
 @dataclass
@@ -117,6 +158,7 @@ class Run:
         prefix: what their sequences begin with, text that orders as transactions do. The change's number
             in the transaction follows.
         at: when the transaction was, in microseconds since 1970.
+        transaction: by what the database tells it from others; None if it does not.
         kinds: the types of the changes,
         numbers: their numbers in the transaction,
         rows: and their rows.
@@ -126,6 +168,7 @@ class Run:
     place: list[Any]
     prefix: str
     at: int
+    transaction: str | None = None
     kinds: list[str] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     rows: list[Values] = field(default_factory=list)

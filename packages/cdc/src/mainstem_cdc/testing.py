@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mainstem import PermanentError
 from mainstem_ingress import Columns, Message, Rows
 from mainstem_ingress import row_of as as_extra
 from mainstem_ingress.log import Log
+from mainstem_ingress.losses import loss_of
 
+from mainstem_cdc.options import ALL
 from mainstem_cdc.receiver import CaptureReceiver
 from mainstem_cdc.requests import Requests
 
@@ -72,7 +78,7 @@ def taken(receiver: CaptureReceiver, found: Any) -> list[Message]:
     """Return a message for each row, with the row's values as `extra`, as a log would have them."""
     if not isinstance(found, Rows):
         return list(found)
-    tables = receiver.options.tables
+    tables = receiver.options.shapes()
     made: list[Message] = []
     for part in found.parts:
         if isinstance(part, Columns):
@@ -297,3 +303,177 @@ def check_read_again(make: Callable[..., Taking], sql: Callable[[str], Any], fol
         requests.put("resume", [], None, 0)
         found = changes(taking.some(4))
         assert [(row[1], row[3]) for row in found] == [(1, None), (2, None), (3, None), (4, "now")]
+
+
+def check_raw(make: Callable[..., Taking], sql: Callable[[str], Any], namespace: str) -> None:
+    """Take every change as it is in the log, of a table too that comes later and that nobody names.
+
+    Args:
+        make: returns a receiver of the options that it is given.
+        sql: runs a statement, all in one session.
+        namespace: of the tables.
+
+    Raises:
+        AssertionError: `all` has not each change in the order of commits, with its transaction; or tables
+            of the document lack one, or have another.
+    """
+    sql("CREATE TABLE orders (id INT PRIMARY KEY, n INT)")
+    sql("CREATE TABLE items (id INT PRIMARY KEY, n INT)")
+    sql("INSERT INTO orders VALUES (1, 10)")
+    tables = {
+        "orders": {"key": ["id"], "schema": "id INT, n INT", "transaction": "tx"},
+        "items": {"key": ["id"], "schema": "id INT, n TINYINT"},
+    }
+    with make(tables=tables, all=[f"{namespace}.later*"]) as taking:
+        taking.load()
+        (first,) = (row_of(m) for m in taking.some(2) if m.extra[0] == ALL)
+        assert first["transaction"] is None
+        sql("CREATE TABLE later_on (id INT PRIMARY KEY, t VARCHAR(9))")
+        sql("CREATE TABLE nobodys (id INT PRIMARY KEY)")
+        sql("BEGIN")
+        for statement in (
+            "UPDATE orders SET n = 11",
+            "INSERT INTO items VALUES (5, 50)",
+            "INSERT INTO later_on VALUES (7, 'seven')",
+            "INSERT INTO nobodys VALUES (1)",
+        ):
+            sql(statement)
+        sql("COMMIT")
+        sql("UPDATE later_on SET id = 8")
+        sql("INSERT INTO items VALUES (6, 600)")
+        sql("DELETE FROM orders")
+        taking.until(lambda: sum(m.extra[0] == "orders" for m in taking.stored) == 2)
+    rows = [row_of(m) for m in taking.stored if m.extra[0] == ALL]
+    found = [
+        (
+            r["table"].removeprefix(f"{namespace}."),
+            r["change"], json.loads(r["key"]), json.loads(r["row"]),
+        )
+        for r in rows
+    ]  # fmt: skip
+    # In a transaction, each table's changes are together.
+    assert found == [
+        ("orders", "update_postimage", {"id": "1"}, {"id": "1", "n": "11"}),
+        ("items", "insert", {"id": "5"}, {"id": "5", "n": "50"}),
+        ("later_on", "insert", {"id": "7"}, {"id": "7", "t": "seven"}),
+        ("later_on", "delete", {"id": "7"}, {"id": "7", "t": None}),
+        ("later_on", "insert", {"id": "8"}, {"id": "8", "t": "seven"}),
+        ("items", "insert", {"id": "6"}, {"id": "6", "n": "600"}),
+        ("orders", "delete", {"id": "1"}, {"id": "1", "n": None}),
+    ], found
+    transactions = [r["transaction"] for r in rows]
+    assert None not in transactions
+    numbers = [sorted(set(transactions)).index(each) for each in transactions]
+    assert len(set(transactions)) == 4, transactions
+    assert [numbers.count(each) for each in dict.fromkeys(numbers)] == [3, 2, 1, 1]
+    told = [r["sequence"] for r in rows]
+    assert told == sorted(told)
+    assert all(r["committed_at"] is not None for r in rows)
+    orders = [row_of(m) for m in taking.stored if m.extra[0] == "orders"]
+    assert [each["tx"] for each in orders] == [transactions[0], transactions[-1]]
+    # What its type does not hold is refused, and is in `all`.
+    assert [m.refused for m in taking.stored if m.refused] == ["n: it is no TINYINT"]
+
+
+def check_gap(
+    make: Callable[..., Taking], sql: Callable[[str], Any], forget: Callable[[], Any], why: str
+) -> None:
+    """Let the server forget changes that were not taken.
+
+    Args:
+        make: returns a receiver of options, and of the keyword `cursor`.
+        sql: runs a statement.
+        forget: lets the server forget its log so far.
+        why: part of what is told.
+
+    Raises:
+        AssertionError: it is passed over in silence; or, where the tables may be read again, they are
+            not, are not above what was before, or the gap is not told once.
+    """
+    sql("CREATE TABLE orders (id INT PRIMARY KEY, n INT)")
+    sql("INSERT INTO orders VALUES (1, 10), (2, 20)")
+    given = {"tables": {"orders": {"key": ["id"], "schema": "id INT, n INT"}}}
+    with make(**given) as taking:
+        taking.load()
+        sql("UPDATE orders SET n = n + 1")
+        taking.until(lambda: len(taking.stored) == 4)
+    sql("UPDATE orders SET n = 30 WHERE id = 2")
+    sql("DELETE FROM orders WHERE id = 1")
+    forget()
+    sql("INSERT INTO orders VALUES (3, 30)")
+    cursor = taking.cursor
+    try:
+        with make(cursor=cursor, **given) as refused:
+            refused.load()
+    except PermanentError as error:
+        told = str(error)
+    else:
+        told = "nothing"
+    assert why in told, told
+    assert "on_gap: snapshot" in told
+    given["on_gap"] = "snapshot"  # type: ignore[assignment]
+    with make(cursor=cursor, **given):  # killed before anything is stored
+        pass
+    with make(cursor=cursor, **given) as again:
+        again.load()
+        sql("UPDATE orders SET n = 31 WHERE id = 3")
+        again.until(lambda: len(again.stored) >= 4)
+    lost, *rest = again.stored
+    loss = loss_of(lost)
+    assert loss is not None
+    assert why in loss["reason"]
+    assert changes(rest) == [("insert", 2, 30), ("insert", 3, 30), ("update_postimage", 3, 31)]
+    told_now = versions([*taking.stored, *rest])
+    assert told_now == sorted(told_now)
+    assert versions(rest)[0] > versions(taking.stored)[-1]
+    with make(cursor=again.cursor, **given) as later:
+        sql("DELETE FROM orders WHERE id = 3")
+        later.until(lambda: len(later.stored) >= 1)
+    assert [change[0] for change in changes(later.stored)] == ["delete"]
+
+
+def ask_for_tables(
+    folder: Path, use: str, given: Mapping[str, Any], patterns: Sequence[str]
+) -> tuple[Any, str]:
+    """Write a database's tables into a document by `mainstem cdc tables`.
+
+    Args:
+        folder: for the document.
+        use: the word of the source.
+        given: its options.
+        patterns: of the tables.
+
+    Returns:
+        the tables that the document has then, and what the command has printed before.
+
+    Raises:
+        AssertionError: the command fails; or the document has lost something, or gets a table twice.
+    """
+    from ruamel.yaml import YAML
+
+    file = folder / "pipeline.yaml"
+    options = "".join(f"      {name}: {value}  # of {name}\n" for name, value in given.items())
+    file.write_text(
+        f"# A pipeline.\npipeline: copy\ncheckpoint: {folder}/checkpoint\nsources:\n  shop:\n"
+        f"    use: {use}\n    with:\n{options}sinks:\n  out: {{use: console, from: shop}}\n"
+    )
+    likes = [word for pattern in patterns for word in ("--like", pattern)]
+
+    def ask(*words: str) -> tuple[str, str]:
+        command = [sys.executable, "-m", "mainstem", "cdc", "tables", str(file), "shop"]
+        made = subprocess.run(
+            [*command, *likes, *words], capture_output=True, text=True, check=False
+        )
+        assert made.returncode == 0, made.stderr
+        return made.stdout, made.stderr
+
+    printed, _ = ask()
+    ask("--write")
+    text = file.read_text()
+    assert "# A pipeline." in text
+    assert all(f"# of {name}" in text for name in given)
+    printed_now, told = ask()
+    assert printed_now == ""
+    assert told.endswith("No other table.\n"), told
+    document = YAML(typ="safe").load(text)
+    return document["sources"]["shop"]["with"]["tables"], printed

@@ -1,4 +1,4 @@
-"""PostgreSQL, with logical decoding switched on."""
+"""PostgreSQL, with logical decoding switched on: the one that is installed, and version 18."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Postgres(Server):
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/postgres"
 
     def prepare(self) -> None:
-        _binary("postgres")
+        self.program("postgres")
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             shutil.chown(self._data.parent, _USER, _USER)
-        initdb = [_binary("initdb"), "--no-sync", "--auth=trust", "-U", _USER, "-E", "UTF8"]
+        initdb = [self.program("initdb"), "--no-sync", "--auth=trust", "-U", _USER, "-E", "UTF8"]
         command = [*self._as_user(), *initdb, "-D", str(self._data)]
         made = subprocess.run(command, capture_output=True, text=True, check=False, cwd=self.folder)
         if made.returncode:
@@ -51,7 +51,7 @@ class Postgres(Server):
             settings.write(f"{_SETTINGS}port = {self.port}\n")
 
     def command(self) -> tuple[Sequence[str], Mapping[str, str]]:
-        return [*self._as_user(), _binary("postgres"), "-D", str(self._data)], {}
+        return [*self._as_user(), self.program("postgres"), "-D", str(self._data)], {}
 
     def answers(self) -> bool:
         """Log in, and see whether the server is ready for a query (its protocol, version 3)."""
@@ -64,6 +64,10 @@ class Postgres(Server):
                 receive(connection, length - 4)
                 if kind in (b"Z", b"E"):
                     return kind == b"Z"
+
+    def program(self, name: str) -> str:
+        """Return the path of one of the server's programs."""
+        return _binary(name)
 
     def sql(self, text: str) -> str:
         """Run SQL by `psql`; return the rows, one a line, columns separated by `|`."""
@@ -93,6 +97,20 @@ class Postgres(Server):
             return []
         change = ["setpriv", "--reuid", _USER, "--regid", _USER, "--clear-groups"]
         return [*change, "env", "-C", str(self._data.parent), f"HOME={self._data.parent}"]
+
+
+class Postgres18(Postgres):
+    """A PostgreSQL 18 server with the superuser `postgres`, whom it trusts without a password."""
+
+    name = "postgres18"
+
+    def program(self, name: str) -> str:
+        """Return the path of one of the server's programs; `services/postgresql.sh` fetches them."""
+        for folder in (Path.cwd(), *Path(__file__).resolve().parents):
+            found = folder / ".tools" / "postgresql" / "native" / "bin" / name
+            if found.is_file():
+                return str(found)
+        raise ServerMissing("PostgreSQL 18 is not installed: services/postgresql.sh")
 
 
 def _binary(name: str) -> str:
