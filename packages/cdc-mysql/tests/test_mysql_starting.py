@@ -35,7 +35,7 @@ ROW = (
 )
 SCHEMA = (
     "id DECIMAL(20, 0), t TINYINT, tu SMALLINT, s INT, m INT, i BIGINT, b BIGINT, f FLOAT, d DOUBLE, "
-    "n DECIMAL(38, 10), large STRING, bits STRING, y SMALLINT, v STRING, e STRING, x BINARY, j STRING, day DATE, "
+    "n DECIMAL(38, 10), large STRING, bits DECIMAL(20, 0), y SMALLINT, v STRING, e STRING, x BINARY, j STRING, day DATE, "
     "at TIMESTAMP_NTZ, z TIMESTAMP, o STRING, `a b` INT"
 )
 QUOTED = "`Odd Name`"

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from mainstem import Hidden, Secret, check_database_url, option
-from mainstem_cdc import CaptureOptions
+from mainstem_cdc import RelationalOptions
 
 from mainstem_cdc_mysql.values import has_reader
 
@@ -22,7 +22,7 @@ def _check(url: Secret) -> Secret:
     return found
 
 
-class MySQLSourceOptions(CaptureOptions):
+class MySQLSourceOptions(RelationalOptions):
     """Options of the source `mysql`."""
 
     port: ClassVar[int] = 3306

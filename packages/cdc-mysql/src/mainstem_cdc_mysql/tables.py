@@ -39,7 +39,7 @@ _DATES = ("date", "timestamp", "timestamp_ntz")
 #: What columns of a type are read as, and those of whole numbers without a sign; others as STRING.
 _READ_AS = {
     "tinyint": "TINYINT", "smallint": "SMALLINT", "mediumint": "INT", "int": "INT", "bigint": "BIGINT",
-    "year": "SMALLINT", "float": "FLOAT", "double": "DOUBLE", "date": "DATE",
+    "year": "SMALLINT", "bit": "DECIMAL(20, 0)", "float": "FLOAT", "double": "DOUBLE", "date": "DATE",
     "datetime": "TIMESTAMP_NTZ", "timestamp": "TIMESTAMP", **dict.fromkeys(_BYTES, "BINARY"),
 }  # fmt: skip
 _UNSIGNED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from mainstem import Hidden, Secret, Size, check_database_url, option
-from mainstem_cdc import CaptureOptions, TableOptions
+from mainstem_cdc import RelationalOptions, TableOptions
 
 from mainstem_cdc_postgresql.values import has_reader
 
@@ -15,7 +15,7 @@ def _check(url: Secret) -> Secret:
     return check_database_url(url, ("postgresql", "postgres"), expected)
 
 
-class PostgreSQLSourceOptions(CaptureOptions):
+class PostgreSQLSourceOptions(RelationalOptions):
     """Options of the source `postgresql`."""
 
     port: ClassVar[int] = 5432

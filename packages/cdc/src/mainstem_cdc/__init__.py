@@ -8,7 +8,7 @@ prints, and become columns by `ColumnReaders`. What only a receiver's process ne
 
 from __future__ import annotations
 
-from mainstem_cdc.options import CaptureOptions, TableOptions
+from mainstem_cdc.options import CaptureOptions, RelationalOptions, TableOptions
 from mainstem_cdc.snapshots import (
     Change,
     Changes,
@@ -38,6 +38,7 @@ __all__ = [
     "Misfit",
     "Position",
     "Reader",
+    "RelationalOptions",
     "Run",
     "SnapshotThenLog",
     "Table",

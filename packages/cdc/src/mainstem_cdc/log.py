@@ -84,7 +84,7 @@ class DatabaseLog(TablesAndLog, Generic[T]):
 
     @abstractmethod
     def next(self) -> bytes | None:
-        """Return the next event; None if none has come yet."""
+        """Return the next event as it has come; None if none has yet."""
 
     @abstractmethod
     def read(self, data: bytes) -> None:
@@ -131,9 +131,9 @@ class DatabaseLog(TablesAndLog, Generic[T]):
     def estimate(self, table: str) -> int | None:
         """Return about how many rows a table has; None if nobody knows."""
 
-    @abstractmethod
     def now(self, table: T, key: Sequence[Any]) -> Values | None:
-        """Return a row as it is by now; None if it is gone."""
+        """Return a row as it is by now; None if it is gone. For `filled`."""
+        raise NotImplementedError
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class DatabaseLog(TablesAndLog, Generic[T]):
         Raises:
             PermanentError: that ends the run.
         """
-        if names and self.options.on_truncate == "fail":
+        if names and not self.options.passes_truncate:
             raise PermanentError(
                 f"TRUNCATE of {', '.join(names)}: a changelog has no such change. Start the checkpoint "
                 "over, or, where rows that are gone may stay downstream, `on_truncate: ignore`"

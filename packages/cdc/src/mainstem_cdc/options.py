@@ -93,16 +93,6 @@ class TableOptions(Options):
             )
         return self
 
-    def place(self, name: str, namespace: str) -> tuple[str, str]:
-        """Return the table's schema and its name in the database.
-
-        Args:
-            name: that in the document.
-            namespace: the schema that is meant where none is given.
-        """
-        given, _, table = (self.table or name).rpartition(".")
-        return given or namespace, table
-
 
 class CaptureOptions(IngressOptions):
     """Options of sources of change data capture. A source adds `url`, and what says where its log is."""
@@ -151,16 +141,6 @@ class CaptureOptions(IngressOptions):
         description="`transaction`: the changes of one transaction are in one batch, so that a sink that "
         "writes batches whole never shows half of one. It must fit below `high_water`.",
     )
-    on_truncate: Literal["fail", "ignore"] = option(
-        "fail",
-        description="What a TRUNCATE does, which is no change of any row: it ends the run, or is counted "
-        "and passed over.",
-    )
-    on_missing_column: Literal["fail", "null"] = option(
-        "fail",
-        description="What becomes of a column that the table has no longer, or not yet: it ends the run, "
-        "or is null.",
-    )
     heartbeat: PositiveDuration = option(
         timedelta(seconds=10),
         advanced=True,
@@ -196,7 +176,7 @@ class CaptureOptions(IngressOptions):
 
     @model_validator(mode="after")
     def _each_once(self) -> CaptureOptions:
-        places = [each.place(name, self.namespace) for name, each in self.tables.items()]
+        places = [self.placed(name, each) for name, each in self.tables.items()]
         for place in places:
             if places.count(place) > 1:
                 raise ValueError(f"tables: {'.'.join(place)} is there twice")
@@ -227,6 +207,25 @@ class CaptureOptions(IngressOptions):
                 f"the connection to {self.place} is not encrypted: whoever is between reads rows and "
                 "password, and can change rows. Give `tls`."
             )
+
+    def placed(self, name: str, table: TableOptions) -> tuple[str, str]:
+        """Return a table's schema and its name in the database.
+
+        Args:
+            name: that in the document.
+        """
+        given, _, found = (table.table or name).rpartition(".")
+        return given or self.namespace, found
+
+    @property
+    def passes_truncate(self) -> bool:
+        """Whether tables may be emptied at once."""
+        return False
+
+    @property
+    def fills_missing(self) -> bool:
+        """Whether columns that a table does not have are null."""
+        return True
 
     @property
     def patterns(self) -> list[str]:
@@ -295,3 +294,26 @@ class CaptureOptions(IngressOptions):
             identity=(*table.key, COMMIT_VERSION, "_change_type"),
             sequence_type="string",
         )
+
+
+class RelationalOptions(CaptureOptions):
+    """Options of sources whose tables have columns of their own."""
+
+    on_truncate: Literal["fail", "ignore"] = option(
+        "fail",
+        description="What a TRUNCATE does, which is no change of any row: it ends the run, or is counted "
+        "and passed over.",
+    )
+    on_missing_column: Literal["fail", "null"] = option(
+        "fail",
+        description="What becomes of a column that the table has no longer, or not yet: it ends the run, "
+        "or is null.",
+    )
+
+    @property
+    def passes_truncate(self) -> bool:
+        return self.on_truncate == "ignore"
+
+    @property
+    def fills_missing(self) -> bool:
+        return self.on_missing_column == "null"

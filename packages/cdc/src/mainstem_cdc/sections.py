@@ -36,7 +36,7 @@ def section(
     Returns:
         those that the document does not name, by the names of their outputs; and why others are left out.
     """
-    there = {each.place(name, options.namespace) for name, each in options.tables.items()}
+    there = {options.placed(name, each) for name, each in options.tables.items()}
     made: dict[str, dict[str, Any]] = {}
     left = []
     for table in found:
@@ -79,7 +79,7 @@ def differing(options: CaptureOptions, found: Sequence[FoundTable]) -> Iterator[
     """Yield where tables of a document are otherwise in the database: missing, or of other types."""
     there = {(table.namespace, table.name): table for table in found}
     for name, given in options.tables.items():
-        place = given.place(name, options.namespace)
+        place = options.placed(name, given)
         table = there.get(place)
         if table is None:
             yield f"{name}: the database has no table {'.'.join(place)}"

@@ -58,14 +58,14 @@ class Table:
         self, name: str, given: TableOptions, options: CaptureOptions, readers: ColumnReaders
     ) -> None:
         self.name = name
-        self.namespace, self.table = given.place(name, options.namespace)
+        self.namespace, self.table = options.placed(name, given)
         self.origin = self.sql = f"{self.namespace}.{self.table}"
         self.preimages = given.preimages
         self.transaction = given.transaction
         self.named = name in options.tables
         self.columns = [column.name for column in given.table_schema]
         self.key = [find_column(given.table_schema, key, "key").name for key in given.key]
-        self._nulls = options.on_missing_column == "null"
+        self._nulls = options.fills_missing
         self._kinds = [column.type or "" for column in given.table_schema]
         self._keys = [self.columns.index(key) for key in self.key]
         self._readers = readers

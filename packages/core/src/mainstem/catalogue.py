@@ -27,6 +27,7 @@ CATALOGUE = {
     ("source", "kinesis"): "mainstem-broker-kinesis",
     ("source", "nats"): "mainstem-broker-nats",
     ("source", "nats_bucket"): "mainstem-broker-nats",
+    ("source", "mongodb"): "mainstem-cdc-mongodb",
     ("source", "mysql"): "mainstem-cdc-mysql",
     ("source", "postgresql"): "mainstem-cdc-postgresql",
     ("source", "sql"): "mainstem-database-sql",
