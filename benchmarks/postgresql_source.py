@@ -3,12 +3,14 @@
     python benchmarks/postgresql_source.py [ROWS] [ROUNDS]
 
 A real PostgreSQL. The log: rows of some 200 bytes, inserted in transactions of 1,000 before, read by a
-loop of COPY_BOTH that looks at nothing, and by a receiver with its log. The snapshot: the same table, by
-COPY TO into nowhere, and by a receiver. Prints rows a second and the ratios, medians over the rounds.
+loop of COPY_BOTH that looks at nothing, by Debezium's engine, which writes them as JSON into a file (from
+its first row to its last, without its start), and by a receiver with its log. The snapshot: the same table,
+by COPY TO into nowhere, and by a receiver. Prints rows a second and the ratios, medians over the rounds.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from pathlib import Path
 import psycopg
 from beside import compare
 from capturing import received
+from mainstem_cdc.testing.debezium import Debezium
 from mainstem_cdc_postgresql.connection import Stream
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.source import PostgreSQLSource
@@ -88,6 +91,36 @@ def prepared(
     return run
 
 
+def beside(server: Postgres, rows: int, rounds: int) -> None:
+    """Print how many rows Debezium tells a second."""
+    seconds = []
+    for number in range(rounds):
+        slot = f"other{number}"
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_copy_logical_replication_slot(%s, %s)", ("source", slot))
+        properties = {
+            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(server.port),
+            "database.user": "postgres",
+            "database.password": "",
+            "database.dbname": "postgres",
+            "plugin.name": "pgoutput",
+            "slot.name": slot,
+            "publication.name": "source",
+            "table.include.list": "public.t",
+            "snapshot.mode": "no_data",
+            "max.batch.size": "8192",
+            "max.queue.size": "32768",
+        }
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Debezium(Path(folder), properties) as other,
+        ):
+            seconds.append(other.seconds(rows))
+    print(f"the log: Debezium {rows / statistics.median(seconds):,.0f} rows/s")
+
+
 def copied(server: Postgres) -> None:
     """Read the table by COPY."""
     with (
@@ -112,6 +145,7 @@ def main() -> None:
         )
         loop = prepared(server, "bare", lambda o: bare(o, rows))
         compare("the log", rows, "rows", ours, loop, rounds)
+        beside(server, rows, rounds)
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute("SELECT pg_replication_slot_advance('source', pg_current_wal_lsn())")
         snapshot = prepared(server, "snap", lambda o: received(PostgreSQLSource(o), rows))

@@ -8,6 +8,7 @@ cd "$(dirname "$0")"
 ./kinesis.sh
 ./mysql.sh
 ./postgresql.sh
+./debezium.sh
 
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2
