@@ -8,7 +8,7 @@ from mainstem_cdc.receiver import CaptureReceiver, Opened
 from mainstem_cdc.requests import Cursor
 
 from mainstem_cdc_mongodb.connection import Connection
-from mainstem_cdc_mongodb.documents import place_of, shown_time, stamp_of
+from mainstem_cdc_mongodb.documents import place_of, shown_time
 from mainstem_cdc_mongodb.log import ChangeStreamLog, Position, open_stream
 from mainstem_cdc_mongodb.options import MongoDBSourceOptions
 from mainstem_cdc_mongodb.tables import Collection
@@ -64,10 +64,10 @@ class MongoDBReceiver(CaptureReceiver):
                 f"{place} is of another replica set ({name}) than the one this checkpoint is of "
                 f"({cursor.place['set']}); {START_OVER}"
             )
-        end, at = connection.now(), stamp_of(str(cursor.position[0]))
-        if end < at:
+        # A stream may begin one count beyond the server's time.
+        end, at = place_of(connection.now(), 1), str(cursor.position[0])
+        if end < at[: len(end)]:
             raise PermanentError(
-                f"{place} is at {shown_time(place_of(end))}, before {shown_time(place_of(at))}, where "
-                f"this checkpoint is: it was set back to an older state, or is another server; "
-                f"{START_OVER}"
+                f"{place} is at {shown_time(end)}, before {shown_time(at)}, where this checkpoint is: it "
+                f"was set back to an older state, or is another server; {START_OVER}"
             )

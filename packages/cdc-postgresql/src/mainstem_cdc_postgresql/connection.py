@@ -126,6 +126,38 @@ class Connection:
         get, columns = result.get_value, range(result.nfields)
         return [[get(row, at) for at in columns] for row in range(result.ntuples)]
 
+    def copied(self, sql: str, seconds: float, meanwhile: Callable[[], None] = _nothing) -> bytes:
+        """Run a COPY TO STDOUT and return what it gives.
+
+        Args:
+            seconds: how long the server may take.
+            meanwhile: called once a second until it has begun to answer, and while it stands still.
+
+        Raises:
+            TransientError, PermanentError: it failed; the words are the server's.
+        """
+        self._run(sql, (), seconds, meanwhile)
+        until = time.monotonic() + seconds
+        parts: list[bytes] = []
+        get = self._pg.get_copy_data
+        try:
+            while True:
+                size, part = get(1)
+                if size > 0:
+                    parts.append(bytes(part))
+                elif size < 0:
+                    break
+                elif self.wait(min(until - time.monotonic(), 1.0)):
+                    self._pg.consume_input()
+                elif time.monotonic() > until:
+                    raise TransientError(f"{self._place}: no answer for {seconds:.0f} seconds")
+                else:
+                    meanwhile()
+            self._result(self._patience, meanwhile)
+        except psycopg.Error as error:
+            raise TransientError(f"{self._place}: {error}") from None
+        return b"".join(parts)
+
     def _run(
         self,
         sql: str,
@@ -158,7 +190,7 @@ class Connection:
             result = self._pg.get_result()
             if result is None:
                 break
-            if result.status == pq.ExecStatus.COPY_BOTH:
+            if result.status in (pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT):
                 return result
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 failed = failed or result

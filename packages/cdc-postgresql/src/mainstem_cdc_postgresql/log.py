@@ -79,6 +79,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         #: Of transactions that are not stored: the last position, and where the log goes on behind them.
         self._ends: deque[tuple[Position, int]] = deque()
         self._told = self._asked = time.monotonic()
+        #: The place that was awaited when the server was asked.
+        self._asked_for: Position = [0, 0]
         #: When the slot was looked at, and how much is kept for it if that is too much.
         self._guarded, self._kept = 0.0, 0
         self._at: Position = begin
@@ -233,11 +235,13 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         if silent > patience:
             raise TransientError(f"the server has said nothing for {patience:.0f} seconds")
         pause = _ASKING if self.awaits else _TELLING
-        asks = (self.awaits or silent > patience / 2) and now - self._asked >= pause
+        due = now - self._asked >= pause or self._asked_for < self.awaited
+        asks = (self.awaits or silent > patience / 2) and due
         if asks or self._stream.asked or now - self._told >= _TELLING:
             self._stream.tell(self.confirmed, answer=asks)
             self._told = now
-            self._asked = now if asks else self._asked
+            if asks:
+                self._asked, self._asked_for = now, self.awaited
 
     def _guard(self, limit: int) -> None:
         """See that the server does not keep more of its log than it may.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
+import pyarrow as pa
 from mainstem import PermanentError, TransientError
 from mainstem_cdc import (
     Chunk,
@@ -17,7 +19,8 @@ from mainstem_cdc import (
     Values,
     unnamed,
 )
-from mainstem_cdc.columns import ColumnReaders, boolean
+from mainstem_cdc.columns import ColumnReaders, PrintedRows, boolean
+from pyarrow import csv
 
 from mainstem_cdc_postgresql.connection import Connection, literal, quoted
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
@@ -164,26 +167,44 @@ class PostgreSQLTable(Table):
         names = ", ".join(quoted(name) for name in ordered)
         parts = [] if condition is None else [f"({condition}\n)"]
         if after is not None:
-            marks = ", ".join(f"${at}" for at in range(1, len(ordered) + 1))
+            marks = ", ".join(literal(value) for value in after.values())
             parts.append(f"({names}) > ({marks})")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
             ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
-            found = connection.rows(
-                f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT {rows}",
-                () if after is None else tuple(after.values()),
-                seconds=_READING,
-                meanwhile=meanwhile,
+            found = connection.copied(
+                f"COPY (SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT "
+                f"{rows}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)",
+                _READING,
+                meanwhile,
             )
         finally:
             with suppress(TransientError):
                 connection.query("ROLLBACK")
-        keyed: dict[Any, Values] = {self.key_of(values): values for values in found}
         if not found:
-            return str(snapshot), Chunk(keyed, None)
-        key = dict(zip(self.key, self.key_of(found[-1]), strict=True))
-        return str(snapshot), Chunk(keyed, {name: _text(key[name]) for name in ordered})
+            return str(snapshot), Chunk({}, None)
+        columns = self._columns(found)
+        last = {name: columns[name][-1].as_py().decode() for name in ordered}
+        return str(snapshot), Chunk(PrintedRows(columns, self.key), last)
+
+    def _columns(self, text: bytes) -> dict[str, Any]:
+        """Return what COPY has given as columns of bytes; null is what stands without quotes."""
+        names = [str(at) for at in range(len(self.columns))]
+        table = csv.read_csv(
+            BytesIO(text),
+            csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
+            csv.ParseOptions(newlines_in_values=True),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.binary()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+        columns = (column.combine_chunks() for column in table.columns)
+        return dict(zip(self.columns, columns, strict=True))
 
     def estimate(self, connection: Connection) -> int | None:
         """Return about how many rows there are; None before the server has counted them."""

@@ -29,6 +29,49 @@ _LACKING = (
 )
 
 
+class PrintedRows:
+    """Rows of a chunk as columns of what the database prints.
+
+    Args:
+        columns: arrays of bytes, by name.
+        key: the columns of the key.
+    """
+
+    def __init__(self, columns: Mapping[str, Any], key: Sequence[str]) -> None:
+        self.columns = columns
+        self._key = key
+        self._superseded: set[tuple[Value, ...]] = set()
+
+    def __len__(self) -> int:
+        return len(self.columns[self._key[0]])
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes they have."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    def pop(self, key: tuple[Value, ...], _: None = None) -> None:
+        """Leave out the row of a key, if there is one."""
+        self._superseded.add(key)
+
+    def values(self) -> PrintedRows:
+        """Return the rows that are left."""
+        if not self._superseded:
+            return self
+        keys = zip(*(self.columns[name].to_pylist() for name in self._key), strict=True)
+        left = pa.array([key not in self._superseded for key in keys])
+        return PrintedRows({n: c.filter(left) for n, c in self.columns.items()}, self._key)
+
+    def row(self, number: int) -> list[Value]:
+        """Return the values of a row."""
+        return [column[number].as_py() for column in self.columns.values()]
+
+    def rows(self) -> list[list[Value]]:
+        """Return the values of each row."""
+        columns = [column.to_pylist() for column in self.columns.values()]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+
 class ColumnReaders:
     """Makes columns of what a database prints.
 
@@ -48,20 +91,22 @@ class ColumnReaders:
         self._columns = {**_BY_COLUMN, **columns}
         self._raw = raw
 
-    def read(self, kind: str, values: Sequence[Value]) -> tuple[Any, dict[int, str]]:
+    def read(self, kind: str, values: Any) -> tuple[Any, dict[int, str]]:
         """Return a column, and by their numbers why values are refused; those are null in it.
 
         Args:
             kind: the type, in Spark's short form.
+            values: as the database prints them, in a sequence or an array.
         """
         target = arrow_type(kind)
         read = self._columns.get(kind.partition("(")[0])
+        made = isinstance(values, pa.Array)
         if read is not None:
             try:
-                return read(pa.array(values, pa.binary()), target), {}
+                return read(values if made else pa.array(values, pa.binary()), target), {}
             except (pa.ArrowException, TypeError, ValueError):
                 pass  # of some of them, or of text that Arrow does not know
-        return self._one_by_one(kind, target, values)
+        return self._one_by_one(kind, target, values.to_pylist() if made else values)
 
     def _one_by_one(
         self, kind: str, target: Any, values: Sequence[Value]

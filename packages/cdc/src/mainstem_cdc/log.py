@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from mainstem import PermanentError
 
+from mainstem_cdc.columns import PrintedRows
 from mainstem_cdc.options import CaptureOptions
 from mainstem_cdc.snapshots import Change, Changes, Chunk, Position, TablesAndLog
 from mainstem_cdc.tables import Run, Table, Values
@@ -261,6 +262,10 @@ class DatabaseLog(TablesAndLog, Generic[T]):
         if found is None:
             time.sleep(0.001)  # it is asked for again at once
         elif found.rows:
-            size = sum(len(v) for row in found.rows.values() for v in row if isinstance(v, bytes))
+            if isinstance(found.rows, PrintedRows):
+                size = found.rows.nbytes
+            else:
+                values = (value for row in found.rows.values() for value in row)
+                size = sum(len(value) for value in values if isinstance(value, bytes))
             self._sizes[table] = int(_CHUNK_BYTES / (size / len(found.rows) + 1))
         return found

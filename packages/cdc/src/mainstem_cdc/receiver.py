@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from mainstem_ingress import (
     struct_type,
 )
 
+from mainstem_cdc.columns import PrintedRows
 from mainstem_cdc.log import DatabaseLog
 from mainstem_cdc.options import ALL, CaptureOptions
 from mainstem_cdc.requests import Cursor, Requests
@@ -269,40 +270,80 @@ class _Batch:
     """Changes of one table, of which columns are made."""
 
     def __init__(self) -> None:
-        self._kinds: list[str] = []
-        self._versions: list[str] = []
-        self._at: list[int] = []
-        self._transactions: list[str | None] = []
-        self._rows: list[Values] = []
+        self._pieces: list[_Piece] = []
 
     def add_run(self, run: Run) -> None:
         """Add changes of the log."""
-        self._kinds += run.kinds
-        self._versions += [sequence(run.prefix, number) for number in run.numbers]
-        self._at += [run.at] * len(run.rows)
-        self._transactions += [run.transaction] * len(run.rows)
-        self._rows += run.rows
+        versions = [sequence(run.prefix, number) for number in run.numbers]
+        self._last().add(run.kinds, versions, run.at, run.transaction, run.rows)
 
-    def add_rows(self, rows: Sequence[Values], version: str) -> None:
+    def add_rows(self, rows: Sequence[Values] | PrintedRows, version: str) -> None:
         """Add rows of a snapshot."""
-        count = len(rows)
-        self._kinds += ["insert"] * count
-        self._versions += [version] * count
-        self._at += [time.time_ns() // 1000] * count
-        self._transactions += [None] * count
-        self._rows += rows
+        count, now = len(rows), time.time_ns() // 1000
+        kinds, versions = ["insert"] * count, [version] * count
+        if isinstance(rows, PrintedRows):
+            piece = _Piece(printed=rows)
+            self._pieces.append(piece)
+            piece.add(kinds, versions, now, None, ())
+        else:
+            self._last().add(kinds, versions, now, None, rows)
+
+    def _last(self) -> _Piece:
+        if not self._pieces or self._pieces[-1].printed is not None:
+            self._pieces.append(_Piece())
+        return self._pieces[-1]
 
     def parts(
         self, table: Table, kind: Any, reached: Position, none: tuple[Any, ...]
-    ) -> list[Columns | list[Message]]:
-        """Return the rows as columns, and messages for those that are refused.
+    ) -> Iterator[Columns | list[Message]]:
+        """Yield the rows as columns, and messages for those that are refused.
 
         Args:
             kind: the type of the rows in the log.
             reached: the place to acknowledge them by.
             none: what a message of no table has as `extra`.
         """
-        columns, refused = table.read(self._rows)
+        for piece in self._pieces:
+            yield from piece.parts(table, kind, reached, none)
+
+
+class _Piece:
+    """Changes that are all rows, or columns of a snapshot's."""
+
+    def __init__(self, printed: PrintedRows | None = None) -> None:
+        self.printed = printed
+        self._kinds: list[str] = []
+        self._versions: list[str] = []
+        self._at: list[int] = []
+        self._transactions: list[str | None] = []
+        self._rows: list[Values] = []
+
+    def add(
+        self,
+        kinds: Sequence[str],
+        versions: Sequence[str],
+        at: int,
+        transaction: str | None,
+        rows: Sequence[Values],
+    ) -> None:
+        """Add changes of one time."""
+        self._kinds += kinds
+        self._versions += versions
+        self._at += [at] * len(kinds)
+        self._transactions += [transaction] * len(kinds)
+        self._rows += rows
+
+    def _row(self, number: int) -> Values:
+        return self._rows[number] if self.printed is None else self.printed.row(number)
+
+    def parts(
+        self, table: Table, kind: Any, reached: Position, none: tuple[Any, ...]
+    ) -> Iterator[Columns | list[Message]]:
+        """Yield them; see `_Batch.parts`."""
+        if self.printed is None:
+            columns, refused = table.read(self._rows)
+        else:
+            columns, refused = table.read_columns(self.printed.columns)
         columns[CHANGE_TYPE] = pa.array(self._kinds, pa.string())
         columns[COMMIT_VERSION] = pa.array(self._versions, pa.string())
         columns[COMMIT_TIMESTAMP] = pa.array(self._at, pa.timestamp("us", "UTC"))
@@ -313,24 +354,19 @@ class _Batch:
             kept = [number not in refused for number in range(len(at))]
             rows = rows.filter(pa.array(kept))
             at = [each for each, keep in zip(at, kept, strict=True) if keep]
-        parts: list[Columns | list[Message]] = []
-        if refused:
-            parts.append(
-                [
-                    Message(
-                        table.shown(self._rows[number]).encode(),
-                        timestamp=self._at[number],
-                        origin=table.origin,
-                        token=reached,
-                        refused=why,
-                        extra=none,
-                    )
-                    for number, why in sorted(refused.items())
-                ]
-            )
+            yield [
+                Message(
+                    table.shown(self._row(number)).encode(),
+                    timestamp=self._at[number],
+                    origin=table.origin,
+                    token=reached,
+                    refused=why,
+                    extra=none,
+                )
+                for number, why in sorted(refused.items())
+            ]
         if len(rows):
-            parts.append(Columns(table.name, rows, at, table.origin, token=reached))
-        return parts
+            yield Columns(table.name, rows, at, table.origin, token=reached)
 
 
 class _Raw:
@@ -352,8 +388,9 @@ class _Raw:
         self._columns["transaction"] += [run.transaction] * len(run.rows)
         self._at += [run.at] * len(run.rows)
 
-    def add_rows(self, table: Table, rows: Sequence[Values], prefix: str) -> None:
+    def add_rows(self, table: Table, given: Sequence[Values] | PrintedRows, prefix: str) -> None:
         """Add rows of a snapshot."""
+        rows = given.rows() if isinstance(given, PrintedRows) else given
         count = len(rows)
         self._add(table, ["insert"] * count, rows, [sequence(prefix, 0)] * count)
         self._columns["transaction"] += [None] * count

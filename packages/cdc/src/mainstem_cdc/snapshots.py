@@ -33,10 +33,11 @@ class Chunk(NamedTuple):
     """Rows of a table as they are, by their keys, and where the next ones begin.
 
     `last` is JSON, what `TablesAndLog.chunk` is given for the next chunk; None at the table's end. Keys
-    are whatever can be compared with those of changes; the rows are the author's own.
+    are whatever can be compared with those of changes; the rows are the author's own. What is no dict
+    has `pop`, `len`, and `values`, whose result has a length and is given on as it is.
     """
 
-    rows: dict[Any, Any]
+    rows: Any
     last: Any
 
 
@@ -55,7 +56,7 @@ class Change(NamedTuple):
 
 class Given(NamedTuple):
     """What is given on: a change with its content, or rows of a snapshot, as they were at a position of
-    the log, as a list.
+    the log, as a list, or what `values` of a chunk's rows returned.
 
     In this order, and compared by their positions too, later ones of a key supersede the earlier ones.
     Rows have the position of their chunk's mark, at which no change of their keys is.
@@ -125,7 +126,7 @@ class _Waiting:
 
     table: str
     mark: Position
-    rows: dict[Any, Any]
+    rows: Any
     last: Any
     count: int
 
@@ -281,6 +282,8 @@ class SnapshotThenLog:
         if self._chunk is None and self._place.tables and not self._place.paused:
             self._open()
         wait = min(seconds, _WAIT) if self.loading and not self._place.paused else seconds
+        if self._chunk is not None and self._chunk.mark <= self._place.log:
+            wait = 0.0
         found = self._source.changes(self._place.log, wait)
         given = list(self._passed(found.changes))
         self._place.log = found.reached
@@ -327,5 +330,7 @@ class SnapshotThenLog:
         else:
             place.after = chunk.last
             place.rows += chunk.count
-        rows = list(chunk.rows.values())
-        return [Given(chunk.mark, chunk.table, rows, snapshot=True)] if rows else []
+        rows = chunk.rows.values()
+        if isinstance(chunk.rows, dict):
+            rows = list(rows)
+        return [Given(chunk.mark, chunk.table, rows, snapshot=True)] if len(rows) else []

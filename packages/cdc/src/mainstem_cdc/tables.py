@@ -100,7 +100,11 @@ class Table:
         return [value if at in self._keys else None for at, value in enumerate(values)]
 
     def read(self, rows: Sequence[Values]) -> tuple[dict[str, Any], dict[int, str]]:
-        """Return rows as Arrow columns, and why some are refused.
+        """Return rows as Arrow columns, and why some are refused; see `read_columns`."""
+        return self.read_columns(dict(zip(self.columns, zip(*rows, strict=True), strict=True)))
+
+    def read_columns(self, printed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[int, str]]:
+        """Return columns of what the database prints as they are declared, and why rows are refused.
 
         Returns:
             the columns by name, with anything for rows that are refused; and by the numbers of these rows
@@ -108,10 +112,8 @@ class Table:
         """
         columns: dict[str, Any] = {}
         refused: dict[int, str] = {}
-        for name, kind, values in zip(
-            self.columns, self._kinds, zip(*rows, strict=True), strict=True
-        ):
-            columns[name], wrong = self._readers.read(kind, values)
+        for name, kind in zip(self.columns, self._kinds, strict=True):
+            columns[name], wrong = self._readers.read(kind, printed[name])
             for at, why in wrong.items():
                 refused.setdefault(at, f"{name}: {why}")
         return columns, refused

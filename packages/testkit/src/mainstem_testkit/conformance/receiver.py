@@ -341,7 +341,8 @@ class ReceiverSuite(ReceiverProcessSuite):
                 taker.close()
                 taker.reconnect(taken[1].cursor)
             self.put(range(5, 8))
-            taken += taker.take_some(3)
+            # What was not acknowledged may come again first.
+            taken += taker.take_rest() if broken else taker.take_some(3)
             self.check(taken, range(8), once=not broken)
 
     @contextmanager
