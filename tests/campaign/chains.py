@@ -27,6 +27,7 @@ class Chain(ABC):
         row_by_row: whether each row comes of the event that it names, whatever else was lost.
         loads: whether a table is loaded before events are joined.
         table: whether the result is a changelog, of which the last table is compared; keyed by `k`.
+        changes: whether it takes the changes of a table, and no events.
     """
 
     name: ClassVar[str]
@@ -35,6 +36,7 @@ class Chain(ABC):
     loads: ClassVar[bool] = False
     row_by_row: ClassVar[bool] = True
     table: ClassVar[bool] = False
+    changes: ClassVar[bool] = False
     #: The columns and watermark of the second side, read from files; none if there is none.
     side: ClassVar[tuple[str, Mapping[str, Any] | None] | None] = None
 
@@ -237,6 +239,21 @@ class Newest(Chain):
         return Counter({e.k: (e.k, e.n, e.v) for e in events}.values())
 
 
+class Copied(Chain):
+    """A database's table, kept in step."""
+
+    name = "copy"
+    columns = ("k", "n", "v")
+    row_by_row, table, changes = False, True, True
+
+    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+        columns = {"k": "k", "n": "n", "v": "v"}
+        return {name: {"use": "select", "from": event, "with": {"columns": columns}}}
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        return Counter({e.k: (e.k, e.n, e.v) for e in events}.values())
+
+
 class View(Chain):
     """The newest event of each key beside the newest row of a second table."""
 
@@ -277,7 +294,5 @@ class View(Chain):
         return Counter((k, e.n, e.v, level.get(k)) for k, e in newest.items())
 
 
-CHAINS = {
-    each.name: each
-    for each in (Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed())
-}
+_ALL = (Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied())
+CHAINS = {each.name: each for each in _ALL}

@@ -32,7 +32,7 @@ def _paths() -> list[Way]:
     turns = {name: sink for name, sink in SINKS.items() if sink not in alone}
     for row, (source, kind) in enumerate(SOURCES.items()):
         for column, (name, chain) in enumerate(CHAINS.items()):
-            if kind.lossy and not chain.row_by_row:
+            if (kind.lossy and not chain.row_by_row) or kind.changes != chain.changes:
                 continue
             fitting = [s for s, sink in turns.items() if sink.tables or not chain.table]
             made.append(Way(source, name, fitting[(row + 5 * column) % len(fitting)]))

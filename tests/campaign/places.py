@@ -13,6 +13,8 @@ from mainstem_broker_amqp.testing import RabbitMQ
 from mainstem_broker_kafka.testing import Kafka
 from mainstem_broker_kinesis.testing import Kinesalite
 from mainstem_broker_nats.testing import NATS
+from mainstem_cdc_mysql.testing import MySQL
+from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
 from mainstem_testkit.proxy import FaultProxy
 from mainstem_testkit.server import Server, free_port
@@ -99,6 +101,14 @@ class Places:
     @cached_property
     def postgres(self) -> Place:
         return self._made(Place(Postgres(self._new("postgres"))))
+
+    @cached_property
+    def mysql(self) -> Place:
+        return self._made(Place(MySQL(self._new("mysql"))))
+
+    @cached_property
+    def mariadb(self) -> Place:
+        return self._made(Place(MariaDB(self._new("mariadb"))))
 
     @cached_property
     def endpoint(self) -> Place:

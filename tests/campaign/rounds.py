@@ -207,6 +207,8 @@ def document(made: Sequence[Played]) -> dict[str, Any]:
         part = {**path.source.part(), **path.source.options_beside()}
         if path.source.name == "sql-poll":
             sources[event] = {**part, "watermark": watermark}
+        elif path.source.changes:
+            sources[f"{prefix}_raw"], event = part, f"{prefix}_raw.rows"
         else:
             sources[f"{prefix}_raw"] = part
             decode = {"format": "json", "schema": DECODED}
@@ -256,6 +258,7 @@ def _points(made: Sequence[Played]) -> list[str]:
     for path in made:
         words |= {path.sink.use, path.source.name.partition("-")[0]}
         words |= {"ingress"} if path.source.receives else set()
+        words |= {"cdc"} if path.source.changes else set()
         words |= {"bootstrap"} if CHAINS[path.way.chain].loads else set()
         words |= {"keyed-state"} if CHAINS[path.way.chain].keyed else set()
     return points(*words)

@@ -12,6 +12,7 @@ import socket
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,6 +38,7 @@ class Source(ABC):
         needs: the server that it speaks to.
         killable: whether that may be killed: not if a sender could not tell then what was taken.
         receives: whether a receiver takes its messages into the ingress log.
+        changes: whether it tells changes of a table, that has the newest event of each key.
     """
 
     name: ClassVar[str]
@@ -45,6 +47,7 @@ class Source(ABC):
     needs: ClassVar[str | None] = None
     killable: ClassVar[bool] = True
     receives: ClassVar[bool] = False
+    changes: ClassVar[bool] = False
 
     def __init__(self, places: Places, folder: Path, path: str) -> None:
         self.folder, self.path = folder, path
@@ -305,11 +308,106 @@ class Poll(Source):
         postgres(self.place, text)
 
 
+class Table(Source):
+    """A table with the newest event of each key, and whatever else happens to its rows meanwhile."""
+
+    ordered = receives = changes = True
+    use: ClassVar[str]
+    #: Inserts a row, or updates that of its key.
+    upsert: ClassVar[str]
+
+    def part(self) -> dict[str, Any]:
+        self._run([f"CREATE TABLE {self.id} (k VARCHAR(40) PRIMARY KEY, n BIGINT, v INT)"])
+        self._pieces = 0
+        table = {"table": self.table, "key": ["k"], "schema": "k STRING, n BIGINT, v INT"}
+        given = {"url": self.place.url, "tables": {"rows": table}, "chunk_rows": 7}
+        given |= {"connect_timeout": "2 s", "answer_timeout": "3 s"}
+        return {"use": self.use, "with": given | self.more()}
+
+    @property
+    def table(self) -> str:
+        """The table's name, as the document has it."""
+        return self.id
+
+    def more(self) -> dict[str, Any]:
+        """Return further options."""
+        return {}
+
+    def send(self, events: Sequence[Event]) -> None:
+        # In one transaction, with rows that come, go, move and are taken back; then a new column.
+        name, statements = self.id, ["BEGIN"]
+        for e in events:
+            row = f"('{e.k}', {e.n}, {e.v})"
+            if e.n % 5 == 0:
+                statements.append(f"DELETE FROM {name} WHERE k = '{e.k}'")
+            if e.n % 7 == 0:
+                statements.append(f"DELETE FROM {name} WHERE k = 'moved'")
+                statements.append(f"UPDATE {name} SET k = 'moved' WHERE k = '{e.k}'")
+                statements.append(f"UPDATE {name} SET k = '{e.k}' WHERE k = 'moved'")
+            statements.append(f"INSERT INTO {name} (k, n, v) VALUES {row} {self.upsert}")
+            if e.n % 11 == 0:
+                statements.append("SAVEPOINT here")
+                statements.append(f"UPDATE {name} SET v = -1")
+                statements.append("ROLLBACK TO SAVEPOINT here")
+        undone = ["BEGIN", f"UPDATE {name} SET v = -2", f"DELETE FROM {name}", "ROLLBACK"]
+        self._run([*undone, *statements, "COMMIT"])
+        self._pieces += 1
+        if self._pieces % 5 == 0:
+            self._run([f"ALTER TABLE {name} ADD COLUMN more{self._pieces} INT"])
+
+    @abstractmethod
+    def _run(self, statements: Sequence[str]) -> None:
+        """Run statements in one session."""
+
+
+class PostgreSQL(Table):
+    name = use = "postgresql"
+    needs = "postgres"
+    upsert = "ON CONFLICT (k) DO UPDATE SET n = EXCLUDED.n, v = EXCLUDED.v"
+
+    def more(self) -> dict[str, Any]:
+        return {"slot": self.id}
+
+    def _run(self, statements: Sequence[str]) -> None:
+        import psycopg
+
+        with psycopg.connect(
+            self.place.server.url, connect_timeout=5, autocommit=True
+        ) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def close(self) -> None:
+        slot = f"FROM pg_replication_slots WHERE slot_name = '{self.id}'"
+        with suppress(Exception):
+            self._run([f"SELECT pg_terminate_backend(active_pid) {slot}", "SELECT pg_sleep(0.5)"])
+            self._run([f"SELECT pg_drop_replication_slot(slot_name) {slot}"])
+
+
+class MySQL(Table):
+    name = use = needs = "mysql"
+    upsert = "ON DUPLICATE KEY UPDATE n = VALUES(n), v = VALUES(v)"
+
+    def _run(self, statements: Sequence[str]) -> None:
+        import pymysql
+
+        server = self.place.server
+        given = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": "test"}
+        with pymysql.connect(**given, connect_timeout=5, autocommit=True) as connection:
+            for statement in statements:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+
+
+class MariaDB(MySQL):
+    name = needs = "mariadb"
+
+
 SOURCES = {
     each.name: each
     for each in (
         Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, Core, Shards, Hook, Pull,
-        Poll, Datagrams,
+        Poll, Datagrams, PostgreSQL, MySQL, MariaDB,
     )
 }  # fmt: skip
 
