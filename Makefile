@@ -68,7 +68,7 @@ archived:
 	@$(BIN)/python -c 'from mainstem_testkit.java import start_java_quickly as made; made()'
 
 announced:
-	@echo "Installs Python packages into .venv, jars, emulators and MySQL into .tools, and, as root and by apt-get, the servers"
+	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18 and Debezium into .tools, and, as root and by apt-get, the servers"
 	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: half an hour on"
 	@echo "two cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 

@@ -4,8 +4,9 @@
 
 A real PostgreSQL. The log: rows of some 200 bytes, inserted in transactions of 1,000 before, read by a
 loop of COPY_BOTH that looks at nothing, by Debezium's engine, which writes them as JSON into a file (from
-its first row to its last, without its start), and by a receiver with its log. The snapshot: the same table,
-by COPY TO into nowhere, and by a receiver. Prints rows a second and the ratios, medians over the rounds.
+its first row to its last, without its start), and by a receiver with its log. The snapshot: the same
+table, by COPY TO into nowhere, and by a receiver. Prints rows a second and the ratios, medians over the
+rounds.
 """
 
 from __future__ import annotations

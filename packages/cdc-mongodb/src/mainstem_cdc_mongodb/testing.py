@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import bson
 from bson import Timestamp
-from mainstem_testkit.server import Server
+from mainstem_testkit.server import Server, receive
 
 _MESSAGE, _REPLY, _QUERY = 2013, 1, 2004
 #: How often the time of an idle server goes on, in seconds; ten at a real one.
@@ -56,8 +56,12 @@ class MongoDB(Server):
         return [sys.executable, "-m", "mainstem_cdc_mongodb.testing", str(self.port), file], {}
 
     def answers(self) -> bool:
-        with self.connect():
-            return True
+        """Ask who it is."""
+        asked = struct.pack("<iB", 0, 0) + bson.encode({"hello": 1, "$db": "admin"})
+        with self.connect() as connection:
+            connection.sendall(struct.pack("<iiii", len(asked) + 16, 1, 0, _MESSAGE) + asked)
+            (size,) = struct.unpack("<i", receive(connection, 4))
+            return len(receive(connection, size - 4)) == size - 4
 
 
 class _FailedError(Exception):
@@ -355,9 +359,10 @@ class _Session:
         here = f"127.0.0.1:{self._port}"
         return {
             "isWritablePrimary": True, "ismaster": True, "helloOk": True, "setName": _SET,
-            "hosts": [here], "me": here, "primary": here, "maxBsonObjectSize": 2**24, "maxMessageSizeBytes": 48_000_000,
-            "maxWriteBatchSize": 100_000, "logicalSessionTimeoutMinutes": 30, "minWireVersion": 0,
-            "maxWireVersion": 21, "localTime": bson.datetime_ms.DatetimeMS(int(time.time() * 1000)),
+            "hosts": [here], "me": here, "primary": here, "maxBsonObjectSize": 2**24,
+            "maxMessageSizeBytes": 48_000_000, "maxWriteBatchSize": 100_000,
+            "logicalSessionTimeoutMinutes": 30, "minWireVersion": 0, "maxWireVersion": 21,
+            "localTime": bson.datetime_ms.DatetimeMS(int(time.time() * 1000)),
         }  # fmt: skip
 
     _ismaster = _hello
