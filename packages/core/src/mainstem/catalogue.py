@@ -40,6 +40,7 @@ CATALOGUE = {
     ("operator", "http_lookup"): "mainstem-direct-webhook",
     ("operator", "outbox"): "mainstem-cdc",
     ("operator", "python_by_key"): "mainstem-keyed-state",
+    ("operator", "match"): "mainstem-operators-patterns",
     ("operator", "rates"): "mainstem-operators-windows",
     ("operator", "sample"): "mainstem-operators-windows",
     ("operator", "sort"): "mainstem-operators-windows",

@@ -58,7 +58,9 @@ class Guard(Logic):
             told[IDENTITY] = pl.Binary()
         added = {REJECTED: pl.Schema(told)} if self._refusing else {}
         if late is not None:
-            added[LATE] = pl.Schema(logic.ports[late])
+            # Without what an operator has put beside the columns of the port.
+            own = {n: kind for n, kind in logic.ports[late].items() if not n.startswith("__")}
+            added[LATE] = pl.Schema(own)
         self.outputs = {**added, **logic.outputs}
 
     def step(self, step: Step) -> Done:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME
-
-from mainstem_operators_windows.waiting import IDENTITY
+from mainstem_keyed_state.waiting import IDENTITY
 
 _CLOCKS = "clocks"
 _OFFSET, _AT = "offset", "at"

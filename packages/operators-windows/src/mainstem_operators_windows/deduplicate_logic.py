@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
-
-from mainstem_operators_windows.waiting import IDENTITY
+from mainstem_keyed_state.waiting import IDENTITY
 
 COPIES = "copies"
 _KEPT, _WAITING = "kept", "waiting"

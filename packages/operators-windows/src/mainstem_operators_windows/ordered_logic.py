@@ -11,8 +11,8 @@ from abc import abstractmethod
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed, time_of
+from mainstem_keyed_state.waiting import in_turn, waiting_table
 
-from mainstem_operators_windows.waiting import in_turn, waiting_table
 from mainstem_operators_windows.windows_logic import (
     AT,
     END,

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
-
-from mainstem_operators_windows.waiting import in_turn, order_of, waiting_table
+from mainstem_keyed_state.waiting import in_turn, order_of, waiting_table
 
 _WAITING, _KEPT, _DUE = "waiting", "kept", "__due"
 #: After so many half-lives nothing is left of a row that a double could tell.

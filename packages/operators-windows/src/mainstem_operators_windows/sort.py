@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from mainstem import Inputs, OperatorCapabilities, Options, Shape, StateFacts, option
 from mainstem_keyed_state import event_time
-
-from mainstem_operators_windows.keyed import ByKey, needed_time, waited
+from mainstem_keyed_state.by_key import ByKey, needed_time, waited
 
 if TYPE_CHECKING:
     import polars as pl

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step
-
-from mainstem_operators_windows.waiting import in_turn, order_of, waiting_table
+from mainstem_keyed_state.waiting import in_turn, order_of, waiting_table
 
 _WAITING = "waiting"
 

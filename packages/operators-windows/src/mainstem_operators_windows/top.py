@@ -21,8 +21,7 @@ from mainstem import (
 )
 from mainstem.columns import Column, check_names, find_column
 from mainstem_keyed_state import event_time
-
-from mainstem_operators_windows.keyed import ByKey, needed_time, waited
+from mainstem_keyed_state.by_key import ByKey, needed_time, waited
 
 if TYPE_CHECKING:
     import polars as pl

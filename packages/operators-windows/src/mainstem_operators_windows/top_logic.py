@@ -9,8 +9,7 @@ import polars as pl
 from mainstem import CHANGE_TYPE
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
-
-from mainstem_operators_windows.waiting import IDENTITY
+from mainstem_keyed_state.waiting import IDENTITY
 
 if TYPE_CHECKING:
     from mainstem_operators_windows.top import Term

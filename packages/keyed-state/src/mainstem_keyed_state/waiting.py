@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import polars as pl
-from mainstem_keyed_state import Table
+
+from mainstem_keyed_state.logic import Table
 from mainstem_keyed_state.times import TIME, passed
 
 #: What tells rows of one time apart, where it is among the columns.

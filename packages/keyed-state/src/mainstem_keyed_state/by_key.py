@@ -7,7 +7,8 @@ from typing import Protocol
 
 from mainstem import EVENTS, EventTime, Inputs, OptionError, Shape, watermark_hint
 from mainstem.columns import find_column, quoted
-from mainstem_keyed_state import KeyedOperator, event_time, lacking
+
+from mainstem_keyed_state.operator import KeyedOperator, event_time, lacking
 
 
 class _By(Protocol):

@@ -1,0 +1,1 @@
+"""Patterns of events: the operator `match`."""

@@ -1,0 +1,152 @@
+"""Documents with `match`: what comes out, what goes to other outputs, and what is told of wrong ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from mainstem import DocumentError
+
+SCHEMA = "card STRING, at TIMESTAMP, amount DECIMAL(10, 2), shop STRUCT<name: STRING>"
+FRAUD = {
+    "by": ["card"],
+    "pattern": "small{2,5} large",
+    "define": {
+        "small": "amount < 100",
+        "large": "amount > 1000 AND amount > 10 * avg(small.amount)",
+    },
+    "within": "10 minutes",
+    "measures": {
+        "smalls": "count(small)",
+        "first_at": "first(small.at)",
+        "share": "round(sum(small.amount) / last(large.amount), 4)",
+        "where": "upper(large.shop.name)",
+    },
+}
+
+
+class Payments:
+    """A document of payments, whose files are a batch each."""
+
+    def __init__(self, pipeline):
+        self.pipeline = pipeline
+        self.fed = 0
+
+    def feed(self, *rows):
+        self.fed += 1
+        lines = [
+            {"card": card, "at": f"2026-01-01T{at}:00Z", "amount": amount, "shop": {"name": f"s{amount}"}}
+            for card, at, amount in rows
+        ]  # fmt: skip
+        self.pipeline.feed(f"{self.fed:04}.json", [json.dumps(line) for line in lines])
+
+    def document(self, outputs=("fraud",), **options):
+        read = {"path": "./in", "format": "jsonlines", "schema": SCHEMA, "max_files": 1}
+        time = {"column": "at", "delay": "5 minutes"}
+        return self.pipeline.document(
+            trigger={"available_now": True, "flush": True},
+            sources={"payment": {"use": "files", "with": read, "watermark": time}},
+            operators={"fraud": {"use": "match", "from": "payment", "with": {**FRAUD, **options}}},
+            sinks={_sink(name): self.pipeline.sink(_sink(name), name) for name in outputs},
+        )
+
+    def rows(self, name="fraud"):
+        return self.pipeline.rows(_sink(name))
+
+
+def _sink(name):
+    return f"to_{name.replace('.', '_')}"
+
+
+@pytest.fixture
+def payments(pipeline):
+    made = Payments(pipeline)
+    made.feed(("x", "10:00", 5), ("x", "10:02", 7.5), ("y", "10:00", 5), ("y", "10:01", 2000))
+    made.feed(("x", "10:01", 20), ("x", "10:04", 1001), ("y", "10:03", 50), ("y", "10:04", 60))
+    made.feed(("x", "10:30", 1), ("y", "11:00", 1))
+    return made
+
+
+def test_a_pattern_over_payments(payments):
+    """Pass: rows in the order of their time over batches; a match with its measures; what took too long, with how far it came;
+    what came too late."""
+    payments.feed(("x", "09:00", 1))
+    payments.document(("fraud", "fraud.timeouts", "fraud.late")).run()
+    (found,) = payments.rows()
+    assert found.pop("match_id")
+    assert found == {
+        "card": "x",
+        "match_start": "2026-01-01T10:00:00.000000Z",
+        "match_end": "2026-01-01T10:04:00.000000Z",
+        "smalls": 3,
+        "first_at": "2026-01-01T10:00:00.000000Z",
+        "share": 0.0325,
+        "where": "S1001",
+    }
+    told = [
+        (r["card"], r["match_start"][11:16], r["match_end"][11:16], r["rows"], r["reached"])
+        for r in payments.rows("fraud.timeouts")
+    ]
+    assert sorted(told) == [
+        ("x", "10:30", "10:40", 1, "small"),
+        ("y", "10:03", "10:13", 2, "small"),
+        ("y", "11:00", "11:10", 1, "small"),
+    ]
+    assert [row["at"][11:16] for row in payments.rows("fraud.late")] == ["09:00"]
+
+
+def test_all_rows_come_out(payments):
+    """Pass: each with its columns, variable and number, and the match's measures."""
+    payments.document(rows="all", measures={"smalls": "count(small)"}).run()
+    found = payments.rows()
+    assert [(r["match_row"], r["classifier"], r["at"][11:16], r["smalls"]) for r in found] == [
+        (1, "small", "10:00", 3),
+        (2, "small", "10:01", 3),
+        (3, "small", "10:02", 3),
+        (4, "large", "10:04", 3),
+    ]
+    assert found[3]["shop"] == {"name": "s1001"}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"pattern": "small{2,5"}, "expected a variable or a sign of patterns, at 6"),
+        ({"pattern": "small? large*"}, "matches no row at all"),
+        ({"define": {"huge": "amount > 1"}}, "'huge' is not in the pattern"),
+        ({"define": {"large": "next(amount) > 1"}}, "large: next() is not known here"),
+        ({"define": {"large": "abs(small.amount) > 1"}}, "large: a function of rows before can't"),
+        ({"skip": "to_first huge"}, "'huge' is not in the pattern"),
+        ({"pattern": "small large !refund"}, "'refund' has no definition"),
+        ({"pattern": "small large !refund", "within": None}, "how long must no refund follow?"),
+        ({"measures": {"Card": "count(*)"}}, "there are two columns 'card'"),
+        ({"by": ["cart"]}, "cart"),
+    ],
+)
+def test_wrong_documents_are_told(payments, options, told):
+    """Pass: before anything runs, with the variable or the place, and the line."""
+    with pytest.raises(DocumentError) as error:
+        payments.document(**options).plan()
+    assert told in str(error.value)
+    assert "fraud" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"define": {"small": "amont < 100"}}, "small: "),
+        ({"define": {"large": "amount > small.amont"}}, "amont"),
+        ({"measures": {"share": "nonsense(count(small))"}}, "share: "),
+    ],
+)
+def test_what_spark_refuses_is_told_with_its_name(payments, options, told):
+    """Pass: the variable or measure, and Spark's words."""
+    with pytest.raises(DocumentError) as error:
+        payments.document(**options).run()
+    assert told in str(error.value)
+
+
+def test_a_pattern_without_an_end_is_told(payments):
+    """Pass: by the plan, as what it keeps grows."""
+    plan = payments.document(within=None).plan()
+    assert "give `within`" in plan.nodes["fraud"].state.grows
