@@ -73,7 +73,7 @@ def test_ids_of_all_types(place):
     type alone."""
     ids = [
         7, 2.5, bson.Int64(2**40), "a", "b", {"x": 1}, {"x": 2}, bson.ObjectId(), bson.ObjectId(),
-        uuid.uuid4(), b"\x01", True, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        uuid.uuid4(), bson.Binary(bytes(16), 3), bson.Binary(b"\x07" * 16, 3), {"$date": 5}, b"\x01", True, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
         bson.Decimal128("1.5"),
     ]  # fmt: skip
     codec = bson.CodecOptions(uuid_representation=bson.UuidRepresentation.STANDARD)
@@ -104,9 +104,31 @@ def test_a_collection_is_read_again(place, tmp_path):
         for wrong, told in (
             ("{n", "no filter as JSON"),
             ("[1]", "expected a JSON object"),
+            ('{"_id": {"$oid": "short"}}', "no filter as JSON"),
+            ('{"n": {"$numberDecimal": "x"}}', "no filter as JSON"),
             ('{"n": {"$nonsense": 1}}', "nonsense"),
         ):
             requests.put("snapshot", ["orders"], wrong, 0)
             taking.until(lambda told=told: told in receiver.facts().get("failed", ""))
         place.insert("orders", {"_id": 9, "n": 9})
         assert changes(taking.some(1)) == [("insert", 9, 9)]
+
+
+def test_large_documents(place):
+    """Pass: each comes, though an answer has room for one of them alone."""
+    for n in range(5):
+        place.insert("large", {"_id": n, "t": "x" * 200_000})
+    with Taking(place.options(tables={"large": "id INT, t STRING"}, chunk_rows=3)) as taking:
+        taking.load()
+    assert [change[1] for change in changes(taking.stored)] == [0, 1, 2, 3, 4]
+
+
+def test_a_restart_while_nobody_writes(place):
+    """Pass: it goes on with the chunk in hand at once, though its place may be beyond the server's last write."""
+    place.insert("orders", *({"_id": n, "n": n} for n in range(6)))
+    given = place.options(tables={"orders": "id INT, n INT"}, chunk_rows=1)
+    with Taking(given) as taking:
+        taking.some(2)
+    with Taking(given, taking.cursor) as again:
+        again.load()
+    assert [change[1] for change in changes(again.stored)] == [2, 3, 4, 5]

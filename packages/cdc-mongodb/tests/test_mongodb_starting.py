@@ -76,7 +76,7 @@ def test_a_log_that_goes_while_it_is_read(own):
 
 def test_other_servers_are_told(place, own):
     """Pass: a server whose time is before the checkpoint's, and one of another set."""
-    given = place.options(tables=ORDERS)
+    given = place.options(tables=ORDERS, answer_timeout="300 ms")
     with Taking(given) as taking:
         taking.load()
     kept = json.loads(taking.cursor)
@@ -128,12 +128,16 @@ def test_servers_that_are_not_there():
         ("postgresql://localhost/shop", "no URL of MongoDB"),
         ("mongodb:///shop", "no host"),
         ("mongodb://localhost", "no database"),
+        ("mongodb://user:pa/ss@db.host/shop", "not encoded"),
+        ("mongodb://user:pa#ss@db.host/shop", "not encoded"),
+        ("mongodb://host/shop?loadBalanced=true", "not known here"),
     ],
 )
 def test_urls_that_are_wrong(url, told):
     """Pass: told, without the password."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=told) as error:
         MongoDBSourceOptions(url=url)
+    assert "ss@" not in str(error.value).partition("input_value")[0]
 
 
 def test_urls_of_several_hosts():
@@ -187,3 +191,24 @@ def test_collections_are_asked_for(place, tmp_path):
     with Taking(given | {"tables": tables}) as taking:
         taking.load()
     assert len(changes(taking.stored)) == 4
+
+
+def test_names_that_are_not_found_now():
+    """Pass: retried, for the server of names may be away; a URL that is wrong is not."""
+    url = "mongodb+srv://u:hunter2@nowhere.invalid/shop"
+    with pytest.raises(TransientError):
+        Taking({"url": url, "connect_timeout": "1 s"}).__enter__()
+
+
+def test_one_of_several_servers_is_kept_to():
+    """Pass: a cursor is at the server that made it."""
+    from types import SimpleNamespace
+
+    from mainstem_cdc_mongodb.connection import _One
+
+    a, b = SimpleNamespace(address=("a", 1)), SimpleNamespace(address=("b", 1))
+    one = _One()
+    assert one([]) == []
+    assert one([a, b]) == [a]
+    assert one([b, a]) == [a]
+    assert one([b]) == []

@@ -17,6 +17,7 @@ from mainstem_cdc_mysql.places import Place as At
 from mainstem_cdc_mysql.places import Server, beginning
 from mainstem_cdc_mysql.server import _not_seen_yet
 from mainstem_cdc_mysql.testing import MySQL
+from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_testkit import wait_for
 from mainstem_testkit.server import free_port
 from mysql_tables import Place, Taking, connected
@@ -262,6 +263,25 @@ def test_tables_are_read_again_behind_a_gap(made, numbered):
         forget,
         "binlog_expire_logs_seconds",
     )
+
+
+@pytest.mark.in_turn
+def test_tables_are_read_again_behind_a_gap_of_mariadb(tmp_path):
+    """Pass: the same, where the server says so when its log is asked for."""
+    with MariaDB(tmp_path / "mariadb") as server:
+        place = Place(server)
+
+        def forget():
+            place.sql("FLUSH BINARY LOGS")
+            ((file, *_),) = place.sql("SHOW MASTER STATUS")
+            place.sql(f"PURGE BINARY LOGS TO '{file}'")
+
+        check_gap(
+            lambda cursor=None, **given: Taking(place.options(**given), cursor),
+            place.sql,
+            forget,
+            "has let go of changes",
+        )
 
 
 @pytest.mark.in_turn

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 from mainstem import PermanentError
-from mainstem_cdc.testing import broken_off, changes, check_raw, taken, versions
+from mainstem_cdc.testing import broken_off, changes, check_raw, row_of, taken, versions
 from postgresql_tables import Taking
 
 SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT, name STRING, total DECIMAL(10, 2)"}}
@@ -440,3 +440,52 @@ def test_tables_that_nobody_names_need_a_publication(place):
     """Pass: nobody makes one of all tables by itself, which would keep the others from being updated."""
     with pytest.raises(PermanentError, match="FOR ALL TABLES"):
         Taking(place.options(all=["public.*"])).__enter__()
+
+
+def test_tables_that_nobody_names_change_within_a_transaction(place):
+    """Pass: a column that comes in the middle of one; changes of several tables in their order; rows without a key; keys that
+    the log does not tell."""
+    place.sql(f"CREATE PUBLICATION {place.name} FOR TABLES IN SCHEMA {place.name}")
+    place.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    place.sql("CREATE TABLE full_rows (a INT, b TEXT)")
+    place.sql("ALTER TABLE full_rows REPLICA IDENTITY FULL")
+    place.sql("CREATE TABLE by_index (id INT PRIMARY KEY, u INT NOT NULL UNIQUE)")
+    place.sql("ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_index_u_key")
+    with Taking(place.options(all=[f"{place.name}.*"])) as taking:
+        taking.load()
+        place.sql("BEGIN")
+        for statement in (
+            "INSERT INTO t VALUES (1)",
+            "INSERT INTO full_rows VALUES (1, NULL)",
+            "ALTER TABLE t ADD COLUMN x INT",
+            "INSERT INTO t VALUES (2, 3)",
+            "INSERT INTO by_index VALUES (1, 10)",
+            "UPDATE by_index SET u = 11",
+            "DELETE FROM full_rows",
+            "DELETE FROM by_index",
+        ):
+            place.sql(statement)
+        place.sql("COMMIT")
+        found = [row_of(message) for message in taking.some(7)]
+    told = [(r["table"].partition(".")[2], r["change"], json.loads(r["row"])) for r in found]
+    assert told == [
+        ("t", "insert", {"id": "1"}),
+        ("full_rows", "insert", {"a": "1", "b": None}),
+        ("t", "insert", {"id": "2", "x": "3"}),
+        ("by_index", "insert", {"id": "1", "u": "10"}),
+        ("by_index", "update_postimage", {"id": "1", "u": "11"}),
+        ("full_rows", "delete", {"a": "1", "b": None}),
+        ("by_index", "delete", {"u": "11"}),
+    ]
+
+
+def test_rows_of_a_chunk_that_are_too_large_together(place, monkeypatch):
+    """Pass: they are asked for anew, with fewer at once; each comes."""
+    from mainstem_cdc_postgresql import tables
+
+    monkeypatch.setattr(tables, "_MOST_BYTES", 50_000)
+    make_orders(place)
+    place.sql("INSERT INTO orders SELECT g, repeat('x', 20000), 1 FROM generate_series(1, 40) g")
+    with Taking(place.options(tables=SHOP)) as taking:
+        taking.load()
+    assert [change[1] for change in changes(taking.stored)] == list(range(1, 41))

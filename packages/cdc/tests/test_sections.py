@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from mainstem import PipelineError
 from mainstem.columns import read_columns
 from mainstem_cdc import CaptureOptions, FoundColumn, FoundTable
-from mainstem_cdc.sections import _holds, differing, section
+from mainstem_cdc.sections import _holds, differing, section, with_tables
 
 
 class Options(CaptureOptions):
@@ -40,6 +41,9 @@ def test_tables_become_outputs():
         found("2nd", ID),
         found("loose", ID, key=()),
         found("users", ID, namespace="other"),
+        found("twice", ID, ("ID", "STRING", "text")),
+        found("hidden", ID, ("_x", "STRING", "text")),
+        found("dotted.name", ID),
     ]
     made, left = section(given, there, ["*"])
     assert made == {
@@ -48,8 +52,14 @@ def test_tables_become_outputs():
         "all_table": {"table": "all", "key": ["id"], "schema": "id BIGINT"},
         "t_2nd": {"table": "2nd", "key": ["id"], "schema": "id BIGINT"},
         "users": {"table": "other.users", "key": ["id"], "schema": "id BIGINT"},
+        "hidden": {"key": ["id"], "schema": "id BIGINT"},
     }  # fmt: skip
-    assert left == ["shop.loose: left out, as it has no primary key"]
+    assert left[0] == "shop.loose: left out, as it has no primary key"
+    assert left[1].startswith("shop.twice: left out: ")
+    assert left[2:] == [
+        "shop.hidden: without columns whose names begin with _",
+        "shop.dotted.name: left out, as its name can't be written",
+    ]
     assert list(section(given, there, ["*rder*"])[0]) == ["order_lines", "order_lines_2"]
     assert list(section(given, there, ["other.*"])[0]) == ["users"]
 
@@ -100,3 +110,56 @@ def test_what_is_otherwise_is_told():
 def test_types_that_hold_others(declared, has, fits):
     """Pass: wider ones hold narrower ones; text holds all."""
     assert _holds(declared, read_columns(f"c {has}")[0]) is fits
+
+
+MADE = {"new": {"key": ["id"], "schema": "id INT"}}
+BEFORE = """\
+sources:
+    shop:   # four blanks
+        use: test
+        with:
+            url: test://x
+{given}            tables_after: 1  # ours
+sinks: {{out: {{use: console}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", None),
+        ("            tables: {}\n", "            tables:\n              new:\n"),
+        (
+            "            tables:\n                old:   # the first\n                    key: [id]\n",
+            "                    key: [id]\n                new:\n                  key: [id]\n",
+        ),
+    ],
+)
+def test_a_document_keeps_what_it_has(tmp_path, given, expected):
+    """Pass: every line that was there, with its blanks and comments, and its mode; the tables come behind those there are."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(BEFORE.format(given=given))
+    file.chmod(0o640)
+    with_tables(file, "shop", MADE)
+    text = file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o640
+    lines = iter(text.splitlines())
+    for line in BEFORE.format(given=given.replace(" {}", "")).splitlines():
+        assert line in lines, f"{line!r} is gone from\n{text}"
+    assert (expected or "            tables:\n              new:\n") in text
+    from ruamel.yaml import YAML
+
+    tables = YAML(typ="safe").load(text)["sources"]["shop"]["with"]["tables"]
+    assert tables["new"] == {"key": ["id"], "schema": "id INT"}
+
+
+@pytest.mark.parametrize(
+    "given", ["sources: {shop: {with: {url: x}}}\n", "sources:\n  shop:\n    use: x\n"]
+)
+def test_documents_that_are_written_otherwise_are_told(tmp_path, given):
+    """Pass: nothing is changed then."""
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(given)
+    with pytest.raises(PipelineError):
+        with_tables(file, "shop", MADE)
+    assert file.read_text() == given

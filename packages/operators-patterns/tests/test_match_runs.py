@@ -90,6 +90,7 @@ def test_a_pattern_over_payments(payments):
     assert sorted(told) == [
         ("x", "10:30", "10:40", 1, "small"),
         ("y", "10:03", "10:13", 2, "small"),
+        ("y", "10:04", "10:14", 1, "small"),
         ("y", "11:00", "11:10", 1, "small"),
     ]
     assert [row["at"][11:16] for row in payments.rows("fraud.late")] == ["09:00"]

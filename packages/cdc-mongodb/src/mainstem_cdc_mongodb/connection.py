@@ -17,12 +17,41 @@ from mainstem_cdc_mongodb.options import MongoDBSourceOptions
 
 #: Errors that a retry does not mend: values and commands that are refused, rights, no replica set.
 _LASTING = {2, 9, 13, 14, 18, 59, 72, 166, 8000, 40324, 40415, 40573}
-#: The server's log does not go back to where a stream is to begin.
-_LOST = {260, 280, 286}
-#: A snapshot is too old, or not there yet.
-_NO_SNAPSHOT = {239, 246}
+#: Errors that a retry may mend, whatever was asked: servers that come and go, no answer in time.
+_PASSING = {
+    6,
+    7,
+    43,
+    50,
+    89,
+    91,
+    112,
+    133,
+    189,
+    202,
+    262,
+    9001,
+    10107,
+    11600,
+    11602,
+    13388,
+    13435,
+    13436,
+}
+#: The server's log does not go back to where a stream is to begin; or what is there does not fit it.
+_LOST, _UNFIT = {260, 286}, 280
+#: A snapshot is too old, not there yet, or of a time that the server has not come to.
+_NO_SNAPSHOT = {72, 239, 246}
+#: An event that is larger than a document may be.
+_TOO_LARGE = 10334
 #: How many events, or documents, the server sends at once.
 _BATCH = 5_000
+#: How long the server may take for a chunk, or for looking through its log, in seconds.
+READING = 600.0
+
+
+class UnfitPlaceError(Exception):
+    """A stream can't begin behind a token, though the log goes back so far."""
 
 
 class NoSnapshotError(Exception):
@@ -38,6 +67,8 @@ class Connection:
 
     def __init__(self, options: MongoDBSourceOptions) -> None:
         self._place = options.place
+        self._named = options.url.get_secret_value().startswith("mongodb+srv:")
+        self._patience = options.answer_timeout.total_seconds()
         milliseconds = int(options.connect_timeout.total_seconds() * 1000)
         given: dict[str, Any] = {}
         if tls := options.tls:
@@ -57,9 +88,12 @@ class Connection:
             self._client: Any = pymongo.MongoClient(
                 options.url.get_secret_value(),
                 appname="mainstem",
-                connectTimeoutMS=milliseconds,
+                connectTimeoutMS=min(milliseconds, int(self._patience * 1000)),
                 serverSelectionTimeoutMS=milliseconds,
-                socketTimeoutMS=int(options.answer_timeout.total_seconds() * 1000),
+                # One that stands still is found out by what pymongo asks it meanwhile.
+                socketTimeoutMS=int(READING * 1000),
+                heartbeatFrequencyMS=max(500, int(self._patience * 500)),
+                server_selector=_One(),
                 retryReads=False,
                 **given,
             )
@@ -72,43 +106,67 @@ class Connection:
             raise
 
     def command(
-        self, database: str, command: Mapping[str, Any], seconds: float = 0.0, *, raw: bool = False
+        self,
+        database: str,
+        command: Mapping[str, Any],
+        seconds: float | None = 0.0,
+        *,
+        raw: bool = False,
+        snapshot: bool = False,
+        lasting: bool = False,
     ) -> dict[str, Any]:
         """Run a command and return its answer.
 
         Args:
-            seconds: how long it may take, where that is not `answer_timeout`.
+            seconds: how long it may take; `answer_timeout` when left out, None for what it says itself.
             raw: whether the documents in the answer are left as bytes.
+            snapshot: whether it reads one.
+            lasting: whether what it asks may be wrong, so that few errors pass.
 
         Raises:
             GapError: the server's log does not go back so far.
+            UnfitPlaceError: it does, and a stream can't begin there.
             NoSnapshotError: it has no such snapshot.
             TransientError, PermanentError: it failed otherwise; the words are the server's.
         """
-        with self._failures(), pymongo.timeout(seconds or None):
+        limit = None if seconds is None else seconds or self._patience
+        with self._failures(snapshot=snapshot, lasting=lasting), pymongo.timeout(limit):
             found: dict[str, Any] = self._client[database].command(
                 dict(command), codec_options=RAW if raw else READ, session=self._session
             )
             return found
 
     @contextmanager
-    def _failures(self) -> Iterator[None]:
+    def _failures(self, *, snapshot: bool = False, lasting: bool = False) -> Iterator[None]:
         try:
             yield
         except errors.OperationFailure as error:
-            text = str((error.details or {}).get("errmsg") or error)
-            if error.code in _LOST:
-                raise GapError(f"the server's log does not go back so far ({text})") from None
-            if error.code in _NO_SNAPSHOT:
-                raise NoSnapshotError(text) from None
-            kind = PermanentError if error.code in _LASTING else TransientError
-            raise kind(f"{self._place}: {text}") from None
-        except (errors.ConfigurationError, errors.InvalidURI) as error:
-            raise PermanentError(f"{self._place}: {error}") from None
+            raise self._failure(error, snapshot=snapshot, lasting=lasting) from None
+        except errors.ConfigurationError as error:  # of names that nobody knows now, too
+            kind = TransientError if self._named and not _of_url(error) else PermanentError
+            raise kind(f"{self._place}: {error}") from None
+        except ValueError:  # whose text may have a password
+            raise PermanentError(f"{self._place}: the URL can't be used") from None
         except (errors.PyMongoError, OSError) as error:
             # It ends with a description of all servers.
             text = str(error).partition(", Timeout:")[0]
             raise TransientError(f"{self._place}: {type(error).__name__}: {text}") from None
+
+    def _failure(
+        self, error: errors.OperationFailure, *, snapshot: bool, lasting: bool
+    ) -> Exception:
+        text = str((error.details or {}).get("errmsg") or error)
+        if error.code in _LOST:
+            return GapError(f"the server's log does not go back so far ({text})")
+        if error.code == _UNFIT:
+            return UnfitPlaceError(text)
+        if snapshot and error.code in _NO_SNAPSHOT:
+            return NoSnapshotError(text)
+        if error.code == _TOO_LARGE:
+            text += ": an event is larger than a document may be, which MongoDB 7 takes apart"
+            return PermanentError(f"{self._place}: {text}")
+        passes = error.code in _PASSING if lasting else error.code not in _LASTING
+        return (TransientError if passes else PermanentError)(f"{self._place}: {text}")
 
     def now(self) -> Any:
         """Return the server's time: a `Timestamp` that no later write has."""
@@ -117,6 +175,25 @@ class Connection:
     def close(self) -> None:
         """End it."""
         self._client.close()
+
+
+def _of_url(error: Exception) -> bool:
+    """Whether it is the URL that is wrong, and no name that is looked up."""
+    return isinstance(error, errors.InvalidURI) or not isinstance(
+        error.__cause__ or error.__context__, Exception
+    )
+
+
+class _One:
+    """Keeps to one server: cursors are at the server that made them."""
+
+    def __init__(self) -> None:
+        self._address: Any = None
+
+    def __call__(self, servers: Sequence[Any]) -> list[Any]:
+        if self._address is None and servers:
+            self._address = servers[0].address
+        return [server for server in servers if server.address == self._address]
 
 
 class Stream:
@@ -160,6 +237,7 @@ class Stream:
                 "maxTimeMS": max(1, int(seconds * 1000)),
                 "batchSize": _BATCH,
             },
+            None,
             raw=True,
         )
         self._take(found["cursor"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,8 +19,10 @@ from bson import (
     Timestamp,
     UuidRepresentation,
     decode,
+    encode,
     json_util,
 )
+from bson.errors import BSONError
 from bson.json_util import JSONMode, JSONOptions
 from bson.raw_bson import RawBSONDocument
 from mainstem import PermanentError
@@ -32,6 +33,7 @@ READ: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     uuid_representation=UuidRepresentation.STANDARD,
+    unicode_decode_error_handler="backslashreplace",
 )
 RAW: Any = CodecOptions(document_class=RawBSONDocument)
 
@@ -87,19 +89,18 @@ def shown_time(token: str) -> str:
 
 
 def as_key(value: Any) -> str:
-    """Return an id as JSON that says its type."""
-    return json_util.dumps({ID: value}, json_options=_EXACTLY)
+    """Return an id as text: its bytes in hexadecimal, so that each type stays what it is."""
+    return encode({ID: value}, codec_options=READ).hex()
 
 
-def of_key(text: str) -> dict[str, Any]:
-    """Return what `as_key` was given, as a document of nothing but it."""
-    found: dict[str, Any] = json_util.loads(text, json_options=_EXACTLY)
-    return found
+def of_key(text: str) -> Any:
+    """Return what `as_key` was given, as a document of nothing but it, which is sent as it is."""
+    return RawBSONDocument(bytes.fromhex(text))
 
 
-def same_id(document: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
-    """Whether a document has an id, as `of_key` returns it."""
-    return as_key(document[ID]) == as_key(key[ID])
+def same_id(document: Mapping[str, Any], key: str) -> bool:
+    """Whether a document has an id, as `as_key` returns it."""
+    return as_key(document[ID]) == key
 
 
 def as_condition(where: str | None) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def as_condition(where: str | None) -> dict[str, Any]:
         return {}
     try:
         found = json_util.loads(where, json_options=_EXACTLY)
-    except (json.JSONDecodeError, TypeError, ValueError) as error:
+    except (ArithmeticError, BSONError, KeyError, TypeError, ValueError) as error:
         raise PermanentError(f"no filter as JSON: {error}") from None
     if not isinstance(found, dict):
         raise PermanentError("no filter: expected a JSON object")
@@ -144,7 +145,9 @@ def _text(value: Any, kind: str) -> str:
         return _number(value, kind)
     if isinstance(value, Decimal128):
         found = value.to_decimal()
-        return format(found, "f") if found.is_finite() else _odd(float(found))
+        if not found.is_finite():
+            return "NaN" if found.is_nan() else _odd(float(found))
+        return format(found, "f")
     if isinstance(value, datetime):
         midnight = kind == "date" and value.time() == _MIDNIGHT
         return value.date().isoformat() if midnight else value.isoformat()

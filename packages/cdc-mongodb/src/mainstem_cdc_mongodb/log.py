@@ -15,7 +15,7 @@ from mainstem import PermanentError, failpoint
 from mainstem_cdc import START_OVER, Chunk, GapError
 from mainstem_cdc.log import DatabaseLog
 
-from mainstem_cdc_mongodb.connection import Connection, NoSnapshotError, Stream
+from mainstem_cdc_mongodb.connection import Connection, NoSnapshotError, Stream, UnfitPlaceError
 from mainstem_cdc_mongodb.documents import (
     ID,
     TIME,
@@ -30,8 +30,8 @@ from mainstem_cdc_mongodb.tables import Collection
 
 _WRITES = ("insert", "update", "replace", "delete")
 _DEFINING = ("drop", "rename", "dropDatabase", "invalidate")
-#: The version of the protocol of MongoDB 7, which takes large events apart.
-_SPLITS = 21
+#: The version that takes large events apart.
+_SPLITS = (6, 0, 9)
 
 #: A place: a token, and how many changes of its transaction are before it; 0 where that has ended.
 Position = list[Any]
@@ -42,8 +42,8 @@ def open_stream(
     options: MongoDBSourceOptions,
     tables: Mapping[str, Collection],
     after: str | None,
-) -> Stream:
-    """Let the server tell changes.
+) -> tuple[Stream, bool]:
+    """Let the server tell changes; return them, and whether it looks documents up as they are by then.
 
     Args:
         after: the token behind which they are; None for from now on.
@@ -56,7 +56,8 @@ def open_stream(
     places = [(table.namespace, table.table) for table in tables.values()]
     databases = {database for database, _ in places} or {options.database}
     several = len(databases) > 1 or bool(options.patterns)
-    looks = options.unchanged == "read" and not (all(kept) and not options.patterns)
+    images = all(kept) and not options.patterns
+    looks = options.unchanged == "read" and not images
     stream: dict[str, Any] = {"fullDocument": "updateLookup" if looks else "whenAvailable"}
     if any(table.preimages for table in tables.values()):
         stream["fullDocumentBeforeChange"] = "whenAvailable"
@@ -68,13 +69,20 @@ def open_stream(
     if not options.patterns:
         ours: list[dict[str, Any]] = [{"ns.db": d, "ns.coll": c} for d, c in places]
         stages.append({"$match": {"$or": [*ours, {"operationType": {"$in": list(_DEFINING)}}]}})
-    if int(connection.hello.get("maxWireVersion", 0)) >= _SPLITS:
+    if tuple(connection.command("admin", {"buildInfo": 1})["versionArray"][:3]) >= _SPLITS:
         stages.append({"$changeStreamSplitLargeEvent": {}})
+    where = "admin" if several else databases.pop()
     try:
-        return Stream(connection, "admin" if several else databases.pop(), stages)
+        return Stream(connection, where, stages), looks
     except GapError as error:
         since = "" if after is None else f" since {shown_time(after)}"
         raise GapError(f"the changes{since} are gone: {error.why}") from None
+    except UnfitPlaceError:
+        # The last event was taken apart, and is smaller by now: what came of it is passed over.
+        assert after is not None  # noqa: S101
+        del stream["startAfter"]
+        stream["startAtOperationTime"] = stamp_of(after)
+        return Stream(connection, where, stages), looks
 
 
 class ChangeStreamLog(DatabaseLog[Collection]):
@@ -82,6 +90,7 @@ class ChangeStreamLog(DatabaseLog[Collection]):
 
     Args:
         settled: whether the begin is no event's place: no change of its time was taken.
+        looks: whether the server looks documents up, as they are by then.
     """
 
     options: MongoDBSourceOptions
@@ -96,15 +105,21 @@ class ChangeStreamLog(DatabaseLog[Collection]):
         awaited: Position,
         *,
         settled: bool,
+        looks: bool,
     ) -> None:
         super().__init__(options, tables, begin, awaited)
         self._connection = connection
         self._stream = stream
         self._places = {(each.namespace, each.table): each for each in tables.values()}
-        self._at, self._settled = begin, settled
+        self._at, self._settled, self._looks = begin, settled, looks
+        #: Events up to here were taken before.
+        self._begin = str(begin[0])
         #: The time of the last change, how many of ours had it, and whether others may follow.
         self._time, self._number = begin[0][TIME], begin[1]
         self._within: bool = begin[1] > 0
+        if stream.token < self._begin:  # those come again, and are counted
+            self._time, self._number = "", 0
+        self._kept_settled = settled
         #: Of an event that is too large for one document.
         self._fragments: dict[str, Any] = {}
         self._mark: Position = begin
@@ -125,17 +140,24 @@ class ChangeStreamLog(DatabaseLog[Collection]):
         return self._stream.next()
 
     def wait(self, seconds: float) -> None:
-        self._stream.wait(seconds)
+        try:
+            self._stream.wait(seconds)
+        except GapError as error:
+            since = shown_time(self._at[0])
+            raise GapError(f"the changes since {since} are gone: {error.why}") from None
 
     def tend(self) -> None:
         """Nothing is to be done: the server answers each question, or is given up."""
 
     def quiet(self) -> None:
         self._last = 0.0
-        if self._stream.token > self._at[0]:
+        if self._stream.token > self._at[0] and not self._fragments:
             # The server has looked beyond the last event: no other has that one's time.
             self._over()
             self._at, self._settled = [self._stream.token, 0], True
+
+    def moved(self) -> None:
+        self._kept_settled = self._settled
 
     def _over(self) -> None:
         """Note that the transaction in hand has ended."""
@@ -154,8 +176,12 @@ class ChangeStreamLog(DatabaseLog[Collection]):
         if token[TIME] != self._time:
             self._over()
             self._time, self._number = token[TIME], 0
-        self._at, self._settled = [token, self._number if self._within else 0], False
         kind = event["operationType"]
+        if token <= self._begin:
+            ours = (event.get("ns", {}).get("db"), event.get("ns", {}).get("coll"))
+            self._number += kind in _WRITES and (ours in self._places or self.unnamed(*ours))
+            return
+        self._at, self._settled = [token, self._number if self._within else 0], False
         if kind in _WRITES:
             self._written(event, token)
         elif kind in _DEFINING:
@@ -208,8 +234,10 @@ class ChangeStreamLog(DatabaseLog[Collection]):
             new = table.row(event["fullDocument"])
         elif self.options.unchanged == "refuse":
             new = table.changed(key, event["updateDescription"])
-        else:  # it was deleted since, which comes next
+        elif self._looks:  # it was deleted since, which comes next
             new = table.gone(key)
+        else:  # the server keeps documents now, and did not then, or not for so long
+            new = table.by_now(self._connection, key)
         transaction = f"{stamp.time}.{stamp.inc}"
         run = self.run(table, [place_of(stamp)], int(self._last * 1_000_000), transaction)
         run.write(self._number, old, new, inserts=kind == "insert")
@@ -221,7 +249,9 @@ class ChangeStreamLog(DatabaseLog[Collection]):
         return str(position[0])[TIME].lower()
 
     def place(self) -> dict[str, Any]:
-        return {"set": self._connection.hello.get("setName", "")}
+        return {
+            "set": self._connection.hello.get("setName", ""), "settled": self._kept_settled,
+        }  # fmt: skip
 
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -18,6 +18,17 @@ _HERE = ("localhost", "127.0.0.1", "[::1]")
 def _check(url: Secret) -> Secret:
     expected = "expected a URL: mongodb://USER:PASSWORD@HOST,HOST/DATABASE"
     parts = urlsplit(url.get_secret_value())
+    # What the one reads as a host may be another's password, which errors would then show.
+    beside = "@" in parts.path + parts.query + parts.fragment or parts.netloc.count("@") > 1
+    if beside or parts.fragment:
+        raise ValueError(
+            "no valid URL: is a character of the password not encoded (`@` as %40, `/` as %2F, `#` as "
+            "%23)?"
+        )
+    if "loadbalanced=true" in parts.query.lower():
+        raise ValueError(
+            "change streams behind `loadBalanced=true` are not known here: name the hosts"
+        )
     if parts.scheme not in ("mongodb", "mongodb+srv"):
         raise ValueError(f"no URL of MongoDB; {expected}")
     if not parts.netloc.rpartition("@")[2]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from mainstem import PermanentError
 from mainstem_cdc import START_OVER
 from mainstem_cdc.receiver import CaptureReceiver, Opened
@@ -31,14 +33,15 @@ class MongoDBReceiver(CaptureReceiver):
             end = connection.now()
             resumed = None if cursor is None or again else cursor
             after = None if resumed is None else str(resumed.position[0])
-            stream = open_stream(connection, options, tables, after)
+            stream, looks = open_stream(connection, options, tables, after)
         except BaseException:
             connection.close()
             raise
         begin: Position = [stream.token, 0] if resumed is None else resumed.position
         awaited = begin if resumed is None else [place_of(end, 1), 0]
+        settled = resumed is None or bool(resumed.place["settled"])
         log = ChangeStreamLog(
-            connection, stream, options, tables, begin, awaited, settled=resumed is None
+            connection, stream, options, tables, begin, awaited, settled=settled, looks=looks
         )
         return Opened(log, tables, begin)
 
@@ -66,6 +69,11 @@ class MongoDBReceiver(CaptureReceiver):
             )
         # A stream may begin one count beyond the server's time.
         end, at = place_of(connection.now(), 1), str(cursor.position[0])
+        until = time.monotonic() + self.options.answer_timeout.total_seconds()
+        # Another server of the same cluster may not have heard of that time yet.
+        while end < at[: len(end)] and time.monotonic() < until:
+            time.sleep(0.1)
+            end = place_of(connection.now(), 1)
         if end < at[: len(end)]:
             raise PermanentError(
                 f"{place} is at {shown_time(end)}, before {shown_time(at)}, where this checkpoint is: it "

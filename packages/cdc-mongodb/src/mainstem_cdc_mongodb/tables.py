@@ -19,7 +19,7 @@ from mainstem_cdc import (
 )
 from mainstem_cdc.columns import ColumnReaders, boolean
 
-from mainstem_cdc_mongodb.connection import Connection
+from mainstem_cdc_mongodb.connection import READING, Connection
 from mainstem_cdc_mongodb.documents import ID, as_condition, as_key, of_key, printed, same_id
 from mainstem_cdc_mongodb.options import MongoDBSourceOptions
 from mainstem_cdc_mongodb.values import reader
@@ -27,8 +27,6 @@ from mainstem_cdc_mongodb.values import reader
 _READERS = ColumnReaders(reader, {"boolean": boolean("true", "false")})
 #: The columns of a collection that the document does not name.
 _KEY, _WHOLE = "_id", "document"
-#: How long the server may take for a chunk, in seconds.
-_READING = 600.0
 #: How many documents are looked at for the types of their fields.
 _SAMPLE = 1000
 #: What fields are read as, by what their values are here; others as STRING.
@@ -103,8 +101,9 @@ class Collection(Table):
         ]
 
     def gone(self, key: Any) -> Values:
-        """Return a row of which only the key is known; the others are null."""
-        return [printed(key, kind) if name == ID else None for name, kind in self._fields]
+        """Return a row of which only the key is known; the others are null, or not told."""
+        left = None if self.named else UNCHANGED
+        return [printed(key, kind) if name == ID else left for name, kind in self._fields]
 
     def shown(self, values: Values) -> str:
         whole = None if self.named else values[1]
@@ -138,15 +137,34 @@ class Collection(Table):
         if after is not None:
             # A condition would find ids of the same type alone. The first may be this one.
             command["min"] = of_key(after)
-        answer = connection.command(self.namespace, command, _READING)
-        found: list[dict[str, Any]] = answer["cursor"]["firstBatch"]
-        if after is not None and found and same_id(found[0], of_key(after)):
-            del found[0]
+        found = self._found(connection, command, lasting=where is not None)
+        if after is not None and found and same_id(found[0], after):
+            # Large documents do not fit into one answer beside it.
+            found = found[1:] or self._found(
+                connection, command | {"skip": 1}, lasting=where is not None
+            )
         keyed: dict[Any, Values] = {}
         for document in found:
             row = self.row(document)
             keyed[self.key_of(row)] = row
         return Chunk(keyed, as_key(found[-1][ID]) if found else None)
+
+    def _found(
+        self, connection: Connection, command: Mapping[str, Any], *, lasting: bool
+    ) -> list[dict[str, Any]]:
+        answer = connection.command(
+            self.namespace, command, READING, snapshot=True, lasting=lasting
+        )
+        found: list[dict[str, Any]] = answer["cursor"]["firstBatch"]
+        return found
+
+    def by_now(self, connection: Connection, key: Any) -> Values:
+        """Return a document as it is by now; nulls if it is gone."""
+        command = {"find": self.table, "filter": {ID: key}, "limit": 1, "singleBatch": True}
+        found = connection.command(
+            self.namespace, command | {"readConcern": {"level": "majority"}}
+        )["cursor"]["firstBatch"]
+        return self.row(found[0]) if found else self.gone(key)
 
     def estimate(self, connection: Connection) -> int:
         """Return about how many documents there are."""

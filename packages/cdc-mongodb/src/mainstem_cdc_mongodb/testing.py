@@ -29,8 +29,9 @@ from mainstem_testkit.server import Server, receive
 _MESSAGE, _REPLY, _QUERY = 2013, 1, 2004
 #: How often the time of an idle server goes on, in seconds; ten at a real one.
 _IDLE = 0.1
-#: Above so many bytes an event is taken apart; 16 MiB at a real one.
-_EVENT = 64 * 1024
+#: Above so many bytes an event is taken apart, and documents do not come in one answer; 16 MiB at a real
+#: one.
+_EVENT, _ANSWER = 64 * 1024, 256 * 1024
 _CODEC: Any = bson.CodecOptions(
     tz_aware=True,
     datetime_conversion=bson.DatetimeConversion.DATETIME_AUTO,
@@ -61,7 +62,7 @@ class MongoDB(Server):
         with self.connect() as connection:
             connection.sendall(struct.pack("<iiii", len(asked) + 16, 1, 0, _MESSAGE) + asked)
             (size,) = struct.unpack("<i", receive(connection, 4))
-            return len(receive(connection, size - 4)) == size - 4
+            return bool(receive(connection, size - 4))
 
 
 class _FailedError(Exception):
@@ -226,6 +227,10 @@ class _Stream:
         if self.token[2:18] < f"{store.first.time:08X}{store.first.inc:08X}" and store.first.time:
             _fail(286, "ChangeStreamHistoryLost", "the resume point may no longer be in the oplog")
         found: list[dict[str, Any]] = []
+        if self.rest:  # together they are too large for one answer
+            found, self.rest = self.rest[:1], self.rest[1:]
+            self.token = found[-1]["_id"]["_data"]
+            return found
         for entry in store.log:
             for number, each in enumerate(entry["operations"]):
                 token = _token(entry["ts"], number)
@@ -236,8 +241,12 @@ class _Stream:
                     continue
                 if len(found) >= most:
                     return found
-                found += self._parts(event)
+                parts = self._parts(event)
+                found.append(parts[0])
                 self.token = found[-1]["_id"]["_data"]
+                if len(parts) > 1:
+                    self.rest = parts[1:]
+                    return found
         if not found:
             self.token = max(self.token, _token(store.time, None))
         return found
@@ -370,7 +379,10 @@ class _Session:
     def _ping(self, command: Mapping[str, Any], database: str) -> dict[str, Any]:
         return {}
 
-    _endsessions = _killcursors = _buildinfo = _ping
+    _endsessions = _killcursors = _ping
+
+    def _buildinfo(self, command: Mapping[str, Any], database: str) -> dict[str, Any]:
+        return {"version": "7.0.0", "versionArray": [7, 0, 0, 0]}
 
     def _forget(self, command: Mapping[str, Any], database: str) -> dict[str, Any]:
         self._store.forget()
@@ -415,13 +427,23 @@ class _Session:
             found = [each for each in found if _order(each["_id"]) >= first]
         wanted = command.get("filter", {})
         found = [e for e in found if all(_holds(_of(e, path), v) for path, v in wanted.items())]
-        return _batch(found[: command.get("limit") or None], f"{database}.{command['find']}")
+        found = found[command.get("skip", 0) :][: command.get("limit") or None]
+        fitting: list[dict[str, Any]] = []
+        size = 0
+        for each in found:  # one at least, and no more than fits into an answer
+            size += len(bson.encode(each, codec_options=_CODEC))
+            if fitting and size > _ANSWER:
+                break
+            fitting.append(each)
+        return _batch(fitting, f"{database}.{command['find']}")
 
     def _aggregate(self, command: Mapping[str, Any], database: str) -> dict[str, Any]:
         options = command["pipeline"][0]["$changeStream"]
         token = options.get("startAfter", options.get("resumeAfter", {})).get("_data")
         last = self._store.time
         begin = _token(Timestamp(last.time, last.inc + 1), None) if token is None else token
+        if "startAtOperationTime" in options:
+            begin = _token(options["startAtOperationTime"], None)
         stream = _Stream(database, options, command["pipeline"], begin)
         stream.events(self._store, 0)  # it may be lost
         stream.token = begin

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 import pymysql
 from mainstem import PermanentError, TransientError
-from mainstem_cdc import START_OVER
+from mainstem_cdc import START_OVER, GapError
 from pymysql.constants import COMMAND
 from pymysql.converters import escape_string
 
@@ -37,6 +37,7 @@ _PASSING = {
 }  # fmt: skip
 #: The server can't read its log on; unless it says that another reader has our number.
 _CANT_READ, _SAME_NUMBER = 1236, ("same server_uuid", "same server_id")
+_GONE = ("purged", "Could not find first log", "slave state is too old", "has purged")
 _ERROR, _END = 0xFF, 0xFE
 _MOST = 0xFFFFFF
 #: How many bytes are read from the socket at once.
@@ -290,6 +291,8 @@ class Stream(Connection):
         said = data[3:].decode(errors="replace")
         said = said[6:] if said.startswith("#") else said
         text = f"{self._place}: {said}"
+        if code == _CANT_READ and any(word in said for word in _GONE):
+            return GapError(f"the server has let go of changes that were not taken yet ({said})")
         if code == _CANT_READ and not any(word in said for word in _SAME_NUMBER):
             return PermanentError(f"{text}; {START_OVER}")
         return (TransientError if code in _PASSING or code == _CANT_READ else PermanentError)(text)

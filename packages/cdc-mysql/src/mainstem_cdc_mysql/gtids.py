@@ -39,7 +39,7 @@ class GtidSet(Gtids):
             for each in ranges:
                 first, _, last = each.partition("-")
                 found.append([int(first), int(last or first) + 1])
-            found.sort()
+            found[:] = _joined(found)
 
     def add(self, gtid: str) -> None:
         server, _, number = gtid.partition(":")
@@ -80,6 +80,17 @@ class GtidSet(Gtids):
             ":".join([server, *(str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in intervals)])
             for server, intervals in self._intervals.items()
         )
+
+
+def _joined(intervals: list[list[int]]) -> list[list[int]]:
+    """Return intervals in order, those that touch as one: a server writes them so, others may not."""
+    found: list[list[int]] = []
+    for first, end in sorted(intervals):
+        if found and first <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], end)
+        else:
+            found.append([first, end])
+    return found
 
 
 class GtidPosition(Gtids):

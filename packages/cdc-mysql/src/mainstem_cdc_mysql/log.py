@@ -62,6 +62,7 @@ class BinaryLog(DatabaseLog[MySQLTable]):
     """Reads the stream of a binary log, and tables by key."""
 
     options: MySQLSourceOptions
+    numbered = False
 
     def __init__(
         self,

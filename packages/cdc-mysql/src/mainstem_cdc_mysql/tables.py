@@ -32,7 +32,11 @@ _READERS = ColumnReaders(
 _NUMBERS = {
     "tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year",
 }  # fmt: skip
-_BYTES = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry"}
+_BYTES = {
+    "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point",
+    "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+    "geomcollection",
+}  # fmt: skip
 #: Types that are ordered by the number of a value, and not by its text.
 _NUMBERED = {"enum", "set"}
 _DATES = ("date", "timestamp", "timestamp_ntz")

@@ -126,12 +126,19 @@ class Connection:
         get, columns = result.get_value, range(result.nfields)
         return [[get(row, at) for at in columns] for row in range(result.ntuples)]
 
-    def copied(self, sql: str, seconds: float, meanwhile: Callable[[], None] = _nothing) -> bytes:
-        """Run a COPY TO STDOUT and return what it gives.
+    def copied(
+        self,
+        sql: str,
+        seconds: float,
+        meanwhile: Callable[[], None] = _nothing,
+        most: int | None = None,
+    ) -> bytes | None:
+        """Run a COPY TO STDOUT and return what it gives; None if that is too much.
 
         Args:
             seconds: how long the server may take.
             meanwhile: called once a second until it has begun to answer, and while it stands still.
+            most: how many bytes it may be.
 
         Raises:
             TransientError, PermanentError: it failed; the words are the server's.
@@ -139,12 +146,16 @@ class Connection:
         self._run(sql, (), seconds, meanwhile)
         until = time.monotonic() + seconds
         parts: list[bytes] = []
+        left = most if most is not None else -1
         get = self._pg.get_copy_data
         try:
             while True:
                 size, part = get(1)
                 if size > 0:
-                    parts.append(bytes(part))
+                    if most is not None:
+                        left -= size
+                    if most is None or left >= 0:
+                        parts.append(bytes(part))
                 elif size < 0:
                     break
                 elif self.wait(min(until - time.monotonic(), 1.0)):
@@ -156,7 +167,7 @@ class Connection:
             self._result(self._patience, meanwhile)
         except psycopg.Error as error:
             raise TransientError(f"{self._place}: {error}") from None
-        return b"".join(parts)
+        return None if most is not None and left < 0 else b"".join(parts)
 
     def _run(
         self,

@@ -174,6 +174,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         new: Values | None = write.new
         if old is not None:
             old = [None if at is None else old[at] for at in layout]
+            if not table.named and not write.whole:  # null stands for what is not told
+                old = [UNCHANGED if value is None else value for value in old]
         lacks = (old is not None and None in table.key_of(old)) or (
             table.preimages and write.kind != "insert" and not write.whole
         )

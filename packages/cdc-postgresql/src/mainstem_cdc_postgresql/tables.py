@@ -29,6 +29,8 @@ from mainstem_cdc_postgresql.values import reader
 
 #: How long the server may take for a chunk, in seconds.
 _READING = 600.0
+#: Above so many bytes a chunk is asked for anew, with fewer rows.
+_MOST_BYTES = 256 * 2**20
 #: What columns of a type are read as; of others as STRING.
 _TYPES = {
     "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INT", "int8": "BIGINT", "float4": "FLOAT",
@@ -63,7 +65,8 @@ class PostgreSQLTable(Table):
         """Return a table that the document does not name, as it is in the log."""
         found = connection.query(
             "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND "
-            f"a.attnum = ANY (i.indkey) WHERE i.indrelid = {relation.id} AND i.indisprimary"
+            "a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indisprimary AND "
+            f"i.indrelid = {relation.id}"
         )
         there = {str(name) for (name,) in found}
         key = [name for name in relation.columns if name in there]
@@ -173,12 +176,16 @@ class PostgreSQLTable(Table):
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         try:
             ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
-            found = connection.copied(
-                f"COPY (SELECT {self._selected} FROM {self._source}{where} ORDER BY {names} LIMIT "
-                f"{rows}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)",
-                _READING,
-                meanwhile,
-            )
+            what = f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names}"
+            found = None
+            while found is None:
+                found = connection.copied(
+                    f"COPY ({what} LIMIT {rows}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)",
+                    _READING,
+                    meanwhile,
+                    most=_MOST_BYTES if rows > 1 else None,
+                )
+                rows = max(1, rows // 8)
         finally:
             with suppress(TransientError):
                 connection.query("ROLLBACK")
@@ -193,7 +200,9 @@ class PostgreSQLTable(Table):
         names = [str(at) for at in range(len(self.columns))]
         table = csv.read_csv(
             BytesIO(text),
-            csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
+            csv.ReadOptions(
+                column_names=names, block_size=min(len(text) + 1, 2**31 - 1), use_threads=False
+            ),
             csv.ParseOptions(newlines_in_values=True),
             csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.binary()),
@@ -245,13 +254,14 @@ def found_tables(options: PostgreSQLSourceOptions) -> list[FoundTable]:
         found = connection.query(
             "SELECT n.nspname, c.relname, a.attname, b.typname, e.typname, format_type(a.atttypid, "
             "a.atttypmod), CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, "
-            "array_position(i.indkey::int2[], a.attnum) FROM pg_class c JOIN pg_namespace n ON n.oid = "
-            "c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT "
-            "a.attisdropped AND a.attgenerated = '' JOIN pg_type t ON t.oid = a.atttypid JOIN pg_type b "
-            "ON b.oid = COALESCE(NULLIF(t.typbasetype, 0), t.oid) LEFT JOIN pg_type e ON e.oid = "
-            "b.typelem AND b.typcategory = 'A' LEFT JOIN pg_index i ON i.indrelid = c.oid AND "
-            "i.indisprimary WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND n.nspname NOT "
-            "LIKE 'pg\\_%' AND n.nspname <> 'information_schema' ORDER BY 1, 2, a.attnum"
+            "array_position((i.indkey::int2[])[0:i.indnkeyatts - 1], a.attnum) FROM pg_class c JOIN "
+            "pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND "
+            "a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' JOIN pg_type t ON t.oid = "
+            "a.atttypid JOIN pg_type b ON b.oid = COALESCE(NULLIF(t.typbasetype, 0), t.oid) LEFT JOIN "
+            "pg_type e ON e.oid = b.typelem AND b.typcategory = 'A' LEFT JOIN pg_index i ON i.indrelid = "
+            "c.oid AND i.indisprimary WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT "
+            "c.relispartition AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' "
+            "ORDER BY 1, 2, a.attnum"
         )
     finally:
         connection.close()

@@ -45,6 +45,8 @@ class DatabaseLog(TablesAndLog, Generic[T]):
         truncated: how many tables were emptied, which was passed over.
     """
 
+    #: Whether changes of a transaction are numbered over all tables, and not by each.
+    numbered = True
     #: How many changes one call gives at most, and about how many bytes; and how many of a transaction
     #: that is to be whole.
     most, most_bytes, most_together = 10_000, 4 * 2**20, 500_000
@@ -207,7 +209,7 @@ class DatabaseLog(TablesAndLog, Generic[T]):
             transaction: by what the database tells it from others.
         """
         found = self._runs.get(table.name)
-        if found is None:
+        if found is None or found.table is not table:  # its columns may be others by now
             found = self._runs[table.name] = Run(table, place, self.prefix(place), at, transaction)
             self.found.append(found)
         return found

@@ -112,7 +112,8 @@ class CaptureReceiver(Receiver):
             if place is None or self.options.on_gap == "fail":
                 raise
             gap = error
-        assert place is not None  # noqa: S101
+        if place is None:  # nothing was stored yet
+            return self.open(None, again=False), None
         opened = self.open(place, again=True)
         why = f"{gap.why}; the tables are read again"
         self._lost = lost(why, origin=self.options.place, extra=self._none)._replace(
@@ -234,7 +235,7 @@ class CaptureReceiver(Receiver):
         none = self._none
         messages: list[Message] = []
         batches: dict[str, _Batch] = {}
-        raw = None if self.options.raw is False else _Raw()
+        raw = None if self.options.raw is False else _Raw(ordered=log.numbered)
         if self._lost is not None:
             messages.append(self._lost)
             self._lost = None
@@ -370,9 +371,14 @@ class _Piece:
 
 
 class _Raw:
-    """Changes of all tables in their order, of which columns are made."""
+    """Changes of all tables in their order, of which columns are made.
 
-    def __init__(self) -> None:
+    Args:
+        ordered: whether sequences tell the order over all tables.
+    """
+
+    def __init__(self, *, ordered: bool) -> None:
+        self._ordered = ordered
         self._columns: dict[str, list[Any]] = {
             name: [] for name in ("table", "change", "key", "row", "transaction", "sequence")
         }
@@ -412,4 +418,9 @@ class _Raw:
             name: pa.array(values, pa.string()) for name, values in self._columns.items()
         }
         columns["committed_at"] = pa.array(self._at, pa.timestamp("us", "UTC"))
-        return Columns(ALL, columns_of(kind, columns), self._at, origin, token=reached)
+        rows, at = columns_of(kind, columns), self._at
+        if self._ordered:
+            versions = self._columns["sequence"]
+            order = sorted(range(len(at)), key=versions.__getitem__)
+            rows, at = rows.take(pa.array(order)), [at[number] for number in order]
+        return Columns(ALL, rows, at, origin, token=reached)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from io import StringIO
@@ -11,10 +12,11 @@ from typing import Any
 
 from mainstem import PipelineError
 from mainstem.columns import Column, quoted, read_columns
-from mainstem.durable import write_whole
+from pydantic import ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.nodes import MappingNode, SequenceNode
 
-from mainstem_cdc.options import CaptureOptions
+from mainstem_cdc.options import CaptureOptions, TableOptions
 from mainstem_cdc.source import FoundTable
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -50,14 +52,31 @@ def section(
             left.append(f"{place}: left out, as it has no primary key")
             continue
         name = _output(table.name, {*options.tables, *made})
-        given = table.name if own else place
-        schema = ", ".join(f"{_column(c.name)} {c.type}" for c in table.columns)
-        made[name] = {
+        given = next((each for each in reversed(names) if _means(options, each, table)), None)
+        columns = [c for c in table.columns if c.name and not c.name.startswith("_")]
+        if given is None:
+            left.append(f"{place}: left out, as its name can't be written")
+            continue
+        if len(columns) < len(table.columns):
+            left.append(f"{place}: without columns whose names begin with _")
+        section = {
             **({} if given == name else {"table": given}),
             "key": list(table.key),
-            "schema": schema,
+            "schema": ", ".join(f"{_column(c.name)} {c.type}" for c in columns),
         }
+        try:
+            TableOptions.model_validate(section)
+        except ValidationError as error:
+            left.append(f"{place}: left out: {error.errors()[0]['msg']}")
+            continue
+        made[name] = section
     return made, left
+
+
+def _means(options: CaptureOptions, name: str, table: FoundTable) -> bool:
+    """Whether a name in the document means a table."""
+    given = TableOptions.model_construct(table=name)
+    return options.placed("", given) == (table.namespace, table.name)
 
 
 def _output(table: str, taken: set[str]) -> str:
@@ -129,20 +148,58 @@ def with_tables(file: Path, node: str, made: Mapping[str, Any]) -> None:
     """Write tables into a document, and leave all else there as it is.
 
     Raises:
-        PipelineError: the source is not written out in it.
+        PipelineError: the source, or its tables, are not written out in it line by line.
     """
-    yaml = _yaml()
-    document = yaml.load(file.read_text(encoding="utf-8"))
-    try:
-        options = document["sources"][node]["with"]
-    except (KeyError, TypeError):
-        raise PipelineError(f"{file} has no `with` of the source {node}") from None
-    if not options.get("tables"):
-        options["tables"] = {}
-    options["tables"].update(made)
-    text = StringIO()
-    yaml.dump(document, text)
-    write_whole(file, text.getvalue())
+    text = file.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    options = _part(YAML().compose(text), "sources", node, "with")
+    if options is None or options.flow_style or not options.value:
+        raise PipelineError(
+            f"{file} has no `with` of the source {node}, with a line for each option"
+        )
+    tables = _part(options, "tables")
+    indent = options.value[0][0].start_mark.column
+    if tables is None:
+        at, head = _last_line(options) + 1, [" " * indent + "tables:"]
+        deeper = indent + 2
+    elif tables.value and not tables.flow_style:
+        at, head, deeper = _last_line(tables) + 1, [], tables.value[0][0].start_mark.column
+    elif tables.value:
+        raise PipelineError(f"{file}: write the `tables` of {node} with a line for each table")
+    else:  # {}
+        at, deeper = tables.start_mark.line, indent + 2
+        lines[at] = (
+            lines[at][: tables.start_mark.column].rstrip() + lines[at][tables.end_mark.column :]
+        )
+        at, head = at + 1, []
+    added = as_yaml(made).splitlines()
+    lines[at:at] = [*head, *(" " * deeper + line for line in added)]
+    beside = file.with_name(f".{file.name}.new")
+    beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shutil.copymode(file, beside)
+    beside.replace(file)
+
+
+def _part(node: Any, *names: str) -> Any:
+    """Return a part of a document as its node; None if it is not there."""
+    for name in names:
+        found = (v for k, v in getattr(node, "value", ()) or () if getattr(k, "value", "") == name)
+        node = next(found, None) if isinstance(node, MappingNode) else None
+    return node if isinstance(node, MappingNode) else None
+
+
+def _last_line(node: Any) -> int:
+    """Return the last line that a node has something in."""
+    if isinstance(node, MappingNode):
+        return (
+            max(_last_line(value) for _, value in node.value)
+            if node.value
+            else node.start_mark.line
+        )
+    if isinstance(node, SequenceNode) and node.value and not node.flow_style:
+        return max(map(_last_line, node.value))
+    end = node.end_mark
+    return int(end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line)
 
 
 def _yaml() -> YAML:

@@ -188,13 +188,16 @@ class Run:
         table = self.table
         if new is None:
             assert old is not None  # noqa: S101
-            self._add("delete", number, old if table.preimages else table.key_alone(old))
+            whole = table.preimages or not table.named
+            self._add("delete", number, old if whole else table.key_alone(old))
             return
         if inserts:
             self._add("insert", number, new)
             return
-        if old is not None and table.key_of(old) != table.key_of(new):
-            self._add("delete", number, old if table.preimages else table.key_alone(old))
+        before = table.key_of(new if old is None else old)
+        if old is not None and UNCHANGED not in before and before != table.key_of(new):
+            whole = table.preimages or not table.named
+            self._add("delete", number, old if whole else table.key_alone(old))
             self._add("insert", number, new)
             return
         if table.preimages and old is not None:
