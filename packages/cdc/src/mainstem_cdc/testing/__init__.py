@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mainstem import PermanentError
+from mainstem import PermanentError, TransientError
 from mainstem_ingress import Columns, Message, Rows
 from mainstem_ingress import row_of as as_extra
 from mainstem_ingress.log import Log
@@ -417,7 +417,12 @@ def check_gap(
     with make(cursor=cursor, **given):  # killed before anything is stored
         pass
     with make(cursor=cursor, **given) as again:
-        again.load()
+        try:
+            again.load()
+        except TransientError:  # it is told while the log is read: the receiver connects again
+            again.receiver.close()
+            again.receiver.connect(cursor)
+            again.load()
         sql("UPDATE orders SET n = 31 WHERE id = 3")
         again.until(lambda: len(again.stored) >= 4)
     lost, *rest = again.stored
