@@ -127,6 +127,7 @@ bench: install services
 	$(BIN)/python benchmarks/egress.py
 	$(BIN)/python benchmarks/lookups.py
 	$(BIN)/python benchmarks/mysql_source.py
+	$(BIN)/python benchmarks/patterns.py
 	$(BIN)/python benchmarks/postgresql_source.py
 
 nexmark: install

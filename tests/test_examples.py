@@ -355,6 +355,23 @@ def test_means_of_sensors_with_wrong_clocks_come_right(tmp_path):
     assert Counter(row["sensor"] for row in late) == {"b2": 20}
 
 
+def test_cards_that_are_tried_out_are_found(tmp_path):
+    """Pass: the alarms are those of a plain look at each card's payments, and the picture is the pattern's."""
+    folder = tmp_path / "fraud"
+    shutil.copytree(ROOT / "examples" / "fraud", folder)
+    mainstem = Path(sys.executable).with_name("mainstem")
+    run(sys.executable, "payments.py", cwd=folder)
+    picture = run(mainstem, "match", "picture", "fraud.yaml", "tried_out", cwd=folder)
+    assert f"```mermaid\n{picture}```" in (folder / "README.md").read_text()
+    run(mainstem, "run", "fraud.yaml", cwd=folder)
+    found = {
+        (row["card"], row["match_start"][11:16], row["smalls"], row["taken"])
+        for file in (folder / "alarms").rglob("*.json")
+        for row in map(json.loads, file.read_text().splitlines())
+    }
+    assert found == {("card-07", "03:00", 3, 2499.0), ("card-31", "14:00", 4, 2499.0)}
+
+
 @pytest.mark.in_turn
 def test_a_view_stays_in_step_with_a_shops_database(tmp_path, postgres):
     """Pass: after each run the view is the join of both tables, by the database's own SQL; the plan says exactly-once."""

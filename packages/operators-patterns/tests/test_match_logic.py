@@ -104,7 +104,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=300)
 @given(
     patterns(), ABSENCES, st.integers(1, 12), st.sampled_from(sorted(SKIPS)), EVENTS,
     st.lists(st.integers(0, 24), max_size=4), st.booleans(),
