@@ -107,9 +107,10 @@ def test_a_missing_emulator_tells_where_it_was_looked_for(tmp_path, monkeypatch)
 
 def test_node_beside_the_emulators_comes_before_the_one_on_path(tmp_path, monkeypatch):
     """Pass: it is found there when it is there."""
-    monkeypatch.setenv("MAINSTEM_KINESIS_HOME", str(tmp_path))
-    (tmp_path / "node_modules").mkdir()
+    emulators = tmp_path / "kinesis"
+    monkeypatch.setenv("MAINSTEM_KINESIS_HOME", str(emulators))
+    (emulators / "node_modules").mkdir(parents=True)
     beside = tmp_path / "node/bin/node"
     beside.parent.mkdir(parents=True)
     beside.touch()
-    assert (home(), node()) == (tmp_path, str(beside))
+    assert (home(), node()) == (emulators, str(beside))

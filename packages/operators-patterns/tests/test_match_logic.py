@@ -251,3 +251,21 @@ def test_many_rows_of_one_key(seed):
 
     expected = matches(pattern, [r[AT] for r in rows], holds, 30 * MINUTE)
     assert [r["__m2"] for r in driver.outputs[""]] == [[n for n, _ in path] for path in expected]
+
+
+def test_variables_that_are_not_told_apart():
+    """Pass: rows that are of two variables at once do not double what is alive, as long as totals are the same; where they are
+    not, it is told before memory is full."""
+    from mainstem_operators_patterns import matching
+
+    rows = [row(n, "x", n, 3) for n in range(60)] + [row(60, "x", 60, 7)]
+    made, _ = logic("(a | b)+ c", 90 * MINUTE, define={"c": "max(v) > 59 AND v > prev(v)"})
+    (found,) = played(made, rows, []).outputs[""]
+    assert found["__m2"] == list(range(61))
+    before, matching._MOST = matching._MOST, 1000
+    try:
+        made, _ = logic("(a | b)+ c", 90 * MINUTE, define={"c": "max(v) > 59 AND v > sum(a.v)"})
+        with pytest.raises(ValueError, match="more than 1,000 partial matches"):
+            played(made, rows, [])
+    finally:
+        matching._MOST = before

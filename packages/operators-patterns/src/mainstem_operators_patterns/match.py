@@ -269,14 +269,14 @@ class Match(ByKey):
         return (self.options.within or timedelta(0)) + after
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        from mainstem_operators_patterns.names import LEFT, MATCH
+        from mainstem_operators_patterns.names import ID, LEFT, MATCH
 
         found = dict(super().outputs(inputs))
         if self.options.within is not None:
             given = inputs.only
             keys = self.key_columns(given)
             columns = [next(c for c in given.columns if c.name == name) for name in keys]
-            found["timeouts"] = Events([*columns, *MATCH[1:], *LEFT])
+            found["timeouts"] = Events([*columns, *MATCH, *LEFT], identity=[ID])
         return found
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:

@@ -89,8 +89,14 @@ class MatchLogic(Logic):
             matched[measure(at)] = _kind(reference, rows[column] if column else None)
         self.outputs = {MAIN: pl.Schema(matched)}
         if told.timeouts:
-            out = {**by, BEGIN: TIME, FINISH: TIME, ROWS: pl.Int32(), REACHED: pl.String()}
-            self.outputs[TIMEOUTS] = pl.Schema(out)
+            out = {
+                ID: pl.String(),
+                BEGIN: TIME,
+                FINISH: TIME,
+                ROWS: pl.Int32(),
+                REACHED: pl.String(),
+            }
+            self.outputs[TIMEOUTS] = pl.Schema({**by, **out})
         courses = {
             BEGIN: TIME,
             ROWS: pl.Int32(),
@@ -303,19 +309,13 @@ class _Work:
             *(pl.col(name).first() for name in told.by),
             pl.col(AT).first().alias(BEGIN),
             pl.col(AT).last().alias(FINISH),
-            pl.col(TIE).first().cast(pl.String).alias("__tie"),
+            pl.col(TIE).first().alias("__tie"),
             *(
                 _measured(reference, column).cast(schema[measure(at)]).alias(measure(at))
                 for at, (reference, column) in enumerate(told.asked)
             ),
         )
-        begun = zip(
-            matches[KEY].to_list(),
-            matches[BEGIN].to_physical().to_list(),
-            matches["__tie"].to_list(),
-            strict=True,
-        )
-        matches = matches.with_columns(pl.Series(ID, [_id(*each) for each in begun], pl.String()))
+        matches = _with_ids(matches)
         if not told.rows:
             return matches.select(list(schema))
         shown = rows.filter(~pl.col("__hidden")).with_columns(
@@ -330,17 +330,16 @@ class _Work:
         rows = self._rows_of(self._late, hidden=False)
         schema = self._logic.outputs[TIMEOUTS]
         within = self._rules.within or 0
-        return (
-            rows.group_by("__match", maintain_order=True)
-            .agg(
-                *(pl.col(name).first() for name in self._told.by),
-                pl.col(AT).first().alias(BEGIN),
-                (pl.col(AT).first() + pl.duration(microseconds=within)).alias(FINISH),
-                pl.len().cast(pl.Int32).alias(ROWS),
-                pl.col(CLASSIFIER).last().alias(REACHED),
-            )
-            .select(list(schema))
+        found = rows.group_by("__match", maintain_order=True).agg(
+            pl.col(KEY).first(),
+            *(pl.col(name).first() for name in self._told.by),
+            pl.col(AT).first().alias(BEGIN),
+            (pl.col(AT).first() + pl.duration(microseconds=within)).alias(FINISH),
+            pl.col(TIE).first().alias("__tie"),
+            pl.len().cast(pl.Int32).alias(ROWS),
+            pl.col(CLASSIFIER).last().alias(REACHED),
         )
+        return _with_ids(found).select(list(schema))
 
 
 def _by_key(courses: pl.DataFrame) -> dict[bytes, list[dict[str, Any]]]:
@@ -352,9 +351,21 @@ def _by_key(courses: pl.DataFrame) -> dict[bytes, list[dict[str, Any]]]:
     return found
 
 
-def _id(key: bytes, began: int, tie: str) -> str:
+def _id(key: bytes, began: int, tie: Any) -> str:
     """Return what tells a match from every other: its key and its first row."""
-    return hashlib.sha256(b"\0".join((key or b"", b"%d" % began, tie.encode()))).hexdigest()[:32]
+    row = tie if isinstance(tie, bytes) else str(tie).encode()
+    return hashlib.sha256(b"\0".join((key or b"", b"%d" % began, row))).hexdigest()[:32]
+
+
+def _with_ids(found: pl.DataFrame) -> pl.DataFrame:
+    """Add ids to matches, which have `KEY`, their beginning, and what tells it from others then."""
+    begun = zip(
+        found[KEY].to_list(),
+        found[BEGIN].to_physical().to_list(),
+        found["__tie"].to_list(),
+        strict=True,
+    )
+    return found.with_columns(pl.Series(ID, [_id(*each) for each in begun], pl.String()))
 
 
 def _as_time(name: str) -> pl.Expr:

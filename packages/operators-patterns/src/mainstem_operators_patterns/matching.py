@@ -18,6 +18,9 @@ from mainstem_operators_patterns.expressions import Definition, Reference
 #: Where a course is that has come to the end, and one that waits for nothing to follow.
 MATCHED, WAITING = -1, -2
 
+#: How many courses a key may have.
+_MOST = 100_000
+
 #: The rows of a course: number of a row, place in the automaton, and the rows before.
 Path = tuple[int, int, Any]
 
@@ -141,22 +144,20 @@ class Rules:
             )
             for at, definition in self.definitions.items()
         }
-        #: Whether two courses of one first row at one place go on alike.
-        self.alike = not self.definitions
 
 
 def _nothing(function: str) -> Any:
-    return {"count": 0, "avg": (None, 0), "prev": (None, None)}.get(function)
+    return {"count": 0, "avg": (None, 0), "prev": (None, None), "first": ()}.get(function)
 
 
-def _added(function: str, total: Any, value: Any, *, first: bool) -> Any:
+def _added(function: str, total: Any, value: Any) -> Any:
     """Return a total with a row's value; see `_told`."""
     if function == "prev":
         return (total[1], value)
     if function == "last":
         return value
     if function == "first":
-        return value if first else total
+        return total or (value,)
     if value is None:
         return total
     if function == "count":
@@ -173,6 +174,8 @@ def _added(function: str, total: Any, value: Any, *, first: bool) -> Any:
 def _told(function: str, total: Any) -> Any:
     if function == "avg":
         return None if not total[1] else total[0] / total[1]
+    if function == "first":
+        return total[0] if total else None
     return total[0] if function == "prev" else total
 
 
@@ -280,23 +283,9 @@ class Matcher:
             return course.totals
         totals = list(course.totals)
         for at, function, value in adds:
-            reference = self._rules.references[at]
-            first = function == "first" and not self._has(course, reference.variable)
             given = row.values[value] if value >= 0 else 1
-            totals[at] = _added(function, totals[at], given, first=first)
+            totals[at] = _added(function, totals[at], given)
         return tuple(totals)
-
-    def _has(self, course: Course, name: str | None) -> bool:
-        """Whether a course has a row of a variable, or any."""
-        path = course.path
-        if name is None:
-            return path is not None
-        wanted = self._rules.names.index(name)
-        while path is not None:
-            if self._rules.numbers[path[1]] == wanted:
-                return True
-            path = path[2]
-        return False
 
     def _follow(self, course: Course, places: Sequence[int], row: Row, made: list[Course]) -> None:
         """Add what becomes of a course with a row."""
@@ -334,7 +323,7 @@ class Matcher:
         """Leave out courses that nothing can come of: others of their first row are preferred."""
         kept: list[Course] = []
         start, matched = -1, False
-        places: set[int] = set()
+        places: set[Any] = set()
         for course in courses:
             if course.start != start:
                 start, matched = course.start, False
@@ -343,11 +332,18 @@ class Matcher:
                 continue
             if course.place == MATCHED:
                 matched = True
-            elif self._rules.alike and course.place >= 0:
-                if course.place in places:
+            elif course.place >= 0:
+                # At one place, and with the same totals, they go on alike.
+                place = (course.place, *map(repr, course.totals)) if course.totals else course.place
+                if place in places:
                     continue
-                places.add(course.place)
+                places.add(place)
             kept.append(course)
+        if len(kept) > _MOST:
+            raise ValueError(
+                f"more than {_MOST:,} partial matches of one key: let definitions tell variables apart, "
+                "or give a shorter `within`"
+            )
         return kept
 
     def _tell(self) -> None:

@@ -12,5 +12,5 @@ MATCH = [
 ]
 #: Of each row of a match.
 ALL = [Column("match_row", "int", nullable=False), Column("classifier", "string", nullable=False)]
-#: Of a partial match that took too long: how many rows it had, and the variable of the last.
+#: Of a partial match that took too long, beside `MATCH`: how many rows it had, the last one's variable.
 LEFT = [Column("rows", "int", nullable=False), Column("reached", "string", nullable=False)]
