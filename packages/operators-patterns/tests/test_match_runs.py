@@ -136,7 +136,9 @@ def test_wrong_documents_are_told(payments, options, told):
     ("options", "told"),
     [
         ({"define": {"small": "amont < 100"}}, "small: "),
-        ({"define": {"large": "amount > small.amont"}}, "amont"),
+        ({"define": {"small": "amount"}}, "small: "),
+        ({"define": {"large": "amount > small.amont"}}, "define: large: "),
+        ({"measures": {"most": "max(amont)"}}, "measures: most: "),
         ({"measures": {"share": "nonsense(count(small))"}}, "share: "),
     ],
 )
@@ -151,3 +153,18 @@ def test_a_pattern_without_an_end_is_told(payments):
     """Pass: by the plan, as what it keeps grows."""
     plan = payments.document(within=None).plan()
     assert "give `within`" in plan.nodes["fraud"].state.grows
+
+
+def test_rows_of_one_time_are_in_their_order(payments):
+    """Pass: by the columns that the document names, whatever order they come in; null is before all others."""
+    payments.feed(("z", "12:00", 30), ("z", "12:00", 10), ("z", "12:00", None), ("z", "12:00", 20))
+    payments.feed(("z", "12:00", 15))
+    payments.document(
+        order=["amount"],
+        pattern="any{5}",
+        define={},
+        measures={"amounts": "collect_list(amount)", "rows": "count(*)", "began": "first(amount)"},
+    ).run()
+    (found,) = (row for row in payments.rows() if row["card"] == "z")
+    assert (found["amounts"], found["rows"]) == ([10, 15, 20, 30], 5)
+    assert found.get("began") is None

@@ -19,25 +19,8 @@ from mainstem_cdc_mongodb.options import MongoDBSourceOptions
 _LASTING = {2, 9, 13, 14, 18, 59, 72, 166, 8000, 40324, 40415, 40573}
 #: Errors that a retry may mend, whatever was asked: servers that come and go, no answer in time.
 _PASSING = {
-    6,
-    7,
-    43,
-    50,
-    89,
-    91,
-    112,
-    133,
-    189,
-    202,
-    262,
-    9001,
-    10107,
-    11600,
-    11602,
-    13388,
-    13435,
-    13436,
-}
+    6, 7, 43, 50, 89, 91, 112, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13388, 13435, 13436,
+}  # fmt: skip
 #: The server's log does not go back to where a stream is to begin; or what is there does not fit it.
 _LOST, _UNFIT = {260, 286}, 280
 #: A snapshot is too old, not there yet, or of a time that the server has not come to.
@@ -118,7 +101,7 @@ class Connection:
         """Run a command and return its answer.
 
         Args:
-            seconds: how long it may take; `answer_timeout` when left out, None for what it says itself.
+            seconds: how long it may take; `answer_timeout` when left out, None for as long as `READING`.
             raw: whether the documents in the answer are left as bytes.
             snapshot: whether it reads one.
             lasting: whether what it asks may be wrong, so that few errors pass.
@@ -200,8 +183,7 @@ class Stream:
     """The changes that a server tells.
 
     Attributes:
-        token: behind which nothing was returned yet.
-        more: whether it may have more at once.
+        token: where the server has looked to, in hexadecimal: behind it nothing has come yet.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ _ALL = (
     "sequence STRING"
 )
 #: Outputs that every source on the ingress log has, or may get.
-_TAKEN = ("rejected", "lost", "late", "early", ALL)
+TAKEN = ("rejected", "lost", "late", "early", ALL)
 
 
 class TableOptions(Options):
@@ -167,7 +167,7 @@ class CaptureOptions(IngressOptions):
     @classmethod
     def _are_outputs(cls, value: dict[str, TableOptions]) -> dict[str, TableOptions]:
         for name in value:
-            if not _OUTPUT.fullmatch(name) or "__" in name or name in _TAKEN:
+            if not _OUTPUT.fullmatch(name) or "__" in name or name in TAKEN:
                 raise ValueError(
                     f"{name!r} can't be an output: give the table a name of lower case letters, digits "
                     "and `_`, and its own in `table`"

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 
-from mainstem_cdc.options import CaptureOptions, TableOptions
+from mainstem_cdc.options import TAKEN, CaptureOptions, TableOptions
 from mainstem_cdc.source import FoundTable
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -83,7 +83,7 @@ def _output(table: str, taken: set[str]) -> str:
     """Return a name of an output that is not taken."""
     name = re.sub(r"[^a-z0-9]+", "_", table.lower()).strip("_") or "table"
     name = name if name[0].isalpha() else f"t_{name}"
-    name = name if name not in ("rejected", "lost", "late", "early", "all") else f"{name}_table"
+    name = f"{name}_table" if name in TAKEN else name
     found, number = name, 2
     while found in taken:
         found, number = f"{name}_{number}", number + 1

@@ -116,7 +116,7 @@ def read_expression(sql: str, variables: Collection[str], own: str | None = None
             if name in FUNCTIONS:
                 close = _closing(words, at + 1)
                 inner = sql[words[at + 1].end : words[close].start]
-                reference = _reference(name, inner, variables, own)
+                reference = _reference(name, inner, variables)
                 spans.append((word.start, words[close].end, reference))
                 at = close + 1
                 continue
@@ -153,7 +153,7 @@ def _closing(words: Sequence[Token], opening: int) -> int:
     raise ExpressionError("a ( that is never closed")
 
 
-def _reference(function: str, inner: str, variables: Collection[str], own: str | None) -> Reference:
+def _reference(function: str, inner: str, variables: Collection[str]) -> Reference:
     words = tokens(inner)
     if not words:
         raise ExpressionError(f"{function}() of nothing")
@@ -181,7 +181,6 @@ def _reference(function: str, inner: str, variables: Collection[str], own: str |
     if text.lower().startswith("distinct "):
         raise ExpressionError(f"{function}(DISTINCT ...) is not known here")
     variable = named.pop() if named else None
-    del own
     return Reference(function, variable, "" if text == "*" else text)
 
 

@@ -237,7 +237,7 @@ class Match(ByKey):
         for name in options.order:
             find_column(given.columns, name, "order")
         self.automaton, self.definitions, self.measures  # noqa: B018
-        columns = [next(c for c in given.columns if c.name == name) for name in keys]
+        columns = [find_column(given.columns, name, "by") for name in keys]
         columns += MATCH
         identity = [ID]
         if options.rows == "all":
@@ -275,7 +275,7 @@ class Match(ByKey):
         if self.options.within is not None:
             given = inputs.only
             keys = self.key_columns(given)
-            columns = [next(c for c in given.columns if c.name == name) for name in keys]
+            columns = [find_column(given.columns, name, "by") for name in keys]
             found["timeouts"] = Events([*columns, *MATCH, *LEFT], identity=[ID])
         return found
 
@@ -301,12 +301,20 @@ class Match(ByKey):
     def _asked(self) -> list[Reference]:
         return list(referred(iter(self.measures.values())))
 
-    def _values(self) -> list[str]:
-        """Return the SQL of one row that is needed, in the order of its columns."""
-        rules = self._rules()
-        found = dict.fromkeys(rules.values)
-        found |= dict.fromkeys(each.value for each in self._asked() if each.value)
-        return list(found)
+    def _values(self) -> dict[str, tuple[str, str]]:
+        """Return the SQL of one row that is needed, in the order of its columns, and what it is of.
+
+        That is an option, and the variable or measure there.
+        """
+        needed: dict[str, tuple[str, str]] = {}
+        for name, expression in self.measures.items():
+            needed |= {r.value: ("measures", name) for r in expression.references if r.value}
+        for name, expression in self.definitions.items():
+            if expression.references:
+                values = [*Definition(expression).values, *(r.value for r in expression.references)]
+                needed |= {sql: ("define", name) for sql in values if sql}
+        order = dict.fromkeys(self._rules().values)
+        return {sql: needed[sql] for sql in (*order, *(sql for sql in needed if sql not in order))}
 
     # -- frames ---------------------------------------------------------------------------------
 
@@ -329,11 +337,11 @@ class Match(ByKey):
                 bits.append(f"CAST({1 << at} AS BIGINT)")
             elif not expression.references:
                 sql = expression.texts[0]
-                self._checked(frame, sql, "define", name)
+                self._checked(frame, f"IF(({sql}), 1, 0)", "define", name)
                 bits.append(f"IF(COALESCE(({sql}), false), {1 << at}L, 0L)")
         columns.append(f"{' + '.join(bits) or '0L'} AS {HOLDS}")
-        for at, sql in enumerate(self._values()):
-            self._checked(frame, sql, "define", sql)
+        for at, (sql, (where, name)) in enumerate(self._values().items()):
+            self._checked(frame, sql, where, name)
             columns.append(f"({sql}) AS {value(at)}")
         return {"input": frame.selectExpr(*columns)}
 
@@ -357,7 +365,7 @@ class Match(ByKey):
     def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
         from mainstem_operators_patterns.match_logic import MatchLogic, Told, value
 
-        given, rules, values = inputs.only, self._rules(), self._values()
+        given, rules, values = inputs.only, self._rules(), list(self._values())
         place = {sql: value(at) for at, sql in enumerate(values)}
         told = Told(
             self.key_columns(given),

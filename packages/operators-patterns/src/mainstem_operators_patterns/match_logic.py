@@ -289,7 +289,7 @@ class _Work:
         """Return the rows of matches, each with its match and variable."""
         numbers, places, names = [], [], []
         for number, (base, match) in enumerate(matches):
-            for row, place in match.rows:
+            for row, place in match:
                 numbers.append(number)
                 places.append(base + row)
                 names.append(place)

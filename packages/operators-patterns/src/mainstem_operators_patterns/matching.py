@@ -21,6 +21,8 @@ MATCHED, WAITING = -1, -2
 #: How many courses a key may have.
 _MOST = 100_000
 
+#: A match, or a course that took too long: its rows in order, by their numbers and places.
+Found = list[tuple[int, int]]
 #: The rows of a course: number of a row, place in the automaton, and the rows before.
 Path = tuple[int, int, Any]
 
@@ -60,12 +62,6 @@ class Row(NamedTuple):
     at: int
     holds: int
     values: Sequence[Any]
-
-
-class Found(NamedTuple):
-    """A match, or a course that took too long: its rows, by numbers and places, in order."""
-
-    rows: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -120,11 +116,8 @@ class Rules:
         #: By variable which references it adds to, with where their values are.
         self.adds: list[list[tuple[int, str, int]]] = []
         values: list[str] = []
-        for at, definition in self.definitions.items():
-            del at
-            for sql in definition.values:
-                if sql not in values:
-                    values.append(sql)
+        for definition in self.definitions.values():
+            values += [sql for sql in definition.values if sql not in values]
         for reference in self.references:
             if reference.value and reference.value not in values:
                 values.append(reference.value)
@@ -250,7 +243,7 @@ class Matcher:
                 if known is None or _length(course) > _length(known):
                     furthest[course.start] = course
         for course in furthest.values():
-            self._late(Found(rows_of(course.path)))
+            self._late(rows_of(course.path))
         self._tell()
 
     def due(self) -> int | None:
@@ -351,7 +344,7 @@ class Matcher:
         while self.courses and self.courses[0].place == MATCHED:
             match = self.courses[0]
             rows = rows_of(match.path)
-            self._found(Found(rows))
+            self._found(rows)
             target = self._target(rows)
             self.courses = [
                 course
@@ -377,7 +370,7 @@ def _length(course: Course) -> int:
     return len(rows_of(course.path))
 
 
-def rows_of(path: Path | None) -> list[tuple[int, int]]:
+def rows_of(path: Path | None) -> Found:
     """Return the rows of a path, the first first."""
     found = []
     while path is not None:
