@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from mainstem import PermanentError
@@ -245,17 +246,26 @@ def test_updates_from_before_the_server_kept_documents(place):
         ]
 
 
-def test_a_restart_between_the_fragments_of_an_event(place):
-    """Pass: the place is never within an event; it comes whole, once, whenever the receiver dies."""
+def test_a_restart_between_the_fragments_of_an_event(place, monkeypatch):
+    """Pass: the place is never within an event; it comes whole, once, though each call ends with one fragment of it."""
+    from mainstem_cdc_mongodb.connection import Stream
+
+    real = Stream.wait
+
+    def wait(self, seconds):
+        real(self, seconds)
+        time.sleep(0.06)  # the call's time is over then
+
+    monkeypatch.setattr(Stream, "wait", wait)
     place.keep_images("orders")
-    given = place.options(tables={"orders": "id STRING, t STRING"})
+    given = place.options(tables={"orders": "id STRING, t STRING"}, heartbeat="1 ms")
     with Taking(given) as taking:
         taking.load()
         first = taking
-    for n in range(4):
-        place.insert("orders", {"_id": str(n), "t": "x" * 100_000})
-    stored = broken_off(lambda cursor: Taking(given, cursor), first, 4, calls=1)
-    assert sorted(change[1] for change in changes(stored)) == ["0", "1", "2", "3"]
+    for n in range(12):
+        place.insert("orders", {"_id": f"{n:02}", "t": "x" * 100_000})
+    stored = broken_off(lambda cursor: Taking(given, cursor), first, 12, calls=5)
+    assert [change[1] for change in changes(stored)] == [f"{n:02}" for n in range(12)]
 
 
 def test_a_place_that_no_longer_fits_the_event(place, monkeypatch):

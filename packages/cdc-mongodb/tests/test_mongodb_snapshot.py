@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 import threading
 import uuid
@@ -11,6 +12,7 @@ import bson
 import pytest
 from mainstem_cdc.requests import Requests
 from mainstem_cdc.testing import changes, check_tables, live, row_of
+from mainstem_cdc_mongodb.documents import stamp_of
 from mainstem_ingress.log import Log
 from mongodb_tables import Place, Taking
 
@@ -123,12 +125,24 @@ def test_large_documents(place):
     assert [change[1] for change in changes(taking.stored)] == [0, 1, 2, 3, 4]
 
 
-def test_a_restart_while_nobody_writes(place):
-    """Pass: it goes on with the chunk in hand at once, though its place may be beyond the server's last write."""
+def test_a_restart_while_nobody_writes(place, monkeypatch):
+    """Pass: it goes on with the chunk in hand at once, from before the time of its place, to which the server may not have
+    come."""
+    from mainstem_cdc_mongodb.tables import Collection
+
+    asked, real = [], Collection.chunk
+
+    def chunk(self, connection, after, rows, where, seen):
+        asked.append(seen)
+        return real(self, connection, after, rows, where, seen)
+
     place.insert("orders", *({"_id": n, "n": n} for n in range(6)))
     given = place.options(tables={"orders": "id INT, n INT"}, chunk_rows=1)
     with Taking(given) as taking:
         taking.some(2)
+    monkeypatch.setattr(Collection, "chunk", chunk)
     with Taking(given, taking.cursor) as again:
         again.load()
     assert [change[1] for change in changes(again.stored)] == [2, 3, 4, 5]
+    place_in_time = json.loads(json.loads(taking.cursor)["tables"])["log"][0]
+    assert asked[0] < stamp_of(place_in_time)
