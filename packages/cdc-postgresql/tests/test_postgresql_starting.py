@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import psycopg
 import pytest
 from mainstem import PermanentError, TransientError
-from mainstem_cdc.testing import PATIENCE, ask_for_tables, changes, check_gap
+from mainstem_cdc.testing import PATIENCE, ask_for_tables, changes, check_gap, versions
 from mainstem_cdc_postgresql.slot import Place as At
 from mainstem_cdc_postgresql.slot import Slot, beginning
+from mainstem_database_sql.testing.postgres import Standby
 from mainstem_ingress.losses import loss_of
+from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
 from postgresql_tables import Taking, drop_slot
 
@@ -36,7 +39,7 @@ SHOP = {"orders": {"key": ["id"], "schema": "id BIGINT"}}
 
 
 def at(log):
-    return At("7", json.dumps({"log": [log, 0], "tables": [], "after": None, "whole": []}))
+    return At("7", 1, json.dumps({"log": [log, 0], "tables": [], "after": None, "whole": []}))
 
 
 OURS = Slot("pgoutput", "shop", 100, "")
@@ -104,7 +107,7 @@ def test_slots_at_a_server(place):
         PermanentError, match="somebody else reads it, or the checkpoint is an old copy"
     ):
         Taking(given, old).__enter__()
-    other = json.dumps({**json.loads(late), "place": {"system": "1"}})
+    other = json.dumps({**json.loads(late), "place": {"system": "1", "timeline": 1}})
     with pytest.raises(PermanentError, match="another server"):
         Taking(given, other).__enter__()
     with Taking(given, late) as taking:
@@ -264,3 +267,108 @@ def test_tables_are_asked_for(place, tmp_path):
     with Taking(place.options() | {"tables": tables}) as taking:
         taking.load()
     assert len(changes(taking.stored)) == 1
+
+
+@pytest.fixture
+def standby(place, tmp_path):
+    """A standby of the server, which keeps slots where its version can; started."""
+    made = Standby(
+        tmp_path / "standby", place.server,
+        f"primary_slot_name = '{place.name}_standby'\nhot_standby_feedback = on\n"
+        + ("sync_replication_slots = on\n" if newer(place) else ""),
+    )  # fmt: skip
+    place.sql(f"SELECT pg_create_physical_replication_slot('{place.name}_standby')")
+    with made:
+        yield made
+    drop_slot(place.server, f"{place.name}_standby")
+
+
+def newer(place):
+    return place.connection.info.server_version >= 170_000
+
+
+def caught_up(place, standby):
+    """Wait until the standby has all that the server has."""
+    (end,) = place.sql("SELECT pg_current_wal_insert_lsn()::text")[0]
+    with psycopg.connect(standby.url, autocommit=True) as connection:
+        replayed = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        wait_for(lambda: connection.execute(replayed, (end,)).fetchone()[0])
+
+
+def promote(standby):
+    with psycopg.connect(standby.url, autocommit=True) as connection:
+        connection.execute("SELECT pg_promote()")
+
+
+def at_standby(given, standby):
+    return {**given, "url": standby.url}
+
+
+@pytest.mark.in_turn
+def test_a_standby_that_was_promoted_without_the_last_changes_is_told(place, standby):
+    """Pass: before it is promoted it is waited for. A checkpoint that has a change which is not in its history is told
+    so, also when its log is longer by now; with `on_gap` the tables are read again, above what was given before."""
+    make(place)
+    given = place.options(tables=SHOP)
+    with Taking(given) as taking:
+        taking.load()
+        with pytest.raises(TransientError, match="is a standby"):
+            Taking(at_standby(given, standby), taking.cursor).__enter__()
+        caught_up(place, standby)
+        standby.stop()
+        place.sql("INSERT INTO orders VALUES (2)")
+        before = taking.some(2)
+        assert changes(before) == [("insert", 1), ("insert", 2)]
+        cursor = taking.cursor
+    standby.set("primary_conninfo = ''")
+    standby.start()
+    promote(standby)
+    with psycopg.connect(standby.url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (place.name,)
+        )
+        connection.execute(f"INSERT INTO {place.name}.orders VALUES (7)")
+        filler = "SELECT repeat(md5(n::text), 30) FROM generate_series(1, 2000) n"
+        connection.execute(f"CREATE TABLE {place.name}.filler AS {filler}")
+    with pytest.raises(PermanentError, match=r"another history \(timeline 2\).*shares it up to"):
+        Taking(at_standby(given, standby), cursor).__enter__()
+    with Taking({**at_standby(given, standby), "on_gap": "snapshot"}, cursor) as taking:
+        taking.load()
+        assert "another history" in loss_of(taking.stored[0])["reason"]
+        rows = taking.stored[1:]
+        assert sorted(changes(rows)) == [("insert", 1), ("insert", 7)]
+        assert min(versions(rows)) > max(versions(before))
+
+
+@pytest.mark.in_turn
+def test_a_standby_that_keeps_the_slot_is_gone_on_with(place, standby):
+    """Pass: from version 17 on, with `failover`, no change is lost or comes twice; older servers are told."""
+    make(place)
+    given = place.options(tables=SHOP, failover=True)
+    if not newer(place):
+        with pytest.raises(PermanentError, match="older than PostgreSQL 17"):
+            Taking(given).__enter__()
+        return
+    with Taking(given) as taking:
+        taking.load()
+        place.sql("INSERT INTO orders VALUES (2)")
+        assert changes(taking.some(2)) == [("insert", 1), ("insert", 2)]
+        kept = (
+            "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND synced AND NOT temporary"
+        )
+        with psycopg.connect(standby.url, autocommit=True) as connection:
+
+            def is_kept():
+                place.sql("SELECT pg_log_standby_snapshot()")
+                taking.take()
+                return connection.execute(kept, (place.name,)).fetchone()
+
+            wait_for(is_kept)
+        cursor = taking.cursor
+    place.sql("INSERT INTO orders VALUES (3)")
+    caught_up(place, standby)
+    promote(standby)
+    with psycopg.connect(standby.url, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO {place.name}.orders VALUES (4)")
+    with Taking(at_standby(given, standby), cursor) as taking:
+        assert changes(taking.some(2)) == [("insert", 3), ("insert", 4)]

@@ -248,7 +248,20 @@ class Stream(Connection):
         system = self.query("IDENTIFY_SYSTEM")[0]
         #: What tells the server from every other, but not from its standbys.
         self.system = str(system[0])
+        #: The number of its history.
+        self.timeline = int(str(system[1]))
         self.end = lsn(str(system[2]))
+
+    def parted(self, timeline: int) -> int | None:
+        """Return up to which place the server's history is that of a timeline; None if it is not."""
+        if self.timeline == 1:
+            return None
+        ((_, content),) = self.query(f"TIMELINE_HISTORY {self.timeline}")
+        for line in str(content).splitlines():
+            number, _, rest = line.strip().partition("\t")
+            if number == str(timeline):
+                return lsn(rest.split("\t")[0])
+        return None
 
     def begin(self, slot: str, publication: str, after: int) -> None:
         """Let the changes come that were committed at a place or behind it.

@@ -286,8 +286,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
     def prefix(self, position: Position) -> str:
         return f"{position[0]:016x}"
 
-    def place(self) -> dict[str, str]:
-        return {"system": self._stream.system}
+    def place(self) -> dict[str, Any]:
+        return {"system": self._stream.system, "timeline": self._stream.timeline}
 
     def estimate(self, table: str) -> int | None:
         return self.tables[table].estimate(self._connection)

@@ -42,6 +42,11 @@ class PostgreSQLSourceOptions(RelationalOptions):
         description="Make the publication, of these tables, where there is none of its name. The user "
         "then owns the tables.",
     )
+    failover: bool = option(
+        False,
+        description="Make the slot so that standbys keep it too (PostgreSQL 17 and newer, with "
+        "`sync_replication_slots` there): it is gone on with at the one that is promoted.",
+    )
     slot_limit: Size | None = option(
         None,
         description="How much of its log the server may keep for the slot: what it has behind what is "

@@ -19,7 +19,7 @@ class PostgreSQLReceiver(CaptureReceiver):
 
     def open(self, cursor: Cursor | None, *, again: bool) -> Opened:
         options = self.options
-        place = None if cursor is None else Place(cursor.place["system"], cursor.tables)
+        place = None if cursor is None else Place(**cursor.place, tables=cursor.tables)
         tables = {name: PostgreSQLTable(name, t, options) for name, t in options.tables.items()}
         connection = stream = None
         try:

@@ -15,6 +15,8 @@ from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
 #: The oldest version whose plugin gives messages.
 _OLDEST = 140_000
+#: The oldest version whose standbys keep slots.
+_KEPT_BY_STANDBYS = 170_000
 #: A slot is made when all transactions of that moment have ended, in seconds.
 _MAKING = 600.0
 #: How long it is waited for that a reader lets go of it, in seconds.
@@ -27,11 +29,13 @@ class Place:
 
     Attributes:
         system: the server's identifier.
+        timeline: the number of its history: a standby that is promoted begins another one.
         log: behind which place in the log it goes on, and the change in the transaction that is there.
         tables: as `SnapshotThenLog` wrote it.
     """
 
     system: str
+    timeline: int
     tables: str
 
     @property
@@ -125,12 +129,17 @@ def prepare(
         GapError: what comes behind the place is not to be had.
         PermanentError: somebody has to mend something; says what.
     """
-    version, level, database, end = connection.query(
+    version, level, database, standby, end = connection.query(
         "SELECT current_setting('server_version_num'), current_setting('wal_level'), current_database(), "
-        "pg_current_wal_insert_lsn()"
+        "pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_insert_lsn() END"
     )[0]
     if int(version or 0) < _OLDEST:
         raise PermanentError(f"{options.place} is older than PostgreSQL 14")
+    if options.failover and int(version or 0) < _KEPT_BY_STANDBYS:
+        raise PermanentError(
+            f"{options.place} is older than PostgreSQL 17, whose slots are lost with the server: leave "
+            "out `failover`"
+        )
     if level != "logical":
         raise PermanentError(
             f"{options.place} has wal_level {level}: set it to logical (ALTER SYSTEM SET wal_level = "
@@ -141,11 +150,15 @@ def prepare(
             f"{options.place} is another server ({stream.system}) than the one this checkpoint is of "
             f"({place.system}); {START_OVER}"
         )
+    if standby == "t":
+        raise TransientError(f"{options.place} is a standby, until it is promoted")
     for table in tables:
         table.find(connection)
     _publish(connection, options, tables)
     slot = _slot(connection, options.slot)
     try:
+        if place is not None:
+            _descended(stream, place)
         begin = beginning(slot, options.slot, str(database), lsn(str(end)), place)
     except GapError:
         if not again:
@@ -154,15 +167,36 @@ def prepare(
             drop(connection, options.slot)
             slot = None
         begin = None if slot is None else slot.confirmed
+        if begin is not None and place is not None:  # sequences go on above those that were given
+            begin = max(begin, place.log)
     if begin is not None:
         return begin
     failpoint("postgresql.before-slot")
+    kept = ", failover => true" if options.failover else ""
     ((made,),) = connection.query(
-        f"SELECT lsn FROM pg_create_logical_replication_slot({literal(options.slot)}, 'pgoutput')",
+        f"SELECT lsn FROM pg_create_logical_replication_slot({literal(options.slot)}, 'pgoutput'{kept})",
         seconds=_MAKING,
     )
     failpoint("postgresql.after-slot")
     return lsn(str(made))
+
+
+def _descended(stream: Stream, place: Place) -> None:
+    """See that the server's history has what a checkpoint has.
+
+    Raises:
+        GapError: it was promoted at an earlier place, without the last changes of the server before.
+    """
+    if stream.timeline == place.timeline:
+        return
+    parted = stream.parted(place.timeline)
+    if parted is None or place.log > parted:
+        where = "nowhere" if parted is None else f"up to {written(parted)} alone"
+        raise GapError(
+            f"the server has another history (timeline {stream.timeline}) than the one that this "
+            f"checkpoint has followed to {written(place.log)} (timeline {place.timeline}), and shares it "
+            f"{where}: it was promoted without the last changes. Changes of both are lost here"
+        )
 
 
 def drop(connection: Connection, name: str) -> None:

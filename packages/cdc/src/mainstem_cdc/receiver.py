@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -207,7 +208,8 @@ class CaptureReceiver(Receiver):
         if log is not None and source is not None:
             found |= {**log.facts(), "loading": source.loading}
             if source.progress is not None:
-                found["snapshot"] = self._progress(log, source, *source.progress)
+                found["snapshot"] = progress = self._progress(log, source, *source.progress)
+                found["doing"] = _doing(**progress)
             if source.failed:
                 found["failed"] = source.failed
         return found
@@ -265,6 +267,20 @@ class CaptureReceiver(Receiver):
         if raw:
             parts.append(raw.part(self._types[ALL], self.options.place, log.reached))
         return Rows(parts)
+
+
+def _doing(
+    table: str,
+    rows: int,
+    about: int | None,
+    *,
+    paused: bool = False,
+    seconds_left: int | None = None,
+) -> str:
+    """Return how far the reading of a table is, in words."""
+    of = "" if about is None else f" of {about:,}"
+    left = "" if seconds_left is None else f", {timedelta(seconds=seconds_left)} left"
+    return f"reads {table}: {rows:,}{of} rows{', paused' if paused else left}"
 
 
 class _Batch:

@@ -115,5 +115,8 @@ class Receiver(ABC):
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Return what is worth showing beside the counts, such as which server this is connected to."""
+        """Return what is worth showing beside the counts, such as which server this is connected to.
+
+        `doing`, some words, stands beside the receiver in the live table.
+        """
         return {}

@@ -239,7 +239,9 @@ class HelperRow:
         """Return the cells of its row."""
         state = self._facts.get("state", "")
         why = self._facts.get("why", "")
-        told = "" if state == "running" else f" {': '.join(filter(None, (state, why)))}"[:60]
+        doing = self._facts.get("doing", "")
+        told = doing if state == "running" else ": ".join(filter(None, (state, why)))
+        told = f" {told}"[:60] if told else ""
         return {
             "query / node": f"{name}{told}",
             "rows": f"{self._facts.get('rows', 0):,}",

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -111,6 +112,55 @@ class Postgres18(Postgres):
             if found.is_file():
                 return str(found)
         raise ServerMissing("PostgreSQL 18 is not installed: services/postgresql.sh")
+
+
+class Standby(Postgres):
+    """A standby of a server that runs, until it is promoted.
+
+    Args:
+        primary: the server.
+        settings: lines of its configuration.
+    """
+
+    name = "standby"
+
+    def __init__(self, folder: Path, primary: Postgres, settings: str = "") -> None:
+        super().__init__(folder)
+        self._primary = primary
+        self._settings = settings
+
+    def program(self, name: str) -> str:
+        return self._primary.program(name)
+
+    def prepare(self) -> None:
+        """Copy the server's data, as its page on low-level backups has it."""
+        import psycopg
+
+        with psycopg.connect(self._primary.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('standby', fast => true)")
+            leave = shutil.ignore_patterns("postmaster.*", "pgsql_tmp*", "pg_replslot")
+            shutil.copytree(self._primary._data, self._data, ignore=leave, copy_function=_copy)
+            (self._data / "pg_replslot").mkdir(mode=0o700)
+            (label,) = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchall()
+        (self._data / "backup_label").write_text(label[0])
+        (self._data / "standby.signal").touch()
+        self.set(
+            f"port = {self.port}\nprimary_conninfo = 'host=127.0.0.1 port={self._primary.port} "
+            f"user={_USER} dbname=postgres'\n{self._settings}"
+        )
+        if os.geteuid() == 0:
+            for place in (self._data.parent, *self._data.parent.rglob("*")):
+                shutil.chown(place, _USER, _USER)
+
+    def set(self, lines: str) -> None:
+        """Add to its configuration, for its next start."""
+        with (self._data / "postgresql.conf").open("a") as settings:
+            settings.write(f"{lines}\n")
+
+
+def _copy(source: str, target: str) -> None:
+    with suppress(FileNotFoundError):  # a server that runs removes some
+        shutil.copy2(source, target)
 
 
 def _binary(name: str) -> str:
