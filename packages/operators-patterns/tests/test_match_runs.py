@@ -6,6 +6,8 @@ import json
 
 import pytest
 from mainstem import DocumentError
+from mainstem_operators_patterns.commands import app
+from typer.testing import CliRunner
 
 SCHEMA = "card STRING, at TIMESTAMP, amount DECIMAL(10, 2), shop STRUCT<name: STRING>"
 FRAUD = {
@@ -168,3 +170,121 @@ def test_rows_of_one_time_are_in_their_order(payments):
     (found,) = (row for row in payments.rows() if row["card"] == "z")
     assert (found["amounts"], found["rows"]) == ([10, 15, 20, 30], 5)
     assert found.get("began") is None
+
+
+RULES = [
+    {"rule": "probe", "text": "small{2,5} large", "n": 1},
+    {"rule": "twice", "text": "small{2} large", "n": 1},
+    {"rule": "wrong", "text": "small huge", "n": 1},
+]
+
+
+@pytest.fixture
+def ruled(pipeline):
+    """A document whose patterns are rows of files."""
+    made = Payments(pipeline)
+    made.feed(("x", "10:00", 5), ("x", "10:02", 7.5), ("y", "10:00", 5), ("y", "10:01", 2000))
+    made.feed(("x", "10:01", 20), ("x", "10:04", 1001), ("y", "10:03", 50), ("y", "10:04", 60))
+    made.feed(("x", "10:30", 1), ("y", "11:00", 1))
+    rules = pipeline.folder / "rules"
+    rules.mkdir()
+    (rules / "1.json").write_text("".join(json.dumps(rule) + "\n" for rule in RULES))
+    read = {"format": "jsonlines", "max_files": 1}
+    options = {name: FRAUD[name] for name in ("by", "define", "within")}
+    pipeline.document(
+        trigger={"available_now": True, "flush": True},
+        sources={
+            "payment": {
+                "use": "files",
+                "with": {**read, "path": "./in", "schema": SCHEMA},
+                "watermark": {"column": "at", "delay": "5 minutes"},
+            },
+            "line": {
+                "use": "files",
+                "with": {**read, "path": "./rules", "schema": "rule STRING, text STRING, n INT"},
+            },
+        },
+        operators={
+            "rule": {
+                "use": "changelog",
+                "from": "line",
+                "with": {"key": ["rule"], "sequence": "n"},
+            },
+            "fraud": {
+                "use": "match_patterns",
+                "from": {"input": "payment", "patterns": "rule"},
+                "with": {**options, "text": "text", "measures": {"smalls": "count(small)"}},
+            },
+        },
+        sinks={
+            _sink(name): pipeline.sink(_sink(name), name) for name in ("fraud", "fraud.rejected")
+        },
+    )
+    return made
+
+
+def test_patterns_that_are_rows(ruled):
+    """Pass: they are there before the first payment; each match with its rule; what is no pattern is refused once."""
+    ruled.pipeline.run()
+    found = [(r["card"], r["rule"], r["match_start"][11:16], r["smalls"]) for r in ruled.rows()]
+    assert sorted(found) == [("x", "probe", "10:00", 3), ("x", "twice", "10:01", 2)]
+    (refused,) = ruled.rows("fraud.rejected")
+    assert "there is no 'huge' in `define`: " in refused["reason"]
+
+
+def explained(pipeline, *more):
+    """Return what `mainstem match explain` tells."""
+    given = ["explain", str(pipeline.file), "fraud", *more]
+    ended = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    return ended.output
+
+
+def test_what_became_of_rows_is_explained(payments):
+    """Pass: each row of a key with its variables, what began, ended and matched with it, and why not."""
+    payments.document()
+    told = explained(payments.pipeline, "--key", "x")
+    assert told.splitlines() == [
+        "1  2026-01-01 10:00:00.000000  small",
+        "    begins 1: small",
+        "2  2026-01-01 10:01:00.000000  small",
+        "    1: small small",
+        "    begins 2: small",
+        "3  2026-01-01 10:02:00.000000  small",
+        "    1: small small small",
+        "    2: small small",
+        "    begins 3: small",
+        "4  2026-01-01 10:04:00.000000  -",
+        "    match 1: small small small large (rows 1, 2, 3, 4)",
+        "    2 ends: a match has taken its rows",
+        "    3 ends: no small (amount < 100)",
+        "5  2026-01-01 10:30:00.000000  small",
+        "    begins 5: small",
+        "5 is over after 0:10:00: small (rows 5)",
+    ]
+    told = explained(payments.pipeline, "--key", "y", "--format", "json")
+    rows = [json.loads(line) for line in told.splitlines()]
+    assert rows[0]["lines"] == ["begins 1: small"]
+    assert rows[1]["lines"] == ["1 ends: no small (amount < 100)"]
+    large = (
+        "no large (amount > 1000 AND amount > 10 * avg(small.amount)): avg(small.amount) is 55.00"
+    )
+    assert rows[3]["at"] == "2026-01-01T10:04:00+00:00"
+    payments.feed(("y", "10:05", 500))
+    last = json.loads(
+        explained(payments.pipeline, "--key", "y", "--format", "json").splitlines()[4]
+    )
+    assert last["lines"][0] == f"3 ends: no small (amount < 100); {large}"
+
+
+def test_a_pattern_that_is_a_row_is_explained(ruled):
+    """Pass: the one that is given; what is none is told, and that one must be given."""
+    told = explained(ruled.pipeline, "--key", "x", "--pattern", "small large")
+    assert "match 1: small large (rows 3, 4)" in told
+    for more, message in (
+        ([], "--pattern TEXT"),
+        (["--pattern", "small ("], "--pattern: expected"),
+    ):
+        given = ["explain", str(ruled.pipeline.file), "fraud", "--key", "x", *more]
+        ended = CliRunner().invoke(app, given)
+        assert message in str(ended.exception)

@@ -41,6 +41,7 @@ CATALOGUE = {
     ("operator", "outbox"): "mainstem-cdc",
     ("operator", "python_by_key"): "mainstem-keyed-state",
     ("operator", "match"): "mainstem-operators-patterns",
+    ("operator", "match_patterns"): "mainstem-operators-patterns",
     ("operator", "rates"): "mainstem-operators-windows",
     ("operator", "sample"): "mainstem-operators-windows",
     ("operator", "sort"): "mainstem-operators-windows",

@@ -10,6 +10,7 @@ from mainstem.cli.options import Set as Set
 from mainstem.cli.options import load as load
 from mainstem.plan.bootstrap import reads_of as reads_of
 from mainstem.plan.model import Plan as Plan
+from mainstem.plan.model import Stream as Stream
 from mainstem.run.helpers import Helpers as Helpers
 from mainstem.run.reporter import HelperRow as HelperRow
 from mainstem.run.reporter import JSONLines as JSONLines
@@ -17,3 +18,4 @@ from mainstem.run.reporter import Reporter as Reporter
 from mainstem.run.reporter import Silent as Silent
 from mainstem.run.session import start as start
 from mainstem.stopping import stopping_on_signals as stopping_on_signals
+from mainstem.testing.preview import gather as gather

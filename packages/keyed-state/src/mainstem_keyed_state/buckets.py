@@ -39,15 +39,19 @@ class Buckets:
         """Take a bucket's share of a batch.
 
         Args:
-            packed: its rows, with their ports' numbers; none when it was woken.
+            packed: its rows, with their ports' numbers, beyond which are those of copies (see
+                `packer`); none when it was woken.
             watermark: in microseconds; None before there is one.
 
         Yields:
             Outputs and their packed rows.
         """
         found: dict[str, list[pl.DataFrame]] = {port: [] for port, _ in self._ports}
+        home = True
         for number, payload in packed:
-            port, columns = self._ports[number]
+            copy, at = divmod(number, len(self._ports))
+            home = home and not copy
+            port, columns = self._ports[at]
             found[port].append(unpacked(payload, columns))
-        for name, out in self._stepping.bucket(store, found, watermark):
+        for name, out in self._stepping.bucket(store, found, watermark, home=home):
             yield from ((name, payload) for payload in packed_outputs(out))

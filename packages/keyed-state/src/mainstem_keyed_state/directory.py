@@ -83,6 +83,7 @@ class Directory:
     Attributes:
         queues: the entries of each table whose rows wait apart from their keys.
         timer: when the bucket is to be woken, in milliseconds of the watermark; None for never.
+        shared: the entry of each table that all keys share, by its number, and how many rows it has.
     """
 
     pages: list[Page] = field(default_factory=lambda: [Page(0, 0)])
@@ -90,6 +91,7 @@ class Directory:
     next: int = 1
     timer: int | None = None
     queues: dict[str, list[Waiting]] = field(default_factory=dict)
+    shared: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def due(self) -> int:
@@ -101,7 +103,7 @@ class Directory:
     def empty(self) -> bool:
         """Whether there is nothing to be kept."""
         full = any(page.tables for page in self.pages) or any(self.queues.values())
-        return not full and self.timer is None
+        return not full and not self.shared and self.timer is None
 
     def to_bytes(self) -> bytes:
         pages = [
@@ -112,13 +114,13 @@ class Directory:
         queues = {
             table: [list(vars(w).values()) for w in q] for table, q in self.queues.items() if q
         }
-        whole = [pages, layouts, self.next, self.timer, queues]
+        whole = [pages, layouts, self.next, self.timer, queues, self.shared]
         return json.dumps(whole, separators=(",", ":")).encode()
 
     @staticmethod
     def of_bytes(found: bytes) -> Directory:
         pages, layouts, following, timer, *rest = json.loads(found)
-        (queues,) = rest or ({},)  # of before there were any
+        queues, shared = [*rest, {}, {}][:2]  # none, of before there were any
         return Directory(
             [
                 Page(number, low, {name: Stored(*stored) for name, stored in tables.items()})
@@ -128,4 +130,5 @@ class Directory:
             following,
             timer,
             {table: [Waiting(*each) for each in queue] for table, queue in queues.items()},
+            {table: (number, rows) for table, (number, rows) in shared.items()},
         )

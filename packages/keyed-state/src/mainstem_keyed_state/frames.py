@@ -48,7 +48,8 @@ class Port:
 
     Attributes:
         frame: the rows.
-        key: SQL expressions over the frame; as many as those of the other ports, equal one by one.
+        key: SQL expressions over the frame; as many as those of the other ports, equal one by one. Ports
+            in `Logic.everywhere` each have keys of their own.
     """
 
     frame: DataFrame
@@ -98,17 +99,21 @@ def keyed(
     if (ctx.spark.conf.get(_PROVIDER) or "").endswith(_CAN_NOT):
         message = "this operator keeps state by key, which the state store can't hold"
         raise OptionError(message, hint="Write `state: {use: rocksdb}` in the document.")
-    given = {at: (port.frame, port.key) for at, port in ports.items()}
+    given = {at: (port.frame, port.key) for at, port in ports.items() if at not in logic.everywhere}
     kind = KeyKind.of(given, nulls_equal=nulls_equal)
     labels = layout_of(ctx, name, kind, logic).labels
     packed: Any = None
-    for number, port in enumerate(ports.values()):
+    for number, (at, port) in enumerate(ports.items()):
+        own, copies = kind, None
+        if at in logic.everywhere:
+            own = KeyKind.of({at: (port.frame, port.key)}, nulls_equal=nulls_equal)
+            copies = number + len(ports)
         fields = port.frame.schema.fields
         columns = [travelling(f.name, f.dataType) for f in fields]
-        rows = port.frame.selectExpr(f"{kind.sql(port.key)} AS {KEY}", *columns)
+        rows = port.frame.selectExpr(f"{own.sql(port.key)} AS {KEY}", *columns)
         # PySpark can't hand over a column whose name has a dot or a backtick in it.
         rows = rows.toDF(KEY, *(f"c{n}" for n in range(len(columns))))
-        part = rows.mapInArrow(packer(number, labels), PACKED)
+        part = rows.mapInArrow(packer(number, labels, copies), PACKED)
         packed = part if packed is None else packed.union(part)
     # Spark wants an event time, and drops what is late by it: null never is, the logic decides.
     null = F.lit(None).cast("timestamp")

@@ -49,6 +49,7 @@ class Guard(Logic):
         self._late, self._time = late, time
         self.version = logic.version
         self.tables = logic.tables
+        self.everywhere = logic.everywhere
         self.ports = {
             port: pl.Schema({**schema, **(_GUARD if port in refusing else {})})
             for port, schema in logic.ports.items()
@@ -63,14 +64,14 @@ class Guard(Logic):
             added[LATE] = pl.Schema(own)
         self.outputs = {**added, **logic.outputs}
 
+    def share(self, step: Step) -> Done:
+        """Put aside what can't be used, and let the logic share the rest."""
+        rows, aside = self._refused(step.rows)
+        return self._with(aside, self._logic.share(Step(rows, step.state, step.watermark)))
+
     def step(self, step: Step) -> Done:
         """Put aside what can't be used, and let the logic do the rest."""
-        aside: dict[str, list[pl.DataFrame]] = {}
-        rows = dict(step.rows)
-        for port in self._refusing:
-            rows[port], refused = self._usable(rows[port])
-            if refused is not None:
-                aside.setdefault(REJECTED, []).append(refused)
+        rows, aside = self._refused(step.rows)
         if self._late is not None and self._time is not None and step.watermark is not None:
             known = rows[self._late]
             late = known.get_column(self._time).to_physical() < step.watermark
@@ -78,7 +79,23 @@ class Guard(Logic):
                 late = late.fill_null(value=False)
                 aside.setdefault(LATE, []).append(known.filter(late))
                 rows[self._late] = known.filter(~late)
-        done = self._logic.step(Step(rows, step.state, step.watermark))
+        return self._with(aside, self._logic.step(Step(rows, step.state, step.watermark)))
+
+    def _refused(
+        self, given: Mapping[str, pl.DataFrame]
+    ) -> tuple[dict[str, pl.DataFrame], dict[str, list[pl.DataFrame]]]:
+        """Return the rows that can be used, and those that can't by the output that they go to."""
+        rows = dict(given)
+        aside: dict[str, list[pl.DataFrame]] = {}
+        for port in self._refusing:
+            if port in rows:
+                rows[port], refused = self._usable(rows[port])
+                if refused is not None:
+                    aside.setdefault(REJECTED, []).append(refused)
+        return rows, aside
+
+    def _with(self, aside: Mapping[str, list[pl.DataFrame]], done: Done) -> Done:
+        """Return what the logic did, with the rows that it was not given."""
         if not aside:
             return done
         outputs = dict(done.outputs)

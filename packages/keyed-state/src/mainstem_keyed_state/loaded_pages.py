@@ -66,8 +66,13 @@ class Declared:
             for name, empty in self.all.items()
         }
         #: When rows are due, of the tables that stand on pages and of those that are queued.
-        self.due = {name: table.due for name, table in tables.items() if not table.queued}
+        self.due = {
+            name: table.due
+            for name, table in tables.items()
+            if not table.queued and not table.shared
+        }
         self.queued = {
             name: table.due for name, table in tables.items() if table.queued and table.due
         }
+        self.shared = [name for name, table in tables.items() if table.shared]
         self.empty = {name: self.all[name] for name in self.due}

@@ -7,7 +7,7 @@ writes back what has changed, and wakes keys when the watermark passes what they
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -31,11 +31,14 @@ class Table:
         queued: whether rows wait for that time apart from their keys: a step is given those that are due,
             once, and what it returns of the table is added to those that wait. Where many rows of many
             keys wait, this costs what comes and goes, not what is there.
+        shared: whether the rows are of no key that a step touches, but there for each of them: see
+            `Logic.share`, which alone changes them. Their `KEY` is that of the port which they came by.
     """
 
     columns: pl.Schema
     due: str | None = None
     queued: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Step:
     Attributes:
         rows: the rows of the batch by port, with `KEY` and the columns of the port, in no order.
         state: the rows by table of every key that is touched, because it has rows in the batch or is
-            due; rows of other keys may stand among them.
+            due; rows of other keys may stand among them. Of shared tables all rows.
         watermark: the batch's, in microseconds since 1970, or None before there is one. A row whose
             event time is before it is late; late rows are among `rows`.
     """
@@ -77,13 +80,24 @@ class Logic(ABC):
         ports: the columns of each port's rows, without `KEY`.
         tables: the state, by name.
         outputs: the columns of each output's rows; `MAIN` is the main one.
+        everywhere: the ports whose rows are for all keys: `share` is given them, and `step` is not. They
+            are few, and kept as often as there are buckets.
         version: of what the tables hold; raise it with every change of that, and write `migrate`.
     """
 
     ports: Mapping[str, pl.Schema]
     tables: Mapping[str, Table]
     outputs: Mapping[str, pl.Schema]
+    everywhere: Collection[str] = ()
     version: int = 1
+
+    def share(self, step: Step) -> Done:
+        """Return the shared tables with a batch's rows of the ports in `everywhere`.
+
+        It comes before the steps of the batch, with the shared tables as state, and works once for each
+        bucket: with the same rows it must return the same.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has ports `everywhere`, and no `share`")
 
     @abstractmethod
     def step(self, step: Step) -> Done:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -25,12 +26,15 @@ _HELD_ROWS = 250_000
 Batches = Iterator[pa.RecordBatch]
 
 
-def packer(port: int, labels: tuple[int, ...]) -> Callable[[Batches], Batches]:
+def packer(
+    port: int, labels: tuple[int, ...], copies: int | None = None
+) -> Callable[[Batches], Batches]:
     """Return the function for `mapInArrow` that packs rows, whose `KEY` has the key's values.
 
     Args:
         port: its number.
         labels: of the buckets.
+        copies: for rows that go to every bucket: the port's number in all but one.
     """
 
     def pack(batches: Batches) -> Batches:
@@ -42,15 +46,17 @@ def packer(port: int, labels: tuple[int, ...]) -> Callable[[Batches], Batches]:
             held.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= _HELD_ROWS or size >= _HELD_BYTES:
-                yield _packed(held, port, labels)
+                yield _packed(held, port, labels, copies)
                 held, rows, size = [], 0, 0
         if held:
-            yield _packed(held, port, labels)
+            yield _packed(held, port, labels, copies)
 
     return pack
 
 
-def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -> pa.RecordBatch:
+def _packed(
+    batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...], copies: int | None
+) -> pa.RecordBatch:
     """Return a packed row for each bucket that has rows. Rows without a key go to all in turn."""
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
     keys, hashes = keyed_by(whole.column(KEY))
@@ -58,6 +64,10 @@ def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -
         n: to_plain(column) for n, column in zip(whole.schema.names, whole.columns, strict=True)
     }
     plain = pa.RecordBatch.from_pydict({**columns, KEY: keys})
+    if copies is not None:
+        ports = np.full(len(labels), copies, np.int32)
+        ports[0] = port
+        return _sent(np.array(labels, np.int32), ports, [_message(plain)] * len(labels))
     buckets = np.uint32(len(labels))
     bucket = hashes % buckets
     if keys.null_count:
@@ -71,12 +81,14 @@ def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -
         _message(plain.slice(int(start), int(end - start)))
         for start, end in zip(starts, ends, strict=True)
     ]
+    return _sent(np.array(labels, np.int32)[there], np.full(len(there), port, np.int32), payloads)
+
+
+def _sent(
+    buckets: npt.NDArray[np.int32], ports: npt.NDArray[np.int32], payloads: list[bytes]
+) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
-        [
-            pa.array(np.array(labels, np.int32)[there]),
-            pa.array(np.full(len(there), port, np.int32)),
-            pa.array(payloads, pa.binary()),
-        ],
+        [pa.array(buckets), pa.array(ports), pa.array(payloads, pa.binary())],
         names=["bucket", "port", "payload"],
     )
 

@@ -50,7 +50,8 @@ def read_state(
         batch: the number of the batch; only the last few are kept.
 
     Returns:
-        A frame by table, with the columns of its rows and `_key`, an array of the key's values as text.
+        A frame by table, with the columns of its rows and `_key`, an array of the key's values as text;
+        null in tables that all keys share.
         Columns that a row lacks, for it is of an older version, are null.
 
     Raises:
@@ -75,7 +76,10 @@ def read_state(
     for table in _tables(directories):
         columns = _columns(directories, table)
         pages = entries.where("table <> ''").where(f"table = '{table}'")
-        rows = _rows_of(schemas, columns, layout.keys, wanted)
+        kept = [bucket for bucket, each in directories.items() if table in each.shared]
+        if kept:  # each bucket has them all
+            pages = pages.where(f"bucket = {min(kept)}")
+        rows = _rows_of(schemas, columns, None if kept else layout.keys, None if kept else wanted)
         found[table] = pages.mapInArrow(rows, _spark_schema(columns))
     return found
 
@@ -131,6 +135,7 @@ def _key_bytes(spark: SparkSession, kind: KeyKind, key: Sequence[str]) -> bytes:
 
 def _tables(directories: dict[Any, Directory]) -> list[str]:
     kept = {table for d in directories.values() for page in d.pages for table in page.tables}
+    kept |= {table for d in directories.values() for table in d.shared}
     return sorted(kept | {t for d in directories.values() for t, q in d.queues.items() if q})
 
 
@@ -151,7 +156,10 @@ def _spark_schema(columns: pl.Schema) -> Any:
 
 
 def _rows_of(
-    schemas: dict[Any, list[pa.Schema]], columns: pl.Schema, kind: KeyKind, wanted: bytes | None
+    schemas: dict[Any, list[pa.Schema]],
+    columns: pl.Schema,
+    kind: KeyKind | None,
+    wanted: bytes | None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function for `mapInArrow` that turns pages into their rows."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -168,7 +176,8 @@ def _rows_of(
                 missing = [
                     pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns
                 ]
-                text = pl.Series(KEY, [kind.texts(k) for k in rows[KEY]], pl.List(pl.String))
+                keys = [None if kind is None else kind.texts(k) for k in rows[KEY]]
+                text = pl.Series(KEY, keys, pl.List(pl.String))
                 rows = rows.with_columns(text, *missing).select(KEY, *columns)
                 if rows.height:
                     yield placed(whole, "", rows)

@@ -15,6 +15,7 @@ from mainstem_keyed_state.loaded_pages import Declared
 from mainstem_keyed_state.logic import KEY, Done, Logic, Step
 from mainstem_keyed_state.pages import PAGE_BYTES, Pages
 from mainstem_keyed_state.queue import queues_of
+from mainstem_keyed_state.shared import Shared
 
 #: About how many bytes of rows and state one call of `step` is given, unless one page has more.
 PORTION_BYTES = 128 * 1024 * 1024
@@ -53,13 +54,14 @@ class Stepping:
         self.next_timer: int | None = None
 
     def bucket(
-        self, store: Store, rows: Rows, watermark: int | None
+        self, store: Store, rows: Rows, watermark: int | None, *, home: bool = True
     ) -> Iterator[tuple[str, pl.DataFrame]]:
         """Take a bucket's share of a batch; what is to be kept is in the store at the end.
 
         Args:
             rows: the bucket's rows by port; none when it was woken.
             watermark: in microseconds; None before there is one.
+            home: whether outputs of `Logic.share` are wanted: of one bucket they are.
 
         Yields:
             Outputs and their rows.
@@ -72,6 +74,14 @@ class Stepping:
         pages = Pages(entries, self._declared, self._page_bytes)
         queues = queues_of(entries, self._declared, self._page_bytes)
         whole = {port: _concat(rows.get(port, ()), schema) for port, schema in self._ports.items()}
+        shared = Shared(entries, self._declared)
+        everywhere = {port: whole.pop(port) for port in logic.everywhere}
+        if any(frame.height for frame in everywhere.values()):
+            done = logic.share(Step(everywhere, shared.state, watermark))
+            self._check(done)
+            shared.keep(done.state)
+            if home:
+                yield from _filled(done)
         ripe = {table: queue.take(watermark) for table, queue in queues.items()}
         lows = pages.lows()
         #: The rows that come to the pages, of the batch and of what has waited, and their pages' places.
@@ -90,16 +100,20 @@ class Stepping:
                 due = queues[table].sift(older, watermark)
                 waited[table] = pl.concat([waited[table], due])
             batch = dict(zip(whole, mine, strict=False))
-            done = logic.step(Step(batch, {**loaded.state, **waited}, watermark))
+            state = {**loaded.state, **waited, **shared.state}
+            done = logic.step(Step(batch, state, watermark))
             failpoint("keyed-state.stepped")
             self._check(done)
+            if wrong := sorted(done.state.keys() & set(self._declared.shared)):
+                name = type(logic).__name__
+                raise ValueError(f"{name} returned {wrong[0]!r}, which `share` alone changes")
             for table, queue in queues.items():
                 if table in done.state:
                     queue.add(done.state[table])
             pages.keep(loaded, {t: f for t, f in done.state.items() if t not in queues})
             entries.flush()
             failpoint("keyed-state.pages-written")
-            yield from ((name, out) for name, out in done.outputs.items() if not out.is_empty())
+            yield from _filled(done)
         for queue in queues.values():
             queue.keep(watermark)
         # Before there is a watermark Spark's is 0, and a timer that is not after it is lost.
@@ -136,6 +150,10 @@ class Stepping:
             if output not in self._logic.outputs:
                 raise ValueError(f"{name} returned an output {output!r}, which it does not declare")
             _hold(f"{name}: output {output!r}", rows, self._logic.outputs[output])
+
+
+def _filled(done: Done) -> Iterator[tuple[str, pl.DataFrame]]:
+    return ((name, out) for name, out in done.outputs.items() if not out.is_empty())
 
 
 def _hold(what: str, rows: pl.DataFrame, schema: pl.Schema) -> None:

@@ -72,6 +72,11 @@ class Driver:
         self._pages = pages
         self._random = random.Random(seed)
         self._state: dict[str, dict[bytes, pl.DataFrame]] = {name: {} for name in logic.tables}
+        self._shared = {
+            name: pl.DataFrame(schema={KEY: pl.Binary, **table.columns})
+            for name, table in logic.tables.items()
+            if table.shared
+        }
 
     # -- what tests do ----------------------------------------------------------------------
 
@@ -81,9 +86,13 @@ class Driver:
         """Run one batch; return what came of it, by output."""
         given = rows or {}
         frames = {port: self._frame(port, given.get(port, ())) for port in self.logic.ports}
+        came: dict[str, list[dict[str, Any]]] = {name: [] for name in self.outputs}
+        everywhere = {port: frames.pop(port) for port in self.logic.everywhere}
+        if any(frame.height for frame in everywhere.values()):
+            for name, found in self._share(everywhere).items():
+                came[name] += found
         touched = self._touched(frames)
         self.touched = len(touched)
-        came: dict[str, list[dict[str, Any]]] = {name: [] for name in self.outputs}
         for portion in self._portions(touched, frames):
             for name, found in self._step(portion, touched, frames).items():
                 came[name] += found
@@ -103,9 +112,12 @@ class Driver:
         """Keep nothing but what a checkpoint keeps."""
         self.logic = pickle.loads(pickle.dumps(self.logic))
         self._state = pickle.loads(pickle.dumps(self._state))
+        self._shared = pickle.loads(pickle.dumps(self._shared))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a kind of state, of all keys."""
+        if table in self._shared:
+            return self._shared[table].to_dicts()
         return [row for frame in self._state[table].values() for row in frame.to_dicts()]
 
     def size(self) -> int:
@@ -154,6 +166,20 @@ class Driver:
         self._random.shuffle(portions)
         return portions
 
+    def _share(self, rows: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:
+        """Let the logic share rows, twice: for two buckets it must be the same."""
+        found = []
+        for _ in range(2):
+            mixed = {port: self._mixed(frame) for port, frame in rows.items()}
+            state = {name: self._mixed(frame) for name, frame in self._shared.items()}
+            found.append(self.logic.share(Step(mixed, state, self.watermark)))
+        one, two = found
+        for name, frame in one.state.items():
+            assert dict(frame.schema) == {KEY: pl.Binary, **self.logic.tables[name].columns}
+            assert _alike(frame, two.state[name]), f"{name!r} depends on the order of rows"
+        self._shared |= one.state
+        return self._told(one.outputs)
+
     def _step(
         self,
         portion: set[bytes | None],
@@ -167,12 +193,18 @@ class Driver:
             for key in kept
             if key not in touched and self._random.random() < 0.5
         }
-        given = {name: self._given(name, portion | others) for name in self.logic.tables}
+        given = {
+            name: self._mixed(self._shared[name])
+            if table.shared
+            else self._given(name, portion | others)
+            for name, table in self.logic.tables.items()
+        }
         for name, table in self.logic.tables.items():
             if table.queued:
                 given[name] = self._let_go(name, table.due or "", portion)
         done = self.logic.step(Step(rows=rows, state=given, watermark=self.watermark))
         for name, frame in done.state.items():
+            assert name not in self._shared, f"state {name!r} is changed by `share` alone"
             assert dict(frame.schema) == {KEY: pl.Binary, **self.logic.tables[name].columns}, (
                 f"state {name!r} came back as {frame.schema}"
             )
@@ -180,8 +212,11 @@ class Driver:
                 self._let_wait(name, frame)
             else:
                 self._keep(name, given[name], frame, portion)
+        return self._told(done.outputs)
+
+    def _told(self, outputs: Mapping[str, pl.DataFrame]) -> dict[str, list[dict[str, Any]]]:
         found = {}
-        for name, frame in done.outputs.items():
+        for name, frame in outputs.items():
             schema = self.logic.outputs[name]
             assert dict(frame.schema) == dict(schema), f"output {name!r} came as {frame.schema}"
             found[name] = frame.to_dicts()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
@@ -34,7 +34,9 @@ ID, BEGIN, FINISH = "match_id", "match_start", "match_end"
 #: Of each row of a match, where rows come out; of a course that took too long, and how far it came.
 NUMBER, CLASSIFIER, ROWS, REACHED = "match_row", "classifier", "rows", "reached"
 
-_WAITING, _KEPT, _COURSES = "waiting", "rows", "courses"
+#: Of matches, and of courses: the token of their pattern.
+PATTERN, COURSE_PATTERN = "__pattern", "pattern"
+_WAITING, _KEPT, COURSES = "waiting", "rows", "courses"
 _NTH, _DUE = "__n", "__due"
 _STATES = {MATCHED: "matched", WAITING: "waiting"}
 
@@ -50,6 +52,20 @@ def measure(number: int) -> str:
 
 
 @dataclass(frozen=True)
+class Book:
+    """The patterns of a step.
+
+    Attributes:
+        rules: theirs, by a token; of a pattern that has changed there is another one.
+        names: the tokens, as `PATTERN`, with what else comes out of each of their matches, and what is to
+            tell their matches from others' as `KEY`; None where there is one pattern.
+    """
+
+    rules: Mapping[bytes, Rules]
+    names: pl.DataFrame | None = None
+
+
+@dataclass(frozen=True)
 class Told:
     """What comes out.
 
@@ -58,12 +74,14 @@ class Told:
         rows: the columns of each row, where all rows of a match come out; none where one row does.
         asked: what measures ask, with the column of its value; empty where rows are counted.
         timeouts: whether courses that took too long do.
+        named: the columns that tell the pattern, where there are several.
     """
 
     by: Sequence[str]
     rows: Sequence[str]
     asked: Sequence[tuple[Reference, str]]
     timeouts: bool
+    named: Mapping[str, pl.DataType] = field(default_factory=dict)
 
 
 class MatchLogic(Logic):
@@ -71,15 +89,16 @@ class MatchLogic(Logic):
 
     Args:
         rows: the columns.
-        rules: the pattern.
+        rules: the pattern; None where `book` tells the patterns.
         values: the columns of the values that definitions need, in the order of `Rules.values`.
     """
 
-    def __init__(self, rows: pl.Schema, rules: Rules, values: Sequence[str], told: Told) -> None:
-        self._rules = rules
+    def __init__(
+        self, rows: pl.Schema, rules: Rules | None, values: Sequence[str], told: Told
+    ) -> None:
         self._values = list(values)
         self._told = told
-        by = {name: rows[name] for name in told.by}
+        by = {**{name: rows[name] for name in told.by}, **told.named}
         self.ports = {"input": rows}
         matched = {**by, ID: pl.String(), BEGIN: TIME, FINISH: TIME}
         if told.rows:
@@ -87,6 +106,7 @@ class MatchLogic(Logic):
             matched |= {name: rows[name] for name in told.rows if name not in by}
         for at, (reference, column) in enumerate(told.asked):
             matched[measure(at)] = _kind(reference, rows[column] if column else None)
+        self._book = Book({} if rules is None else {b"": rules})
         self.outputs = {MAIN: pl.Schema(matched)}
         if told.timeouts:
             out = {
@@ -113,14 +133,14 @@ class MatchLogic(Logic):
         self.tables = {
             _WAITING: waiting_table(rows),
             _KEPT: Table(pl.Schema({**rows, _NTH: pl.Int64()})),
-            _COURSES: Table(pl.Schema(courses), due=_DUE),
+            COURSES: Table(pl.Schema(courses), due=_DUE),
         }
 
     def step(self, step: Step) -> Done:
         """Match the rows whose turn has come, and let go of what took too long."""
         new = step.rows["input"].select(KEY, *self.ports["input"])
         ready, waiting = in_turn(new, step.state[_WAITING], AT, step.watermark)
-        kept, courses = step.state[_KEPT], step.state[_COURSES]
+        kept, courses = step.state[_KEPT], step.state[COURSES]
         due = courses.filter(passed(_DUE, step.watermark)).select(KEY)
         touched = pl.concat([ready.select(KEY), due]).unique()
         state = {_WAITING: waiting}
@@ -129,15 +149,19 @@ class MatchLogic(Logic):
         how: dict[str, Any] = {"on": KEY, "maintain_order": "left", "nulls_equal": True}
         mine = courses.join(touched, how="semi", **how)
         before = kept.join(touched, how="semi", **how)
-        work = _Work(self, self._ordered(before, ready), mine, step.watermark)
+        work = _Work(self, self.book(step), self._ordered(before, ready), mine, step.watermark)
         work.run()
         others = [
             kept.join(touched, how="anti", **how),
             courses.join(touched, how="anti", **how),
         ]
         state[_KEPT] = pl.concat([others[0], work.kept().select(kept.columns)])
-        state[_COURSES] = pl.concat([others[1], work.courses(courses.schema)])
+        state[COURSES] = pl.concat([others[1], work.courses(courses.schema)])
         return Done(work.outputs(), state)
+
+    def book(self, step: Step) -> Book:
+        """Return the patterns."""
+        return self._book
 
     def _ordered(self, before: pl.DataFrame, ready: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of keys in order, numbered on behind those that were kept."""
@@ -155,80 +179,121 @@ class _Work:
     """The keys of one step."""
 
     def __init__(
-        self, logic: MatchLogic, rows: pl.DataFrame, courses: pl.DataFrame, watermark: int | None
+        self,
+        logic: MatchLogic,
+        book: Book,
+        rows: pl.DataFrame,
+        courses: pl.DataFrame,
+        watermark: int | None,
     ) -> None:
         self._logic, self._rows, self._watermark = logic, rows, watermark
-        self._rules, self._told = logic._rules, logic._told
-        self._before = _by_key(courses)
-        self._found: list[tuple[int, Found]] = []
-        self._late: list[tuple[int, Found]] = []
-        self._left: list[tuple[bytes, Course]] = []
+        self._told, self._book = logic._told, book
+        self._before = _by_key(courses, book)
+        self._found: list[_Match] = []
+        self._late: list[_Match] = []
+        self._left: list[tuple[bytes, bytes, Course]] = []
         self._least: dict[bytes, int] = {}
+        # The rows, by columns.
+        self._at = rows[AT].to_physical().to_list()
+        self._holds, self._new, self._nth = (rows[n].to_list() for n in (HOLDS, "__new", _NTH))
+        columns = [rows[name].to_list() for name in logic._values]
+        self._given: Sequence[Sequence[Any]] = (
+            list(zip(*columns, strict=True)) if columns else [()] * rows.height
+        )
 
     def run(self) -> None:
         """Match."""
-        rows, rules = self._rows, self._rules
-        keys = rows[KEY].to_list()
-        at = rows[AT].to_physical().to_list()
-        holds, new, nth = (rows[name].to_list() for name in (HOLDS, "__new", _NTH))
-        columns = [rows[name].to_list() for name in self._logic._values]
-        given: Sequence[Sequence[Any]] = (
-            list(zip(*columns, strict=True)) if columns else [()] * rows.height
-        )
-        count, begin = rows.height, 0
+        keys = self._rows[KEY].to_list()
+        count, begin = len(keys), 0
         seen = set()
+        single = next(iter(self._book.rules.items())) if len(self._book.rules) == 1 else None
+        starting = _Starting(self._book.rules)
         while begin < count:
             key, end = keys[begin], begin + 1
             while end < count and keys[end] == key:
                 end += 1
             seen.add(key)
-            base = begin - nth[begin]
-            courses = self._restored(self._before.get(key, ()), base, at, holds, given)
-            matcher = self._matcher(courses, base)
-            take, first = matcher.take, rules.first
-            for row in range(begin, end):
-                if new[row] and (matcher.courses or first == -1 or holds[row] & first):
-                    take(Row(nth[row], at[row], holds[row], given[row]))
-            self._end(key, matcher)
+            base = begin - self._nth[begin]
+            if single is not None:
+                self._match(key, *single, begin, end, base)
+            else:
+                self._match_all(key, starting, begin, end, base)
             begin = end
         for key, kept in self._before.items():  # of which no row is there any more
             if key not in seen:
-                self._end(key, self._matcher(self._restored(kept, 0, at, holds, given), 0))
+                for token, courses in kept.items():
+                    rules = self._book.rules[token]
+                    self._end(key, token, self._matcher(token, rules, courses, 0))
 
-    def _matcher(self, courses: list[Course], base: int) -> Matcher:
+    def _match(
+        self, key: bytes, token: bytes, rules: Rules, begin: int, end: int, base: int
+    ) -> None:
+        """Match the rows of a key with one pattern."""
+        at, holds, new, nth, given = self._at, self._holds, self._new, self._nth, self._given
+        matcher = self._matcher(token, rules, self._before.get(key, {}).get(token, ()), base)
+        take, first = matcher.take, rules.first
+        for row in range(begin, end):
+            if new[row] and (matcher.courses or first == -1 or holds[row] & first):
+                take(Row(nth[row], at[row], holds[row], given[row]))
+        self._end(key, token, matcher)
+
+    def _match_all(self, key: bytes, starting: _Starting, begin: int, end: int, base: int) -> None:
+        """Match the rows of a key with several patterns, each by those that it has begun with or may."""
+        rules = self._book.rules
+        alive = {
+            token: self._matcher(token, rules[token], kept, base)
+            for token, kept in self._before.get(key, {}).items()
+        }
+        for at in range(begin, end):
+            if not self._new[at]:
+                continue
+            holds = self._holds[at]
+            for token in starting.with_row(holds):
+                if token not in alive:
+                    alive[token] = self._matcher(token, rules[token], (), base)
+            if not alive:
+                continue
+            row = Row(self._nth[at], self._at[at], holds, self._given[at])
+            for token, matcher in list(alive.items()):
+                matcher.take(row)
+                if not matcher.courses:
+                    del alive[token]
+        for token, matcher in alive.items():
+            self._end(key, token, matcher)
+
+    def _matcher(
+        self, token: bytes, rules: Rules, kept: Sequence[Mapping[str, Any]], base: int
+    ) -> Matcher:
         def found(match: Found) -> None:
-            self._found.append((base, match))
+            self._found.append(_Match(base, token, match))
 
         def late(match: Found) -> None:
-            self._late.append((base, match))
+            self._late.append(_Match(base, token, match))
 
-        return Matcher(self._rules, courses, found, late)
+        return Matcher(rules, self._restored(rules, kept, base), found, late)
 
-    def _end(self, key: bytes, matcher: Matcher) -> None:
+    def _end(self, key: bytes, token: bytes, matcher: Matcher) -> None:
         if self._watermark is not None and matcher.courses:
             matcher.pass_time(self._watermark)
         if matcher.courses:
-            self._least[key] = matcher.courses[0].start
-            self._left += [(key, course) for course in matcher.courses]
+            start = matcher.courses[0].start
+            self._least[key] = min(start, self._least.get(key, start))
+            self._left += [(key, token, course) for course in matcher.courses]
 
-    def _restored(
-        self,
-        kept: Sequence[Mapping[str, Any]],
-        base: int,
-        at: Sequence[int],
-        holds: Sequence[int],
-        given: Sequence[Sequence[Any]],
-    ) -> list[Course]:
+    def _restored(self, rules: Rules, kept: Sequence[Mapping[str, Any]], base: int) -> list[Course]:
         courses = []
         for each in kept:
             rows = list(zip(each["path"], each["places"], strict=True))
-            totals = self._rules.nothing
+            totals = rules.nothing
             if totals:
                 known = [
-                    (Row(n, at[base + n], holds[base + n], given[base + n]), place)
+                    (
+                        Row(n, self._at[base + n], self._holds[base + n], self._given[base + n]),
+                        place,
+                    )
                     for n, place in rows
                 ]
-                totals = totals_of(self._rules, known)
+                totals = totals_of(rules, known)
             began = int(each["began"])
             path = path_of(rows)
             courses.append(Course(each["start"], began, each["place"], path, totals, each["until"]))
@@ -250,29 +315,27 @@ class _Work:
     def courses(self, schema: pl.Schema) -> pl.DataFrame:
         """Return the courses that are left, in the columns of their table."""
         columns: dict[str, list[Any]] = {name: [] for name in schema}
-        within = self._rules.within
-        for nth, (key, course) in enumerate(self._left):
+        for nth, (key, token, course) in enumerate(self._left):
+            rules = self._book.rules[token]
             rows = rows_of(course.path)
             due = None
             if course.place == WAITING:
                 due = course.until
-            elif course.place >= 0 and within is not None:
-                due = course.began + within
+            elif course.place >= 0 and rules.within is not None:
+                due = course.began + rules.within
             made = {
-                KEY: key, BEGIN: course.began, ROWS: len(rows), REACHED: self._name(rows[-1][1]),
+                KEY: key, BEGIN: course.began, ROWS: len(rows),
+                REACHED: rules.automaton.places[rows[-1][1]].name, COURSE_PATTERN: token,
                 "state": _STATES.get(course.place, "begun"), "path": [n for n, _ in rows],
                 "places": [place for _, place in rows], "start": course.start,
                 "place": course.place, "until": course.until, _NTH: nth, _DUE: due,
             }  # fmt: skip
-            for name, each in made.items():
-                columns[name].append(each)
+            for name in columns:
+                columns[name].append(made[name])
         times = {BEGIN, _DUE}
         plain = {name: pl.Int64() if name in times else kind for name, kind in schema.items()}
         frame = pl.DataFrame(columns, schema=plain)
         return frame.with_columns(_as_time(name) for name in times)
-
-    def _name(self, place: int) -> str:
-        return str(self._rules.automaton.places[place].name)
 
     # -- what comes out -------------------------------------------------------------------------
 
@@ -285,28 +348,30 @@ class _Work:
             found[TIMEOUTS] = self._timeouts()
         return found
 
-    def _rows_of(self, matches: Sequence[tuple[int, Found]], *, hidden: bool) -> pl.DataFrame:
+    def _rows_of(self, matches: Sequence[_Match], *, hidden: bool) -> pl.DataFrame:
         """Return the rows of matches, each with its match and variable."""
-        numbers, places, names = [], [], []
-        for number, (base, match) in enumerate(matches):
-            for row, place in match:
+        numbers, rows, names, hides, tokens = [], [], [], [], []
+        for number, match in enumerate(matches):
+            places = self._book.rules[match.token].automaton.places
+            for row, place in match.rows:
                 numbers.append(number)
-                places.append(base + row)
-                names.append(place)
-        known = self._rules.automaton.places
-        frame = self._rows[places] if places else self._rows.clear()
+                rows.append(match.base + row)
+                names.append(places[place].name)
+                hides.append(hidden and places[place].hidden)
+                tokens.append(match.token)
+        frame = self._rows[rows] if rows else self._rows.clear()
         return frame.with_columns(
             pl.Series("__match", numbers, pl.Int64()),
-            pl.Series(CLASSIFIER, [known[place].name for place in names], pl.String()),
-            pl.Series("__hidden", [hidden and known[p].hidden for p in names], pl.Boolean()),
+            pl.Series(CLASSIFIER, names, pl.String()),
+            pl.Series("__hidden", hides, pl.Boolean()),
+            pl.Series(PATTERN, tokens, pl.Binary()),
         )
 
     def _matches(self) -> pl.DataFrame:
         told, schema = self._told, self._logic.outputs[MAIN]
         rows = self._rows_of(self._found, hidden=True)
         matches = rows.group_by("__match", maintain_order=True).agg(
-            pl.col(KEY).first(),
-            *(pl.col(name).first() for name in told.by),
+            pl.col(KEY, PATTERN, *told.by).first(),
             pl.col(AT).first().alias(BEGIN),
             pl.col(AT).last().alias(FINISH),
             pl.col(TIE).first().alias("__tie"),
@@ -315,7 +380,7 @@ class _Work:
                 for at, (reference, column) in enumerate(told.asked)
             ),
         )
-        matches = _with_ids(matches)
+        matches = _with_ids(self._named(matches))
         if not told.rows:
             return matches.select(list(schema))
         shown = rows.filter(~pl.col("__hidden")).with_columns(
@@ -329,38 +394,79 @@ class _Work:
     def _timeouts(self) -> pl.DataFrame:
         rows = self._rows_of(self._late, hidden=False)
         schema = self._logic.outputs[TIMEOUTS]
-        within = self._rules.within or 0
+        within = next(iter(self._book.rules.values())).within or 0
         found = rows.group_by("__match", maintain_order=True).agg(
-            pl.col(KEY).first(),
-            *(pl.col(name).first() for name in self._told.by),
+            pl.col(KEY, PATTERN, *self._told.by).first(),
             pl.col(AT).first().alias(BEGIN),
             (pl.col(AT).first() + pl.duration(microseconds=within)).alias(FINISH),
             pl.col(TIE).first().alias("__tie"),
             pl.len().cast(pl.Int32).alias(ROWS),
             pl.col(CLASSIFIER).last().alias(REACHED),
         )
-        return _with_ids(found).select(list(schema))
+        return _with_ids(self._named(found)).select(list(schema))
+
+    def _named(self, found: pl.DataFrame) -> pl.DataFrame:
+        """Add to matches what tells their patterns; what makes their ids is of these too."""
+        names = self._book.names
+        if names is None:
+            return found
+        names = names.rename({KEY: "__whose"})
+        found = found.join(names, on=PATTERN, how="left", maintain_order="left")
+        return found.with_columns(pl.concat_list(KEY, "__whose").alias("__ids"))
 
 
-def _by_key(courses: pl.DataFrame) -> dict[bytes, list[dict[str, Any]]]:
-    found: dict[bytes, list[dict[str, Any]]] = {}
+class _Match(NamedTuple):
+    """A match: the number of its key's row 0 in the frame, the pattern's token, its rows."""
+
+    base: int
+    token: bytes
+    rows: Found
+
+
+class _Starting:
+    """Which patterns a row can begin."""
+
+    def __init__(self, rules: Mapping[bytes, Rules]) -> None:
+        self._rules = rules
+        self._known: dict[int, list[bytes]] = {}
+
+    def with_row(self, holds: int) -> list[bytes]:
+        """Return the tokens of those that a row of some variables can begin."""
+        found = self._known.get(holds)
+        if found is None:
+            found = [
+                token
+                for token, each in self._rules.items()
+                if each.first == -1 or each.first & holds
+            ]
+            self._known[holds] = found
+        return found
+
+
+def _by_key(courses: pl.DataFrame, book: Book) -> dict[bytes, dict[bytes, list[dict[str, Any]]]]:
+    """Return courses by key and pattern; those of patterns that are no longer there end."""
+    found: dict[bytes, dict[bytes, list[dict[str, Any]]]] = {}
     # The order is that of preference.
     times = courses.sort(_NTH).with_columns(pl.col(BEGIN).to_physical().alias("began"))
     for row in times.drop(BEGIN, _DUE).iter_rows(named=True):
-        found.setdefault(row[KEY], []).append(row)
+        token = row.get(COURSE_PATTERN, b"")
+        if token in book.rules:
+            found.setdefault(row[KEY], {}).setdefault(token, []).append(row)
     return found
 
 
-def _id(key: bytes, began: int, tie: Any) -> str:
-    """Return what tells a match from every other: its key and its first row."""
+def _id(keys: Sequence[bytes | None], began: int, tie: Any) -> str:
+    """Return what tells a match from every other: its key, its pattern's, and its first row."""
     row = tie if isinstance(tie, bytes) else str(tie).encode()
-    return hashlib.sha256(b"\0".join((key or b"", b"%d" % began, row))).hexdigest()[:32]
+    whole = b"\0".join((*(key or b"" for key in keys), b"%d" % began, row))
+    return hashlib.sha256(whole).hexdigest()[:32]
 
 
 def _with_ids(found: pl.DataFrame) -> pl.DataFrame:
     """Add ids to matches, which have `KEY`, their beginning, and what tells it from others then."""
+    keys = found["__ids"].to_list() if "__ids" in found.columns else [[k] for k in found[KEY]]
     begun = zip(
-        found[KEY].to_list(),
+        keys,
         found[BEGIN].to_physical().to_list(),
         found["__tie"].to_list(),
         strict=True,

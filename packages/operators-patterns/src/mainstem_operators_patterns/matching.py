@@ -144,7 +144,7 @@ def _nothing(function: str) -> Any:
 
 
 def _added(function: str, total: Any, value: Any) -> Any:
-    """Return a total with a row's value; see `_told`."""
+    """Return a total with a row's value; see `answer`."""
     if function == "prev":
         return (total[1], value)
     if function == "last":
@@ -164,7 +164,8 @@ def _added(function: str, total: Any, value: Any) -> Any:
     return min(total, value) if function == "min" else max(total, value)
 
 
-def _told(function: str, total: Any) -> Any:
+def answer(function: str, total: Any) -> Any:
+    """Return what a function says of a total."""
     if function == "avg":
         return None if not total[1] else total[0] / total[1]
     if function == "first":
@@ -208,7 +209,7 @@ class Matcher:
                 made.append(course)
             elif course.place == WAITING:
                 assert rules.absent is not None  # noqa: S101
-                if not self._holds(rules.absent[0], course, row):
+                if not self.is_one(rules.absent[0], course, row):
                     made.append(course)
             else:
                 self._follow(course, rules.follows[course.place], row, made)
@@ -254,22 +255,22 @@ class Matcher:
             times += [c.began + within for c in self.courses if c.place >= 0]
         return min(times, default=None)
 
-    def _holds(self, number: int, course: Course, row: Row) -> bool:
+    def is_one(self, number: int, course: Course, row: Row) -> bool:
         """Whether a variable's definition holds of a row behind a course."""
         rules = self._rules
         definition = rules.definitions.get(number)
         if definition is None:
             return bool(row.holds >> number & 1)
-        return self._looks(number, definition, self._totals(number, course, row), row)
+        return self._looks(number, definition, self.totals(number, course, row), row)
 
     def _looks(self, number: int, definition: Definition, totals: Sequence[Any], row: Row) -> bool:
         rules = self._rules
         asked, needed = rules.seen[number]
         functions = [rules.references[at].function for at in asked]
-        told = [_told(f, totals[at]) for f, at in zip(functions, asked, strict=True)]
+        told = [answer(f, totals[at]) for f, at in zip(functions, asked, strict=True)]
         return definition.holds(told, [row.values[at] for at in needed])
 
-    def _totals(self, number: int, course: Course, row: Row) -> tuple[Any, ...]:
+    def totals(self, number: int, course: Course, row: Row) -> tuple[Any, ...]:
         """Return a course's totals with a row of a variable."""
         adds = self._rules.adds[number]
         if not adds:
@@ -286,14 +287,14 @@ class Matcher:
         for place in places:
             number = rules.numbers[place]
             if rules.between[place]:
-                if number >= 0 and self._holds(number, course, row):
+                if number >= 0 and self.is_one(number, course, row):
                     continue
                 made.append(course._replace(place=place))
                 continue
             definition = rules.definitions.get(number)
             if definition is None and not row.holds >> number & 1:
                 continue
-            totals = self._totals(number, course, row) if rules.references else course.totals
+            totals = self.totals(number, course, row) if rules.references else course.totals
             if definition is not None and not self._looks(number, definition, totals, row):
                 continue
             path = (row.number, place, course.path)
@@ -393,6 +394,6 @@ def totals_of(rules: Rules, rows: Sequence[tuple[Row, int]]) -> tuple[Any, ...]:
     matcher = Matcher(rules, [], lambda _: None, lambda _: None)
     course = Course(0, 0, 0, None, rules.nothing)
     for row, place in rows:
-        totals = matcher._totals(rules.numbers[place], course, row)
+        totals = matcher.totals(rules.numbers[place], course, row)
         course = course._replace(totals=totals, path=(row.number, place, course.path))
     return course.totals

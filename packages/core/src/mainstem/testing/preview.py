@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mainstem.contracts.abilities import Rewindable
+from mainstem.contracts.components import Sink
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
 from mainstem.plan.derive import derive, on_this_machine
 from mainstem.plan.model import Plan, SinkNode, Stream, ancestors
-from mainstem.run.runner import run
 from mainstem.testing.stand_ins import Kept, standing_in
 
 
@@ -30,17 +30,39 @@ def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
     Raises:
         PipelineError: there is no such node or output.
     """
+    stream = _stream(plan, output)
+    enough = threading.Event()
+    above = ancestors(stream.node, plan.written) | {stream.node}
+    whole = any(plan.written[each].state for each in above)
+    kept = Kept(most=rows, whole=whole, full=enough.set)
+    gather(plan, stream, kept, enough)
+    return kept.rows()[:rows]
+
+
+def _stream(plan: Plan, output: str) -> Stream:
+    """Return a node's output by its name.
+
+    Raises:
+        PipelineError: there is none.
+    """
     name, _, named = output.partition(".")
     nodes = {n: x for n, x in plan.written.items() if x.kind != "sink"}
     known = [*nodes, *(f"{n}.{o}" for n, x in nodes.items() for o in x.outputs)]
     if output not in known:
         hint = nearest(output, known) or f"There are: {', '.join(known)}."
         raise PipelineError(f"there is no {output!r} to look at. {hint}")
-    enough = threading.Event()
-    above = ancestors(name, plan.written) | {name}
-    whole = any(plan.written[each].state for each in above)
-    kept = Kept(most=rows, whole=whole, full=enough.set)
-    stream = Stream(name, named)
+    return Stream(name, named)
+
+
+def gather(plan: Plan, stream: Stream, kept: Sink, stop: threading.Event | None = None) -> None:
+    """Give the rows of a stream to a sink, as `preview` reads them.
+
+    Args:
+        kept: is given each batch.
+        stop: ends the run before all is read.
+    """
+    from mainstem.run.runner import run
+
     sink = SinkNode("preview__rows", "sink", "kept", "mainstem", kept, {"input": (stream,)})
     sink.shape = plan.shape(stream)
     sources = {}
@@ -61,5 +83,4 @@ def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
             trigger=Trigger(available_now=True, flush=True),
             drop_rejected=True,
         )
-        run(on_this_machine(made, {}), stop=enough)
-    return kept.rows()[:rows]
+        run(on_this_machine(made, {}), stop=stop or threading.Event())

@@ -167,7 +167,7 @@ class Kept(Sink):
             self._full()
 
 
-def standing_in(node: Any, sink: Kept) -> Any:
+def standing_in(node: Any, sink: Sink) -> Any:
     """Return a sink node with another component, written plainly."""
     from mainstem.builtin.microbatch import Microbatch, MicrobatchOptions
 
