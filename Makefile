@@ -68,7 +68,7 @@ archived:
 	@$(BIN)/python -c 'from mainstem_testkit.java import start_java_quickly as made; made()'
 
 announced:
-	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18 and Debezium into .tools, and, as root and by apt-get, the servers"
+	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18, OpenSearch and Debezium into .tools, and, as root and by apt-get, the servers"
 	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: half an hour on"
 	@echo "two cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
@@ -79,7 +79,7 @@ tox: install services
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-kinesis,broker-nats,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,keyed-state,lookup,operators-joins,operators-patterns,operators-windows,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-kinesis,broker-nats,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,keyed-state,lake-delta,lookup,operators-joins,operators-patterns,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services

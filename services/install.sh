@@ -9,6 +9,7 @@ cd "$(dirname "$0")"
 ./mysql.sh
 ./postgresql.sh
 ./debezium.sh
+./opensearch.sh
 
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2

@@ -52,6 +52,8 @@ from mainstem_cdc_mysql.tables import MySQLTable
 _LAYOUTS = 10_000
 #: Places in a file are told modulo this.
 _TURN = 1 << 32
+#: Of a sequence, for the first parts of a place: a file is of 8 GiB at most.
+_VERSION_BITS = (7, 23, 33)
 
 #: A place: how often the server was another one, the number of the file, where the transaction begins in
 #: it, and how many of its changes are before.
@@ -420,8 +422,16 @@ class BinaryLog(DatabaseLog[MySQLTable]):
         )
 
     def prefix(self, position: Position) -> str:
-        epoch, file, start = position[:3]
-        return f"{epoch:04x}-{file:08x}-{start:012x}"
+        # 63 bits, as sinks take them that compare versions as numbers.
+        version = 0
+        for part, bits in zip(position, _VERSION_BITS, strict=False):
+            if part >> bits:
+                raise PermanentError(
+                    f"the log is at {position}, beyond what a sequence holds ({_VERSION_BITS} bits): "
+                    f"{START_OVER}"
+                )
+            version = version << bits | part
+        return f"{version:016x}"
 
     def place(self) -> dict[str, Any]:
         return self._place.encoded()

@@ -15,6 +15,8 @@ CATALOGUE = {
     ("sink", "kafka"): "mainstem-broker-kafka",
     ("sink", "kinesis"): "mainstem-broker-kinesis",
     ("sink", "nats"): "mainstem-broker-nats",
+    ("sink", "opensearch"): "mainstem-search-opensearch",
+    ("sink", "delta"): "mainstem-lake-delta",
     ("sink", "redis"): "mainstem-cache-redis",
     ("sink", "redis_table"): "mainstem-cache-redis",
     ("sink", "sql"): "mainstem-database-sql",

@@ -49,8 +49,33 @@ class ChangeTarget(ABC):
         """End what was opened."""
 
 
+def version_sql(kind: str) -> str | None:
+    """Return SQL that makes a BIGINT version of a sequence, `{0}`; None where its type has none.
+
+    Versions order as sequences do. Changes of a database's log have text as sequence: 16 hexadecimal
+    digits for the transaction, which are the version, and more for the change in it. So several changes
+    of a key may have one version; a later one of these must win over an earlier.
+
+    Args:
+        kind: the sequence's type.
+    """
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return "CAST({0} AS BIGINT)"
+    if kind == "timestamp":
+        return "unix_micros({0})"
+    if kind == "string":
+        digits = "{0} RLIKE '^[0-7][0-9a-f]{{15}}(-|$)'"
+        return f"IF({digits}, CAST(conv(left({{0}}, 16), 16, 10) AS BIGINT), NULL)"
+    return None
+
+
 def write_changes(
-    frame: DataFrame, key: Sequence[str], sequence: str | None, target: Callable[[], ChangeTarget]
+    frame: DataFrame,
+    key: Sequence[str],
+    sequence: str | None,
+    target: Callable[[], ChangeTarget],
+    *,
+    ordered: bool = False,
 ) -> DataFrame | None:
     """Write a batch of changes, the changes of one key by one task; return the rows that were refused.
 
@@ -62,11 +87,15 @@ def write_changes(
         sequence: the column by which changes of a key are ordered. Without one a key must have one change
             in a batch, for a shuffle brings them in no fixed order.
         target: makes what is written to, in each task; it is pickled.
+        ordered: whether calls of a task are in the order of the sequence, for a target that can't tell
+            changes of one transaction apart.
 
     Raises:
         TransientError, PermanentError, FencedError, PipelineError: as a task has raised it.
     """
     spread = frame.repartition(*map(quoted, key))
+    if ordered and sequence is not None:
+        spread = spread.sortWithinPartitions(quoted(sequence))
     return write_by_tasks(spread, partial(_write, tuple(key), sequence, target))
 
 

@@ -1,0 +1,80 @@
+"""What the document says of a Delta table. Nothing here imports the vendor's library."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal, Self
+
+from mainstem import LocalPath, Options, PositiveDuration, Secret, option
+from pydantic import model_validator
+
+#: The column of a table kept in step that orders the changes of a row.
+SEQUENCE = "_sequence"
+
+
+class DeltaOptions(Options):
+    """Options of the sink `delta`."""
+
+    path: LocalPath | None = option(
+        None,
+        description="The table's folder, on this machine or a file system that all share.",
+        example="./lake/orders",
+    )
+    url: str | None = option(
+        None,
+        pattern=r"^[a-z0-9]+://.+",
+        description="The table at an object store, in place of `path`.",
+        example="s3://bucket/orders",
+    )
+    storage: dict[str, Secret] = option(
+        dict,
+        description="Settings of the storage, as the library `deltalake` names them.",
+        example={"AWS_REGION": "eu-central-1"},
+    )
+    partition_by: list[str] = option(
+        list,
+        description="Columns whose values become folders: text, whole numbers, dates or BOOLEAN. Of a "
+        "table that is made here.",
+    )
+    properties: dict[str, str] = option(
+        dict,
+        description="Properties of a table that is made here.",
+        example={"delta.enableChangeDataFeed": "true"},
+    )
+    on_new_column: Literal["add", "fail"] = option(
+        "add",
+        description="What happens where a table that is there lacks a column: `add`, it gets it, with "
+        "nulls in the rows of before; `fail`, the run does not start.",
+    )
+    compact_every: int | None = option(
+        None,
+        gt=0,
+        description="After so many batches small files become larger ones; never when left out (see "
+        "`mainstem delta compact`).",
+    )
+    file_rows: int = option(
+        5_000_000, gt=0, description="How many rows a file has at most.", advanced=True
+    )
+    compression: Literal["snappy", "zstd", "gzip", "lz4", "none"] = option(
+        "zstd", description="How files are compressed.", advanced=True
+    )
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
+        advanced=True,
+        description="How long a commit is retried that others come before.",
+    )
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if (self.path is None) == (self.url is None):
+            raise ValueError("expected either path or url")
+        return self
+
+    @property
+    def place(self) -> str:
+        """The table's address."""
+        return str(self.path) if self.path is not None else str(self.url)
+
+    def keys(self) -> dict[str, str]:
+        """Return the settings of the storage, which are never shown."""
+        return {name: value.get_secret_value() for name, value in self.storage.items()}

@@ -1,0 +1,292 @@
+"""Sink `delta`: events into a Delta table, once, and tables kept in step by merges."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    Accepts,
+    Batch,
+    Changelog,
+    Events,
+    Level,
+    OptionError,
+    Prepared,
+    Shape,
+    Shown,
+    Sink,
+    SinkCapabilities,
+    Transactional,
+    TransientError,
+    Typed,
+    failpoint,
+)
+from mainstem.columns import Column, arrow_type, find_column, has_arrow_type, quoted
+from mainstem.patience import retry
+from mainstem.sinks import Step
+
+from mainstem_lake_delta.options import SEQUENCE, DeltaOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from mainstem_lake_delta.table import File, Table
+
+_SHOWN = "packages/lake-delta/tests/test_delta_conformance.py"
+#: Types that Delta has not.
+_NOT_HELD = ("interval", "void", "variant", "time(")
+#: Types whose values can be a folder's name.
+_FOLDERS = ("string", "tinyint", "smallint", "int", "bigint", "date", "boolean")
+_GONE = "__gone"
+_LOG = logging.getLogger(__name__)
+
+
+class DeltaSink(Sink, Typed, Prepared, Transactional):
+    """Appends events, whose files Spark's tasks write, by one commit a batch; sets and deletes the rows
+    of a table by a merge.
+
+    The commit has the batch's number, as Delta's own transaction identifiers, so that a batch that
+    comes again is seen to be in.
+    """
+
+    options: DeltaOptions
+    accepts = Accepts((Events, Changelog))
+    capabilities = SinkCapabilities(
+        assumptions=(
+            "the table's storage keeps what it has taken, and entries of transactions in its log",
+        ),
+        shown={"transactional": Shown(Level.EXACTLY_ONCE, _SHOWN)},
+    )
+
+    # -- before a run -----------------------------------------------------------------------------
+
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Refuse types that Delta has not, and folders of what is no plain text."""
+        for column in _held(columns):
+            kind = column.type or ""
+            if any(each in kind for each in _NOT_HELD):
+                raise OptionError(
+                    f"Delta can't hold the column {column.name}, of type {kind}",
+                    hint="Make text of it before.",
+                )
+        for name in self.options.partition_by:
+            found = find_column(columns, name, "partition_by")
+            if found.type is not None and found.type not in _FOLDERS:
+                raise OptionError(
+                    f"column {name}, of type {found.type}, can't be a folder's name",
+                    option="partition_by",
+                )
+
+    def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Make the table where it is not there; else compare its columns with what will be written."""
+        from mainstem_lake_delta.table import Table
+
+        wanted = self._schema(columns, shape)
+        table = Table(self.options)
+        if table.delta is None:
+            table.make(wanted)
+            return
+        there = {field.name: field.type for field in table.schema}
+        new = [field for field in wanted if field.name not in there]
+        if new and self.options.on_new_column == "fail":
+            names = ", ".join(field.name for field in new)
+            raise OptionError(f"the table has no column {names}", option="on_new_column")
+        for field in wanted:
+            kind = there.get(field.name, field.type)
+            if not _fits(field.type, kind):
+                raise OptionError(
+                    f"column {field.name} is {kind} in the table, and {field.type} here",
+                    hint="Bring it to that type with `select`.",
+                )
+        if new:
+            table.add(new)
+
+    def _schema(self, columns: Sequence[Column], shape: Shape) -> pa.Schema:
+        import pyarrow as pa
+
+        fields = []
+        for column in _held(columns):
+            kind = column.type or "string"
+            if not has_arrow_type(kind):
+                raise OptionError(f"Delta can't hold the column {column.name}, of type {kind}")
+            fields.append(pa.field(column.name, arrow_type(kind)))
+        if isinstance(shape, Changelog) and shape.sequence is not None:
+            sequence = next(c.type for c in columns if c.name == COMMIT_VERSION)
+            fields.append(pa.field(SEQUENCE, arrow_type(sequence or "bigint")))
+        return pa.schema(fields)
+
+    # -- batches ----------------------------------------------------------------------------------
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        return self._put(frame, batch, once=False)
+
+    def committed(self, batch: Batch) -> bool:
+        from mainstem_lake_delta.table import Table
+
+        return Table(self.options).step(batch) is Step.SKIP
+
+    def write_once(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        return self._put(frame, batch, once=True)
+
+    def _put(self, frame: DataFrame, batch: Batch, *, once: bool) -> DataFrame | None:
+        from mainstem_lake_delta.table import Table
+
+        failpoint("delta.before-write")
+        table = Table(self.options)
+        step = table.step(batch, once=once)
+        good, refused = self._parted(frame, table, batch)
+        if step is Step.SKIP:
+            frame.write.format("noop").mode("overwrite").save()
+        elif isinstance(batch.shape, Changelog):
+            self._merge(good, batch, once=once)
+        else:
+            files = self._files(good, table, batch)
+            failpoint("delta.after-files")
+            if files:
+                self._commit(batch, once, lambda t: t.append(files, batch, once=once))
+            elif once:
+                self._commit(batch, once, lambda t: t.note(batch))
+        if step is Step.WRITE:
+            self._compacted(batch)
+        return refused
+
+    def _commit(self, batch: Batch, once: bool, commit: Callable[[Table], None]) -> None:
+        """Commit; where it can't be said whether that is done, the log is asked.
+
+        Raises:
+            FencedError: another run has come before.
+        """
+        from mainstem_lake_delta.table import Table
+
+        def work(_: int) -> None:
+            table = Table(self.options)
+            if table.step(batch, once=once) is Step.WRITE:
+                commit(table)
+
+        retry(work, self.options.give_up.total_seconds())
+
+    def _files(self, frame: DataFrame, table: Table, batch: Batch) -> list[File]:
+        """Let the tasks write rows; return the files."""
+        from mainstem_lake_delta.files import FILES, write_files
+        from mainstem_lake_delta.table import File
+
+        schema = table.schema.serialize().to_pybytes()
+        names = [quoted(name) for name in frame.columns if not name.startswith("_")]
+        prefix = f"{batch.query_id[:8]}-{batch.id:010d}"
+        task = partial(write_files, self.options, schema, table.partition_by, prefix)
+        found = frame.selectExpr(*names).mapInArrow(task, FILES).collect()
+        return [File(r["path"], r["size"], json.loads(r["partition"]), r["stats"]) for r in found]
+
+    def _merge(self, frame: DataFrame, batch: Batch, *, once: bool) -> None:
+        """Set and delete the rows of a table: of each key its newest change."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        shape = batch.shape
+        assert isinstance(shape, Changelog)  # noqa: S101
+        frame = frame.where(f"{CHANGE_TYPE} <> 'update_preimage'")
+        names = [quoted(name) for name in frame.columns if not name.startswith("_")]
+        columns = [*names, f"{CHANGE_TYPE} = 'delete' AS {_GONE}"]
+        newer = "true"
+        if shape.sequence is not None:
+            columns.append(f"{COMMIT_VERSION} AS {SEQUENCE}")
+            newer = f"s.{SEQUENCE} >= t.{SEQUENCE}"
+        rows = frame.selectExpr(*columns)
+        keys = ", ".join(map(quoted, shape.key))
+        if shape.sequence is not None:
+            order = f"row_number() OVER (PARTITION BY {keys} ORDER BY {SEQUENCE} DESC, {_GONE})"
+            rows = rows.withColumn("__nth", F.expr(order)).where("__nth = 1").drop("__nth")
+        changes = rows.toArrow()
+        if not changes.num_rows:
+            if once:
+                self._commit(batch, once, lambda t: t.note(batch))
+            return
+
+        def merge(table: Table) -> None:
+            import pyarrow as pa
+
+            from mainstem_lake_delta.files import fitted
+
+            schema = pa.schema(
+                [f for f in table.schema if f.name in changes.column_names]
+                + [pa.field(_GONE, pa.bool_())]
+            )
+            table.merge(fitted(changes, schema), shape.key, newer, batch, once=once)
+
+        self._commit(batch, once, merge)
+
+    def _parted(
+        self, frame: DataFrame, table: Table, batch: Batch
+    ) -> tuple[DataFrame, DataFrame | None]:
+        """Split off the rows that the table can't hold: by their values alone, the same each time."""
+        reasons: dict[str, str] = {}
+        kinds = dict(frame.dtypes)
+        for name in table.partition_by:
+            if kinds.get(name) == "string":
+                reasons[f"{quoted(name)} = ''"] = f"{name} is empty, which a folder's name can't be"
+        if isinstance(batch.shape, Changelog):
+            needed = [*batch.shape.key]
+            needed += [COMMIT_VERSION] if batch.shape.sequence is not None else []
+            for name in needed:
+                reasons[f"{quoted(name)} IS NULL"] = f"{name}, by which rows are compared, is null"
+        if not reasons:
+            return frame, None
+        from mainstem.columns import literal
+
+        wrong = " OR ".join(f"coalesce({sql}, false)" for sql in reasons)
+        cases = " ".join(f"WHEN {sql} THEN {literal(why)}" for sql, why in reasons.items())
+        shown = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
+        identity = "_id" if "_id" in frame.columns else "CAST(NULL AS BINARY) AS _id"
+        frame = frame.persist()
+        refused = frame.where(wrong).selectExpr(
+            f"CASE {cases} END AS reason",
+            f"CAST(to_json(struct({shown})) AS BINARY) AS payload",
+            identity,
+        )
+        return frame.where(f"NOT ({wrong})"), None if refused.isEmpty() else refused
+
+    def _compacted(self, batch: Batch) -> None:
+        """Make larger files of small ones, when it is time; that it fails harms nothing."""
+        from mainstem_lake_delta.table import Table
+
+        every = self.options.compact_every
+        if every is None or (batch.id + 1) % every:
+            return
+        try:
+            Table(self.options).compact()
+        except TransientError as error:
+            _LOG.warning("%s was not compacted: %s", batch.sink, error)
+
+
+def _held(columns: Sequence[Column]) -> list[Column]:
+    return [column for column in columns if not column.name.startswith("_")]
+
+
+def _fits(given: Any, there: Any) -> bool:
+    """Whether a type's values can be held by another as they are."""
+    import pyarrow.types as kinds
+
+    if given == there:
+        return True
+    for one in (kinds.is_large_string, kinds.is_large_binary):
+        if one(there):
+            return str(there) == f"large_{given}"
+    if kinds.is_signed_integer(given) and kinds.is_signed_integer(there):
+        return bool(given.bit_width <= there.bit_width)
+    if kinds.is_timestamp(given) and kinds.is_timestamp(there):
+        return (given.tz is None) == (there.tz is None)
+    if kinds.is_float32(given) and kinds.is_float64(there):
+        return True
+    return _nested(given) and _nested(there)
+
+
+def _nested(kind: Any) -> bool:
+    import pyarrow.types as kinds
+
+    return bool(kinds.is_nested(kind))

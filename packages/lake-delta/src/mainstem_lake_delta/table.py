@@ -1,0 +1,233 @@
+"""A Delta table, and what its errors mean: the one module that imports the vendor's library."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction
+from mainstem import Batch, PermanentError, TransientError, failpoint
+from mainstem.sinks import Step, ledger_step
+from pyarrow import fs
+
+from mainstem_lake_delta.options import DeltaOptions
+
+
+class File(NamedTuple):
+    """A file of rows, which is no part of the table yet.
+
+    Attributes:
+        path: below the table's folder, as its log has it.
+        partition: the values of partition columns, as its log has them.
+        stats: what the file's rows are, as JSON.
+    """
+
+    path: str
+    size: int
+    partition: dict[str, str | None]
+    stats: str
+
+
+def filesystem(options: DeltaOptions) -> fs.FileSystem:
+    """Return where the table's files are; paths are below its folder."""
+    if options.path is not None:
+        return fs.SubTreeFileSystem(str(options.path), fs.LocalFileSystem())
+    handler = DeltaStorageHandler(options.place, options.keys())
+    return fs.PyFileSystem(handler)
+
+
+class Table:
+    """A table at its newest version.
+
+    Raises:
+        TransientError, PermanentError: it can't be read.
+    """
+
+    def __init__(self, options: DeltaOptions) -> None:
+        self._options = options
+        try:
+            self.delta: DeltaTable | None = DeltaTable(
+                options.place, storage_options=options.keys() or None
+            )
+        except TableNotFoundError:
+            self.delta = None
+        except (DeltaError, OSError) as error:
+            raise failure(options, error) from None
+
+    @property
+    def open(self) -> DeltaTable:
+        """The table, which is there."""
+        if self.delta is None:
+            raise PermanentError(f"there is no table at {self._options.place}")
+        return self.delta
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, as Arrow has them."""
+        found: Any = self.open.schema().to_arrow()
+        return pa.schema(found)
+
+    @property
+    def partition_by(self) -> list[str]:
+        """The columns whose values are folders."""
+        return list(self.open.metadata().partition_columns)
+
+    def make(self, schema: pa.Schema) -> None:
+        """Make the table; nothing where another has just made it."""
+        options = self._options
+        if options.path is not None:
+            options.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.delta = DeltaTable.create(
+                options.place,
+                Schema.from_arrow(schema),
+                mode="ignore",
+                partition_by=options.partition_by or None,
+                configuration=dict(options.properties) or None,
+                storage_options=options.keys() or None,
+                raise_if_key_not_exists=False,
+            )
+        except (DeltaError, OSError) as error:
+            raise failure(options, error) from None
+
+    def add(self, fields: Sequence[pa.Field[Any]]) -> None:
+        """Add columns."""
+        try:
+            self.open.alter.add_columns(list(Schema.from_arrow(pa.schema(fields)).fields))
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
+    # -- the ledger, which is in the table's own log ----------------------------------------------
+
+    def step(self, batch: Batch, *, once: bool = True) -> Step:
+        """Return what is to be done with a batch.
+
+        Raises:
+            FencedError: a later run, or a later batch of this checkpoint, is in.
+        """
+        last = self._known(_ledger(batch))
+        epoch = self._known(f"{_ledger(batch)}:run")
+        return ledger_step(batch, last=-1 if last is None else last, epoch=epoch or 0, once=once)
+
+    def _known(self, name: str) -> int | None:
+        return self.open.transaction_version(name)
+
+    def append(self, files: Sequence[File], batch: Batch, *, once: bool) -> None:
+        """Make files a part of the table, with the ledger's entry.
+
+        Raises:
+            TransientError: somebody else came before.
+        """
+        now = time.time_ns() // 1_000_000
+        actions: Any = [
+            AddAction(each.path, each.size, each.partition, now, True, each.stats) for each in files
+        ]
+        table = self.open
+        try:
+            failpoint("delta.before-commit")
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                self.partition_by or None,
+                commit_properties=_commit(batch, once=once),
+            )
+            failpoint("delta.after-commit")
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
+    def merge(
+        self, changes: pa.Table, key: Sequence[str], newer: str, batch: Batch, *, once: bool
+    ) -> None:
+        """Set and delete rows by their key, with the ledger's entry.
+
+        Args:
+            changes: one of each key, with `__gone`.
+            newer: the condition that a change (`s`) is not older than the row (`t`).
+
+        Raises:
+            TransientError: somebody else came before.
+        """
+        names = [name for name in changes.column_names if name != "__gone"]
+        sets = {_quoted(name): f"s.{_quoted(name)}" for name in names}
+        same = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
+        try:
+            failpoint("delta.before-commit")
+            (
+                self.open.merge(
+                    changes,
+                    same,
+                    source_alias="s",
+                    target_alias="t",
+                    commit_properties=_commit(batch, once=once),
+                )
+                .when_matched_delete(f"s.__gone AND ({newer})")
+                .when_matched_update(sets, f"NOT s.__gone AND ({newer})")
+                .when_not_matched_insert(sets, "NOT s.__gone")
+                .execute()
+            )
+            failpoint("delta.after-commit")
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
+    def note(self, batch: Batch) -> None:
+        """Write the ledger's entry of a batch that changes nothing."""
+        self.append([], batch, once=True)
+
+    def compact(self) -> Mapping[str, Any]:
+        """Make larger files of small ones; returns what was done.
+
+        Raises:
+            TransientError: somebody else came before.
+        """
+        try:
+            return self.open.optimize.compact()
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
+    def vacuum(self, hours: int) -> int:
+        """Remove files that no version of so many hours has; returns how many."""
+        try:
+            gone = self.open.vacuum(
+                hours, dry_run=False, enforce_retention_duration=False, full=True
+            )
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+        return len(gone)
+
+
+def _ledger(batch: Batch) -> str:
+    return f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}"
+
+
+def _commit(batch: Batch, *, once: bool) -> CommitProperties:
+    name = _ledger(batch)
+    entries = [Transaction(f"{name}:run", batch.epoch, None)]
+    if once:
+        entries.append(Transaction(name, batch.id, None))
+    return CommitProperties(
+        custom_metadata={"mainstem": json.dumps({"pipeline": batch.pipeline, "batch": batch.id})},
+        max_commit_retries=5,
+        app_transactions=entries,
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def failure(options: DeltaOptions, error: Exception) -> PermanentError | TransientError:
+    """Return what an error is."""
+    text = " ".join(str(error).split())
+    for secret in options.keys().values():
+        text = text.replace(secret, "***")
+    words = f"{options.place}: {text}"
+    if isinstance(error, CommitFailedError | OSError):
+        return TransientError(words)
+    return PermanentError(words)

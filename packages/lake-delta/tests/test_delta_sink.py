@@ -1,0 +1,188 @@
+"""What becomes of rows in Delta tables, and what others read of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from deltalake import DeltaTable
+from mainstem import DocumentError, OptionError
+from mainstem_lake_delta.commands import app
+from mainstem_lake_delta.files import write_files
+from mainstem_lake_delta.options import DeltaOptions
+from mainstem_lake_delta.table import Table, failure
+from typer.testing import CliRunner
+
+SCHEMA = "id INT, day STRING, note STRING, at BIGINT, gone BOOLEAN"
+
+
+def document(pipeline, schema=SCHEMA, table=False, more=(), **options):
+    """Write a document of rows into a table, a batch for each file."""
+    lines = {"path": "./in", "format": "jsonlines", "schema": schema, "max_files": 1}
+    changes = {"key": ["id"], "sequence": "at", "delete": "gone"}
+    operators = {"changes": {"use": "changelog", "from": "rows", "with": changes}} if table else {}
+    sink = {"use": "delta", "from": "changes" if table else "rows"}
+    return pipeline.document(
+        sources={"rows": {"use": "files", "with": lines}},
+        operators=operators,
+        sinks={"lake": {**sink, "with": {"path": "./lake", **options}}, **dict(more)},
+    )
+
+
+def lake(pipeline):
+    return DeltaTable(str(pipeline.folder / "lake"))
+
+
+def rows(pipeline, *names):
+    found = lake(pipeline).to_pyarrow_table().to_pylist()
+    return sorted((tuple(row[name] for name in names) for row in found), key=repr)
+
+
+ODD = ["a/b", "x=y z", "50%", "é", "", None]
+
+
+@pytest.mark.in_turn
+def test_partitions_are_folders_by_any_text(pipeline):
+    """Pass: values come back as they were, in other libraries too; an empty text, which would come back as null, is refused."""
+    import polars as pl
+
+    bad = pipeline.sink("bad", "lake.rejected")
+    pipeline.feed("0.jsonl", [{"id": n, "day": day} for n, day in enumerate(ODD)])
+    document(pipeline, partition_by=["day"], more={"bad": bad}).run()
+    expected = sorted(((n, d) for n, d in enumerate(ODD) if d != ""), key=repr)
+    assert rows(pipeline, "id", "day") == expected
+    seen = pl.read_delta(str(pipeline.folder / "lake")).select("id", "day").rows()
+    assert sorted(seen, key=repr) == expected
+    (refused,) = pipeline.rows("bad")
+    assert "day is empty" in refused["reason"]
+    assert lake(pipeline).metadata().partition_columns == ["day"]
+
+
+@pytest.mark.in_turn
+def test_a_table_is_kept_in_step(pipeline):
+    """Pass: of a batch the newest change of each key, older ones of later batches have no effect, deletions delete."""
+    batches = [
+        [(1, 5, "b"), (1, 4, "a"), (2, 5, "x"), (3, 5, "y")],
+        [(1, 3, "older"), (2, 6, None), (3, 6, "z"), (4, 1, None)],
+    ]
+    for number, batch in enumerate(batches):
+        lines = [{"id": i, "at": at, "note": note, "gone": note is None} for i, at, note in batch]
+        pipeline.feed(f"{number}.jsonl", lines)
+        document(pipeline, table=True).run()
+    assert rows(pipeline, "id", "note", "_sequence") == [(1, "b", 5), (3, "z", 6)]
+
+
+@pytest.mark.in_turn
+def test_columns_that_are_new_are_added(pipeline):
+    """Pass: null in the rows of before; or the run does not start, as the document says; a column of another type never."""
+    pipeline.feed("0.jsonl", [{"id": 1, "note": "x"}])
+    document(pipeline, "id INT, note STRING").run()
+    pipeline.feed("1.jsonl", [{"id": 2, "note": "y", "size": 7}])
+    wider = "id INT, note STRING, size BIGINT"
+    with pytest.raises((DocumentError, OptionError), match="the table has no column size"):
+        document(pipeline, wider, on_new_column="fail").run()
+    document(pipeline, wider).run()
+    assert rows(pipeline, "id", "size") == [(1, None), (2, 7)]
+    with pytest.raises((DocumentError, OptionError), match="column id is int32 in the table"):
+        document(pipeline, "id STRING, note STRING").run()
+
+
+@pytest.mark.in_turn
+def test_small_files_become_larger_ones(pipeline):
+    """Pass: by option after some batches, and by command; vacuum removes what no version has."""
+    for number in range(5):
+        pipeline.feed(f"{number}.jsonl", [{"id": number}])
+    document(pipeline, "id INT", compact_every=4).run()
+    assert len(lake(pipeline).file_uris()) == 2
+    for command, told in (("compact", "2 files became 1"), ("vacuum", "files removed")):
+        more = ["--hours", "0"] if command == "vacuum" else []
+        ended = CliRunner().invoke(app, [command, str(pipeline.file), "lake", *more])
+        assert told in ended.output, ended.output
+    assert len(list((pipeline.folder / "lake").glob("*.parquet"))) == 1
+    assert rows(pipeline, "id") == [(n,) for n in range(5)]
+
+
+def written(folder, table, partition_by=()):
+    """Write rows into a table's folder, as a task does."""
+    options = DeltaOptions(path=str(folder))
+    made = Table(options)
+    if made.delta is None:
+        options = options.model_copy(update={"partition_by": list(partition_by)})
+        made = Table(options)
+        made.make(table.schema)
+    schema = made.schema.serialize().to_pybytes()
+    told = write_files(options, schema, list(partition_by), "t", table.to_batches())
+    return made, [row for batch in told for row in batch.to_pylist()]
+
+
+def test_what_files_hold_is_told(tmp_path):
+    """Pass: rows, nulls, least and greatest of plain columns; nothing of floats, and of long texts."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "n": [3, None, 1],
+            "t": ["b", "a", None],
+            "long": ["x" * 99, "y", "z"],
+            "f": [0.5, 1.0, 2.0],
+        }
+    )
+    _, (file,) = written(tmp_path, table)
+    stats = json.loads(file["stats"])
+    assert stats["numRecords"] == 3
+    assert stats["minValues"] == {"n": 1, "t": "a"}
+    assert stats["maxValues"] == {"n": 3, "t": "b"}
+    assert stats["nullCount"] == {"n": 1, "t": 1, "long": 0, "f": 0}
+
+
+class _Batch:
+    """What the ledger looks at of a batch."""
+
+    pipeline, sink, query_id = "p", "s", "q"
+
+    def __init__(self, number, epoch=1):
+        self.id, self.epoch = number, epoch
+
+
+def test_of_two_runs_that_commit_at_once_one_does(tmp_path):
+    """Pass: the second is told to look again, and then that the batch is in, or that it was replaced."""
+    import pyarrow as pa
+    from mainstem import FencedError, TransientError
+    from mainstem.sinks import Step
+    from mainstem_lake_delta.table import File
+
+    _, (file,) = written(tmp_path, pa.table({"n": [1]}))
+    options = DeltaOptions(path=str(tmp_path))
+    one, two = Table(options), Table(options)
+    files = [File(file["path"], file["size"], {}, file["stats"])]
+    assert one.step(_Batch(0)) is two.step(_Batch(0)) is Step.WRITE
+    one.append(files, _Batch(0), once=True)
+    with pytest.raises(TransientError, match=r"(?i)concurrent"):
+        two.append(files, _Batch(0), once=True)
+    assert Table(options).step(_Batch(0)) is Step.SKIP
+    Table(options).append([], _Batch(1, epoch=2), once=True)
+    with pytest.raises(FencedError, match="run 2"):
+        Table(options).step(_Batch(1, epoch=1))
+    assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 1
+
+
+def test_secrets_of_the_storage_are_not_shown():
+    """Pass: neither in errors nor in the options."""
+    options = DeltaOptions(url="s3://bucket/t", storage={"AWS_SECRET_ACCESS_KEY": "hunter2"})
+    assert "hunter2" not in repr(options)
+    assert "hunter2" not in str(failure(options, OSError("denied for hunter2")))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"path": None}, "expected either path or url"),
+        ({"url": "s3://b/t"}, "expected either path or url"),
+        ({"partition_by": ["nothing"]}, "nothing"),
+        ({"partition_by": ["size"]}, "can't be a folder's name"),
+    ],
+)
+def test_wrong_documents_are_told(pipeline, options, told):
+    """Pass: before anything runs."""
+    with pytest.raises(DocumentError, match=told):
+        document(pipeline, "id INT, size DOUBLE", **options).plan()

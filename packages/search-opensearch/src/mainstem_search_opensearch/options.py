@@ -1,0 +1,132 @@
+"""What the document says of OpenSearch. Nothing here imports the vendor's library."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from string import Formatter
+from typing import Annotated, Any, Self
+from urllib.parse import SplitResult, urlsplit
+
+from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
+from pydantic import field_validator, model_validator
+
+_SCHEMES = ("http", "https")
+
+
+def _check(url: Secret) -> Secret:
+    parts = urlsplit(url.get_secret_value())
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        raise ValueError("expected http://host:port or https:// for TLS")
+    if parts.query or parts.fragment or parts.path.strip("/"):
+        raise ValueError("expected no path and no parameters: there are options for what they say")
+    parts.port  # noqa: B018  # raises ValueError if it is no number
+    return url
+
+
+class OpenSearchOptions(Options):
+    """Options of the sink `opensearch`."""
+
+    url: Annotated[Secret, Hidden(_check)] = option(
+        description="A node, `http://user:password@host:port`, or `https://` for TLS. User, password and "
+        "port (9200) can be left out.",
+        example="${env:OPENSEARCH_URL}",
+    )
+    tls: TLSOptions | None = option(
+        None, description="Certificates of TLS. The files must be on every machine."
+    )
+    index: str = option(
+        min_length=1,
+        description="The index, with columns in braces: `orders`, `orders-{day}`. Of a table, columns of "
+        "its key alone. A brace is written twice.",
+        example="orders",
+    )
+    id: str | None = option(
+        None,
+        min_length=1,
+        description="The id of a table's row, with all columns of its key in braces; these with `:` "
+        "between when left out. Events have an id of their own.",
+        example="{shop}-{number}",
+    )
+    routing: str | None = option(
+        None,
+        min_length=1,
+        description="The column by which documents are put into shards; of a table, one of its key.",
+    )
+    mappings: dict[str, Any] | None = option(
+        None,
+        description="The mappings of an index that is made here, as OpenSearch has them. Left out, it "
+        "makes fields as it meets them.",
+        example={"properties": {"city": {"type": "keyword"}}},
+    )
+    settings: dict[str, Any] | None = option(
+        None, description="The settings of an index that is made here.", advanced=True
+    )
+    deletes_within: PositiveDuration = option(
+        timedelta(days=1),
+        description="How long a deletion is remembered, so that an older change that comes late does not "
+        "bring its document back: `index.gc_deletes` of an index without columns in its name.",
+    )
+    bulk_rows: int = option(
+        1_000, gt=0, description="How many documents a request has at most.", advanced=True
+    )
+    bulk_bytes: int = option(
+        8 * 2**20, gt=0, description="How many bytes it has about at most.", advanced=True
+    )
+    refresh: bool = option(
+        False,
+        description="Let searches see what was written before the batch is done; else they do within "
+        "`index.refresh_interval`.",
+        advanced=True,
+    )
+    connect_timeout: PositiveDuration = option(
+        timedelta(seconds=10), advanced=True, description="How long making a connection may take."
+    )
+    answer_timeout: PositiveDuration = option(
+        timedelta(seconds=30), advanced=True, description="How long an answer may take."
+    )
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
+        advanced=True,
+        description="How long to retry without any progress before the batch fails.",
+    )
+
+    @field_validator("index", "id")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                names_in(value)
+            except ValueError as error:
+                raise ValueError(f"{error}: write a brace twice that is no column's") from None
+        return value
+
+    @model_validator(mode="after")
+    def _securely(self) -> Self:
+        if self.tls is not None and self.address().scheme != "https":
+            raise ValueError("tls is there, and url is not https://")
+        return self
+
+    def address(self) -> SplitResult:
+        """Return the parts of the URL, of which user and password are never shown."""
+        return urlsplit(self.url.get_secret_value())
+
+    @property
+    def fixed(self) -> bool:
+        """Whether there is one index."""
+        return not names_in(self.index)
+
+
+def names_in(template: str) -> list[str]:
+    """Return the columns that a template names.
+
+    Raises:
+        ValueError: a brace stands alone, or more than a name is in it.
+    """
+    found = []
+    for _, name, more, conversion in Formatter().parse(template):
+        if name is None:
+            continue
+        if not name or more or conversion:
+            raise ValueError(f"expected a column's name in braces, not {name!r}")
+        found.append(name)
+    return found

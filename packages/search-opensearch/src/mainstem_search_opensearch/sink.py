@@ -1,0 +1,291 @@
+"""Sink `opensearch`: documents of a table's rows, kept in step, and of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from string import Formatter
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    Batch,
+    Changelog,
+    IdentifiedWrites,
+    KeyedWrites,
+    Level,
+    OptionError,
+    PermanentError,
+    PipelineError,
+    Prepared,
+    Shape,
+    Shown,
+    Sink,
+    SinkCapabilities,
+    Swappable,
+    Typed,
+)
+from mainstem.changes import version_sql
+from mainstem.columns import Column, find_column, literal, quoted
+
+from mainstem_search_opensearch.options import OpenSearchOptions, names_in
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from mainstem_search_opensearch.bulk import Bulk
+    from mainstem_search_opensearch.connection import Connection
+
+_SHOWN = "packages/search-opensearch/tests/test_opensearch_conformance.py"
+#: Types that JSON does not have.
+_NOT_JSON = ("interval", "void")
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_DURABLE = (
+    "OpenSearch keeps what it has answered: with `index.translog.durability: async` a crash of a node "
+    "loses the last seconds, and more where no replica has it"
+)
+_ID, _ORDER = "id", "_order"
+
+
+class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swappable):
+    """Writes a document for each row of a table, by its key, and deletes those of rows that go; of events
+    a document each, by their id.
+
+    OpenSearch compares versions by itself: an older change never wins over a newer one, and an event
+    that is there is not written again.
+    """
+
+    options: OpenSearchOptions
+    capabilities = SinkCapabilities(
+        needs_id=True,
+        assumptions=(
+            _DURABLE,
+            "nobody else writes the documents",
+            "no older change comes more than `deletes_within` after a deletion",
+        ),
+        shown={"idempotent": Shown(Level.EXACTLY_ONCE, _SHOWN)},
+    )
+
+    # -- before a run -----------------------------------------------------------------------------
+
+    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Refuse names that rows of a key could not keep, and a sequence that is no version."""
+        for column in columns:
+            if (column.type or "").startswith(_NOT_JSON):
+                raise OptionError(
+                    f"a document can't hold the column {column.name}, of type {column.type}",
+                    hint="Make text of it before.",
+                )
+        routing = [self.options.routing] if self.options.routing else []
+        for name in (*names_in(self.options.index), *routing):
+            find_column(columns, name, "index" if name not in routing else "routing")
+        if not isinstance(shape, Changelog):
+            if self.options.id is not None:
+                raise OptionError("events have an id of their own", option="id")
+            return
+        key = {name.lower() for name in shape.key}
+        for option, names in (("index", names_in(self.options.index)), ("routing", routing)):
+            for name in names:
+                if name.lower() not in key:
+                    raise OptionError(
+                        f"{name} is not in the table's key, and a row could not be found again when "
+                        "it changes",
+                        option=option,
+                    )
+        if self.options.id is not None:
+            named = {name.lower() for name in names_in(self.options.id)}
+            if named != key:
+                raise OptionError(
+                    f"the table's key is {', '.join(shape.key)}, and the id names "
+                    f"{', '.join(names_in(self.options.id)) or 'no column'}",
+                    option="id",
+                )
+        kind = next((c.type for c in columns if c.name == COMMIT_VERSION), None)
+        if shape.sequence is not None and kind is not None and version_sql(kind) is None:
+            raise OptionError(
+                f"the sequence is of type {kind}: expected a whole number, a TIMESTAMP, or text that "
+                "begins with 16 hexadecimal digits"
+            )
+
+    def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
+        """Make the index where it is not there; of one that is, see how long it remembers deletions."""
+        connection = self._connection()
+        try:
+            found = connection.ask("GET", "/")
+            if not isinstance(found, dict) or "version" not in found:
+                raise PermanentError("that is neither OpenSearch nor Elasticsearch")
+            if self.options.fixed:
+                self._made(connection, isinstance(shape, Changelog))
+        finally:
+            connection.close()
+
+    def _made(self, connection: Connection, table: bool) -> None:
+        options = self.options
+        kept = f"{int(options.deletes_within.total_seconds())}s"
+        forgets = {"index.gc_deletes": kept} if table else {}
+        there = connection.ask("GET", f"/{options.index}", missing=False)
+        if there is False:
+            settings = {**forgets, **(options.settings or {})}
+            body = {"settings": settings, "mappings": options.mappings or {}}
+            connection.ask("PUT", f"/{options.index}", body)
+        elif forgets:
+            connection.ask("PUT", f"/{options.index}/_settings", forgets)
+
+    def _connection(self) -> Connection:
+        from mainstem_search_opensearch.connection import Connection
+
+        return Connection(self.options)
+
+    # -- batches ----------------------------------------------------------------------------------
+
+    def write(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        if isinstance(batch.shape, Changelog):
+            return self.write_keyed(frame, batch)
+        return self.write_new(frame, batch)
+
+    def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        from mainstem.changes import write_changes
+
+        from mainstem_search_opensearch.bulk import ACTION, DOCUMENT, WRONG
+
+        shape = batch.shape
+        assert isinstance(shape, Changelog)  # noqa: S101
+        kinds = dict(frame.dtypes)
+        template = self.options.id or ":".join(f"{{{name}}}" for name in shape.key)
+        gone = f"{CHANGE_TYPE} = 'delete'"
+        version, wrong, order = "", "NULL", "NULL"
+        if shape.sequence is not None:
+            # Changes of one version are told apart by the whole sequence, and by their batches.
+            number = (version_sql(kinds[COMMIT_VERSION]) or "").format(quoted(COMMIT_VERSION))
+            version = f", 'version', {number}, 'version_type', 'external_gte'"
+            why = "its sequence is no version that OpenSearch compares: a number of 0 or more"
+            wrong = f"IF(coalesce({number}, -1) < 0, {literal(why)}, NULL)"
+            order = quoted(COMMIT_VERSION)
+        place = f"'_index', {_named(self.options.index)}, '_id', {_named(template)}{self._routed()}"
+        meta = f"named_struct({place}{version})"
+        action = (
+            f"IF({gone}, to_json(named_struct('delete', {meta})), "
+            f"to_json(named_struct('index', {meta})))"
+        )
+        rows = frame.selectExpr(
+            f"{_named(template)} AS {_ID}",
+            f"{order} AS {_ORDER}",
+            CHANGE_TYPE,
+            f"{action} AS {ACTION}",
+            f"IF({gone}, NULL, {_document(frame)}) AS {DOCUMENT}",
+            f"CAST({wrong} AS STRING) AS {WRONG}",
+        )
+        sequence = _ORDER if shape.sequence is not None else None
+        return write_changes(rows, [_ID], sequence, self._bulk(batch), ordered=True)
+
+    def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        from mainstem.sinks import write_by_tasks
+
+        from mainstem_search_opensearch.bulk import ACTION, DOCUMENT, WRONG
+
+        place = f"'_index', {_named(self.options.index)}, '_id', lower(hex(_id)){self._routed()}"
+        wrong = f"IF({_named(self.options.index)} IS NULL, 'a column of its index is null', NULL)"
+        rows = frame.selectExpr(
+            f"to_json(named_struct('create', named_struct({place}))) AS {ACTION}",
+            f"{_document(frame)} AS {DOCUMENT}",
+            f"{wrong} AS {WRONG}",
+            "_id",
+        )
+        return write_by_tasks(rows, partial(_write, self._bulk(batch)))
+
+    def _bulk(self, batch: Batch) -> partial[Bulk]:
+        from mainstem_search_opensearch.bulk import Bulk, ledger_name
+
+        parts = (batch.pipeline, batch.sink, batch.query_id, self.options.index)
+        return partial(Bulk, self.options, ledger_name(*parts), batch.epoch)
+
+    def _routed(self) -> str:
+        routing = self.options.routing
+        return f", 'routing', CAST({quoted(routing)} AS STRING)" if routing else ""
+
+    # -- Swappable --------------------------------------------------------------------------------
+
+    def beside(self, suffix: str) -> OpenSearchSink:
+        """Return a sink that writes another index, which is not the one behind the alias."""
+        if not self.options.fixed:
+            raise PipelineError("an index whose name has columns can't be built beside")
+        connection = self._connection()
+        try:
+            behind = self._behind(connection)
+        finally:
+            connection.close()
+        name = next(
+            each
+            for each in (f"{self.options.index}-{suffix}", f"{self.options.index}-{suffix}-2")
+            if each not in behind
+        )
+        return OpenSearchSink(self.options.model_copy(update={"index": name}))
+
+    def _behind(self, connection: Connection) -> list[str]:
+        """Return the indices behind the name, if it is an alias."""
+        found = connection.ask("GET", f"/_alias/{self.options.index}", missing={})
+        return list(found)
+
+    def clear(self) -> None:
+        connection = self._connection()
+        try:
+            connection.ask("DELETE", f"/{self.options.index}", missing={})
+        finally:
+            connection.close()
+
+    def swap(self, built: OpenSearchSink) -> None:
+        """Let the name stand for the other index, at once; what it stood for is gone."""
+        here, other = self.options.index, built.options.index
+        connection = self._connection()
+        try:
+            if connection.ask("GET", f"/{other}", missing=False) is False:
+                return
+            old = self._behind(connection)
+            if not old and connection.ask("GET", f"/{here}", missing=False) is not False:
+                old = [here]
+            actions = [{"remove_index": {"index": name}} for name in old]
+            actions.append({"add": {"index": other, "alias": here}})
+            connection.ask("POST", f"/{other}/_refresh")
+            connection.ask("POST", "/_aliases", {"actions": actions})
+        finally:
+            connection.close()
+
+
+def _write(target: partial[Bulk], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write the events of a task."""
+    from mainstem.sinks import Refused
+
+    from mainstem_search_opensearch.bulk import lines_of
+
+    refused, made = Refused(), target()
+    try:
+        for batch in batches:
+            made.send(list(lines_of(batch, refused)), refused)
+            yield from refused.take()
+    finally:
+        made.close()
+
+
+def _named(template: str) -> str:
+    """Return the SQL of a name; null where one of its columns is."""
+    parts = []
+    for text, name, _, _ in Formatter().parse(template):
+        parts += [literal(text)] if text else []
+        parts += [f"CAST({quoted(name)} AS STRING)"] if name is not None else []
+    return f"concat({', '.join(parts)})"
+
+
+def _document(frame: DataFrame) -> str:
+    """Return the SQL of a row as JSON: times by ISO 8601 in UTC, bytes as base64, without nulls."""
+    names = [name for name in frame.columns if not name.startswith("_")]
+    if not names:
+        return "'{}'"
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+    suffix = "'Z'" if zone in ("UTC", "Etc/UTC") else "XXX"
+    options = (
+        f"map('timestampFormat', {literal(_TIME + suffix)}, "
+        f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', 'true')"
+    )
+    return f"to_json(struct({', '.join(map(quoted, names))}), {options})"
