@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
@@ -69,6 +70,36 @@ def connect(options: RedisOptions | RedisTableOptions, name: str) -> Any:
         made.disconnect()
         raise failure(error) from None
     return made
+
+
+class Commands:
+    """Commands that are sent together, each answered.
+
+    Raises:
+        TransientError, PermanentError: Redis can't be reached.
+    """
+
+    def __init__(self, options: RedisOptions | RedisTableOptions, name: str) -> None:
+        self._connection = connect(options, name)
+
+    def all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the answer to each command, an exception where it is an error."""
+        try:
+            packed = self._connection.pack_commands(commands)
+            self._connection.send_packed_command(packed)
+            found = []
+            for _ in commands:
+                try:
+                    found.append(self._connection.read_response())
+                except errors.ResponseError as error:
+                    found.append(error)
+        except (errors.RedisError, OSError) as error:
+            raise failure(error) from None
+        return found
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.disconnect()
 
 
 def failure(error: Exception) -> PermanentError | TransientError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from mainstem import (
     Accepts,
     Batch,
     Changelog,
+    Comparable,
+    Compared,
     KeyedWrites,
     Level,
     OptionError,
@@ -27,6 +29,7 @@ from mainstem.columns import Column, literal, quoted
 from mainstem_cache_redis.options import RedisTableOptions, names_in
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 #: What tasks are given of a change, beside its kind: its hash's name, its version, its fields.
@@ -52,7 +55,7 @@ _NOT_TEXT = ("array", "map", "struct", "variant", "interval", "void")
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
-class RedisTable(Sink, Typed, KeyedWrites):
+class RedisTable(Sink, Typed, KeyedWrites, Comparable):
     """Sets a hash for each row of a table, a field for each column, and deletes those of rows that go.
 
     Redis compares and sets by itself: a change takes effect only over an older one, so that a batch that
@@ -131,6 +134,41 @@ class RedisTable(Sink, Typed, KeyedWrites):
             batch.epoch,
         )
         return write_changes(rows, [KEY], VERSION if shape.sequence is not None else None, target)
+
+    # -- Comparable -------------------------------------------------------------------------------
+
+    def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
+        kinds = {column.name: column.type or "string" for column in columns}
+        # As `content_of` has it.
+        fields = [
+            f"concat({literal(name + '=')}, hex({_text(name, kinds[name])}))"
+            for name in sorted(name for name in kinds if not name.startswith("_"))
+        ]
+        content = f"concat_ws(' ', {', '.join(fields)})" if fields else "''"
+        return Compared(
+            _named(self.options.key), content, "key STRING, content STRING", "key", "content"
+        )
+
+    def held(
+        self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
+    ) -> None:
+        from mainstem_cache_redis.holding import Holding
+
+        with Holding(self.options) as holding:
+            holding.rows(take)
+
+    def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
+        """Forget the hashes, and what is known of them, and write them anew."""
+        from mainstem_cache_redis.holding import Holding
+
+        with Holding(self.options) as holding:
+            if rows is not None:
+                found = rows.selectExpr(f"{_named(self.options.key)} AS key")
+                holding.forget(row["key"] for row in found.toLocalIterator())
+            if extra is not None:
+                holding.forget(row["key"] for row in extra.toLocalIterator())
+        if rows is not None:
+            self.write_keyed(rows, batch)
 
 
 def _named(template: str) -> str:

@@ -2,6 +2,8 @@ from .contracts.abilities import Advising as Advising
 from .contracts.abilities import AfterBatch as AfterBatch
 from .contracts.abilities import Branching as Branching
 from .contracts.abilities import Checked as Checked
+from .contracts.abilities import Comparable as Comparable
+from .contracts.abilities import Compared as Compared
 from .contracts.abilities import Expressions as Expressions
 from .contracts.abilities import Forgetful as Forgetful
 from .contracts.abilities import HelperProcess as HelperProcess

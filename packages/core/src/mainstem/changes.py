@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mainstem.contracts.ddl import quoted
-from mainstem.contracts.shapes import CHANGE_TYPE
+from mainstem.contracts.abilities import Compared
+from mainstem.contracts.ddl import Column, quoted
+from mainstem.contracts.shapes import CHANGE_TYPE, Changelog, Shape
+from mainstem.errors import OptionError
 from mainstem.sinks.tasks import Refused, write_by_tasks
 
 if TYPE_CHECKING:
@@ -133,6 +135,31 @@ def _known(rows: pa.Table, names: Sequence[str], refused: Refused) -> pa.Table:
             refused.add(identity, None, f"column {name}, by which rows are compared, is null")
         rows = rows.filter(pc.invert(lacking))
     return rows
+
+
+def compared_by_columns(columns: Sequence[Column], shape: Shape) -> Compared:
+    """Return how rows are compared with those of a store that has their columns, with their types.
+
+    What is held has the columns that are not reserved, and `_id` of events.
+
+    Raises:
+        OptionError: events have no `_id`.
+    """
+    names = [column.name for column in columns if not column.name.startswith("_")]
+    kept = [column for column in columns if column.name in names]
+    content = f"to_json(struct({', '.join(map(quoted, names))}))" if names else "'{}'"
+    if isinstance(shape, Changelog):
+        key = f"to_json(struct({', '.join(map(quoted, shape.key))}))"
+    else:
+        if "_id" not in {column.name for column in columns}:
+            raise OptionError(
+                "events are compared by their ids, which they are not written with",
+                hint="Write `deliver: idempotent`.",
+            )
+        key = "lower(hex(_id))"
+        kept.append(Column("_id", "binary"))
+    held = ", ".join(f"{quoted(column.name)} {column.type}" for column in kept)
+    return Compared(key, content, held, key, content)
 
 
 def without_preimages(rows: pa.Table) -> pa.Table:

@@ -14,6 +14,8 @@ from mainstem import (
     Accepts,
     Batch,
     Changelog,
+    Comparable,
+    Compared,
     Events,
     Level,
     OptionError,
@@ -48,7 +50,7 @@ _GONE = "__gone"
 _LOG = logging.getLogger(__name__)
 
 
-class DeltaSink(Sink, Typed, Prepared, Transactional):
+class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
     """Appends events, whose files Spark's tasks write, by one commit a batch; sets and deletes the rows
     of a table by a merge.
 
@@ -184,8 +186,12 @@ class DeltaSink(Sink, Typed, Prepared, Transactional):
         found = frame.selectExpr(*names).mapInArrow(task, FILES).collect()
         return [File(r["path"], r["size"], json.loads(r["partition"]), r["stats"]) for r in found]
 
-    def _merge(self, frame: DataFrame, batch: Batch, *, once: bool) -> None:
-        """Set and delete the rows of a table: of each key its newest change."""
+    def _merge(self, frame: DataFrame, batch: Batch, *, once: bool, over: bool = False) -> None:
+        """Set and delete the rows of a table: of each key its newest change.
+
+        Args:
+            over: whatever is there.
+        """
         from pyspark.sql import functions as F  # noqa: N812
 
         shape = batch.shape
@@ -194,12 +200,13 @@ class DeltaSink(Sink, Typed, Prepared, Transactional):
         names = [quoted(name) for name in frame.columns if not name.startswith("_")]
         columns = [*names, f"{CHANGE_TYPE} = 'delete' AS {_GONE}"]
         newer = "true"
-        if shape.sequence is not None:
+        sequenced = shape.sequence is not None and COMMIT_VERSION in frame.columns
+        if sequenced:
             columns.append(f"{COMMIT_VERSION} AS {SEQUENCE}")
-            newer = f"s.{SEQUENCE} >= t.{SEQUENCE}"
+            newer = "true" if over else f"s.{SEQUENCE} >= t.{SEQUENCE}"
         rows = frame.selectExpr(*columns)
         keys = ", ".join(map(quoted, shape.key))
-        if shape.sequence is not None:
+        if sequenced:
             order = f"row_number() OVER (PARTITION BY {keys} ORDER BY {SEQUENCE} DESC, {_GONE})"
             rows = rows.withColumn("__nth", F.expr(order)).where("__nth = 1").drop("__nth")
         changes = rows.toArrow()
@@ -250,6 +257,38 @@ class DeltaSink(Sink, Typed, Prepared, Transactional):
             identity,
         )
         return frame.where(f"NOT ({wrong})"), None if refused.isEmpty() else refused
+
+    # -- Comparable -------------------------------------------------------------------------------
+
+    def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
+        from mainstem.changes import compared_by_columns
+
+        if not isinstance(shape, Changelog):
+            raise OptionError("events have no key in the table, by which they could be compared")
+        return compared_by_columns(columns, shape)
+
+    def held(
+        self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
+    ) -> None:
+        import pyarrow as pa
+
+        from mainstem_lake_delta.files import fitted
+        from mainstem_lake_delta.table import Table
+
+        table = Table(self.options)
+        if table.delta is None:
+            return
+        kinds = pa.schema([(c.name, arrow_type(c.type or "string")) for c in _held(columns)])
+        for batch in table.batches(kinds.names):
+            for part in fitted(pa.Table.from_batches([batch]), kinds).to_batches():
+                take(part)
+
+    def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
+        if rows is not None:
+            self._merge(rows, batch, once=False, over=True)
+        if extra is not None:
+            gone = extra.selectExpr("*", f"'delete' AS {CHANGE_TYPE}")
+            self._merge(gone, batch, once=False, over=True)
 
     def _compacted(self, batch: Batch) -> None:
         """Make larger files of small ones, when it is time; that it fails harms nothing."""

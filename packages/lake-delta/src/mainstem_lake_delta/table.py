@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -173,6 +173,15 @@ class Table:
                 .execute()
             )
             failpoint("delta.after-commit")
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        try:
+            there = set(self.schema.names)
+            wanted = [name for name in names if name in there]
+            yield from self.open.to_pyarrow_dataset().to_batches(columns=wanted)
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 

@@ -38,7 +38,7 @@ def explained(
         names = ", ".join(component.options.by) or "none"
         raise PipelineError(f"the key has the values {names}: --key for each, in order")
     rows = _Rows(component, given, key)
-    gather(plan, stream, rows)
+    gather(plan, (stream,), rows)
     frame = rows.frame()
     trace = Trace(rules, component.options.define)
     if frame is None:

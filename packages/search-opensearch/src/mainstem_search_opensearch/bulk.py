@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,8 @@ ACTION, DOCUMENT, WRONG = "action", "document", "wrong"
 #: The index that has, by checkpoint and sink, the highest run that has written.
 RUNS = "mainstem-runs"
 _CONFLICT, _NOT_FOUND = 409, 404
+#: What the node says of a version that is there.
+_HIGHER = re.compile(r"current version \[(\d+)\] is higher")
 #: What else an answer has is not needed.
 _ASKED = "errors,items.*.status,items.*.error"
 
@@ -56,10 +59,14 @@ class Bulk(ChangeTarget):
 
     Args:
         ledger: the name under which the highest run of the checkpoint is kept; `run` is this one.
+        over: whether a document is written over a later version, with that version.
     """
 
-    def __init__(self, options: OpenSearchOptions, ledger: str, run: int) -> None:
+    def __init__(
+        self, options: OpenSearchOptions, ledger: str, run: int, *, over: bool = False
+    ) -> None:
         self._options, self._ledger, self._run = options, ledger, run
+        self._over = over
         self._connection: Connection | None = None
 
     def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
@@ -137,9 +144,14 @@ class Bulk(ChangeTarget):
         for line, item in zip(lines, found["items"], strict=True):
             (answer,) = item.values()
             status, error = answer["status"], answer.get("error")
-            if error is None or status == _CONFLICT:  # what is there is as new, or newer
+            if error is None:
                 continue
             why = reason_of(error)
+            if status == _CONFLICT:  # what is there is as new, or newer
+                if self._over and (higher := _HIGHER.search(why)):
+                    later.append(_with_version(line, int(higher[1])))
+                    self._why = why
+                continue
             if passing(status, why):
                 later.append(line)
                 self._why = why
@@ -204,6 +216,14 @@ def _sleep(seconds: float) -> None:
     import time
 
     time.sleep(seconds)
+
+
+def _with_version(line: Line, version: int) -> Line:
+    """Return a document that is written with another version."""
+    action = json.loads(line.action)
+    for given in action.values():
+        given["version"] = version
+    return line._replace(action=json.dumps(action))
 
 
 def ledger_name(*parts: str) -> str:

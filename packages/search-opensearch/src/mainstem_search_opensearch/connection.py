@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,8 +22,15 @@ _PASSING = (408, 429, 502, 503, 504)
 _BLOCKED = ("cluster_block_exception", "circuit_breaking_exception")
 
 
+class _Exact(opensearchpy.serializer.JSONSerializer):
+    """Reads numbers with all their digits."""
+
+    def loads(self, data: str) -> Any:
+        return json.loads(data, parse_float=Decimal)
+
+
 class Connection:
-    """Requests to a node."""
+    """Requests to a node. Numbers with a point come as `Decimal`."""
 
     def __init__(self, options: OpenSearchOptions) -> None:
         address = options.address()
@@ -32,6 +41,7 @@ class Connection:
             "max_retries": 0,  # the caller does
             "retry_on_status": (),
             "http_compress": False,
+            "serializer": _Exact(),
         }
         if address.username:
             given["http_auth"] = (unquote(address.username), unquote(address.password or ""))

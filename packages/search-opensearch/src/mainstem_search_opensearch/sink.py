@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from string import Formatter
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ from mainstem import (
     COMMIT_VERSION,
     Batch,
     Changelog,
+    Comparable,
+    Compared,
     IdentifiedWrites,
     KeyedWrites,
     Level,
@@ -49,7 +51,7 @@ _DURABLE = (
 _ID, _ORDER = "id", "_order"
 
 
-class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swappable):
+class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swappable, Comparable):
     """Writes a document for each row of a table, by its key, and deletes those of rows that go; of events
     a document each, by their id.
 
@@ -146,6 +148,9 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         return self.write_new(frame, batch)
 
     def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        return self._set(frame, batch, self._bulk(batch))
+
+    def _set(self, frame: DataFrame, batch: Batch, bulk: partial[Bulk]) -> DataFrame | None:
         from mainstem.changes import write_changes
 
         from mainstem_search_opensearch.bulk import ACTION, DOCUMENT, WRONG
@@ -153,7 +158,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         shape = batch.shape
         assert isinstance(shape, Changelog)  # noqa: S101
         kinds = dict(frame.dtypes)
-        template = self.options.id or ":".join(f"{{{name}}}" for name in shape.key)
+        template = self._id_of(shape)
         gone = f"{CHANGE_TYPE} = 'delete'"
         version, wrong, order = "", "NULL", "NULL"
         if shape.sequence is not None:
@@ -174,13 +179,20 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             f"{order} AS {_ORDER}",
             CHANGE_TYPE,
             f"{action} AS {ACTION}",
-            f"IF({gone}, NULL, {_document(frame)}) AS {DOCUMENT}",
+            f"IF({gone}, NULL, {_document(frame.columns)}) AS {DOCUMENT}",
             f"CAST({wrong} AS STRING) AS {WRONG}",
         )
         sequence = _ORDER if shape.sequence is not None else None
-        return write_changes(rows, [_ID], sequence, self._bulk(batch), ordered=True)
+        return write_changes(rows, [_ID], sequence, bulk, ordered=True)
+
+    def _id_of(self, shape: Changelog) -> str:
+        """Return the template of a row's id."""
+        return self.options.id or ":".join(f"{{{name}}}" for name in shape.key)
 
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        return self._add(frame, self._bulk(batch), "create")
+
+    def _add(self, frame: DataFrame, bulk: partial[Bulk], how: str) -> DataFrame | None:
         from mainstem.sinks import write_by_tasks
 
         from mainstem_search_opensearch.bulk import ACTION, DOCUMENT, WRONG
@@ -188,12 +200,12 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         place = f"'_index', {_named(self.options.index)}, '_id', lower(hex(_id)){self._routed()}"
         wrong = f"IF({_named(self.options.index)} IS NULL, 'a column of its index is null', NULL)"
         rows = frame.selectExpr(
-            f"to_json(named_struct('create', named_struct({place}))) AS {ACTION}",
-            f"{_document(frame)} AS {DOCUMENT}",
+            f"to_json(named_struct('{how}', named_struct({place}))) AS {ACTION}",
+            f"{_document(frame.columns)} AS {DOCUMENT}",
             f"{wrong} AS {WRONG}",
             "_id",
         )
-        return write_by_tasks(rows, partial(_write, self._bulk(batch)))
+        return write_by_tasks(rows, partial(_write, bulk))
 
     def _bulk(self, batch: Batch) -> partial[Bulk]:
         from mainstem_search_opensearch.bulk import Bulk, ledger_name
@@ -204,6 +216,47 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
     def _routed(self) -> str:
         routing = self.options.routing
         return f", 'routing', CAST({quoted(routing)} AS STRING)" if routing else ""
+
+    # -- Comparable -------------------------------------------------------------------------------
+
+    def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
+        named = "lower(hex(_id))"
+        if isinstance(shape, Changelog):
+            named = _named(self._id_of(shape))
+        place = f"'index', {_named(self.options.index)}, 'id', {named}{self._routed()}"
+        key = f"IF({named} IS NULL, NULL, to_json(named_struct({place})))"
+        content = _document([column.name for column in columns])
+        held = "index STRING, id STRING, routing STRING, content STRING"
+        return Compared(key, content, held, "to_json(struct(index, id, routing))", "content")
+
+    def held(
+        self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
+    ) -> None:
+        from mainstem_search_opensearch.holding import documents
+
+        connection = self._connection()
+        try:
+            documents(connection, self.options, take)
+        finally:
+            connection.close()
+
+    def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
+        from mainstem.sinks import Refused
+
+        from mainstem_search_opensearch.holding import deletions
+
+        made = self._bulk(batch)
+        if rows is not None:
+            if isinstance(batch.shape, Changelog):
+                self._set(rows, batch, partial(made, over=True))
+            else:
+                self._add(rows, partial(made, over=True), "index")
+        if extra is not None:
+            bulk: Bulk = made()
+            try:
+                bulk.send(deletions(extra.toLocalIterator()), Refused())
+            finally:
+                bulk.close()
 
     # -- Swappable --------------------------------------------------------------------------------
 
@@ -277,15 +330,13 @@ def _named(template: str) -> str:
     return f"concat({', '.join(parts)})"
 
 
-def _document(frame: DataFrame) -> str:
+def _document(columns: Sequence[str]) -> str:
     """Return the SQL of a row as JSON: times by ISO 8601 in UTC, bytes as base64, without nulls."""
-    names = [name for name in frame.columns if not name.startswith("_")]
+    names = [name for name in columns if not name.startswith("_")]
     if not names:
         return "'{}'"
-    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
-    suffix = "'Z'" if zone in ("UTC", "Etc/UTC") else "XXX"
     options = (
-        f"map('timestampFormat', {literal(_TIME + suffix)}, "
+        f"map('timestampFormat', {literal(_TIME + 'XXX')}, "
         f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', 'true')"
     )
     return f"to_json(struct({', '.join(map(quoted, names))}), {options})"

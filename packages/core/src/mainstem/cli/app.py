@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import beginning, checkpoint, running
+from mainstem.cli import beginning, checkpoint, running, verifying
 from mainstem.cli.options import File, Set, Static, hidden, load, load_checked
 from mainstem.errors import MainstemError
 
@@ -33,6 +33,7 @@ mainstem run pipeline.yaml           run it (Ctrl-C ends it in good order)
 mainstem test pipeline.yaml          run the tests in pipeline.test.yaml
 mainstem preview pipeline.yaml row   some rows of a node
 mainstem replay pipeline.yaml ...    read again, into a shadow sink
+mainstem verify pipeline.yaml ...    does a sink hold what the sources say?
 mainstem lag pipeline.yaml           how far it is behind its sources
 mainstem checkpoint show pipeline.yaml
                                      batches, offsets, watermarks, state
@@ -58,6 +59,7 @@ app.add_typer(beginning.new_app, name="new")
 app.command()(beginning.doctor)
 app.command()(checkpoint.lag)
 app.command()(running.replay)
+app.command()(verifying.verify)
 app.command()(running.preview)
 app.command("test")(running.run_tests_of)
 

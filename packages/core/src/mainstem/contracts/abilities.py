@@ -6,7 +6,7 @@ The core and the strategies ask with `isinstance`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from mainstem.contracts.ddl import Column
 from mainstem.contracts.shapes import Inputs, Shape
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from mainstem.contracts.components import Operator, Sink, Source
@@ -451,4 +452,58 @@ class Swappable(Ability):
 
         What this sink has written is gone afterwards. Harmless when repeated: nothing is done if
         there is nothing of `built`.
+        """
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How rows are compared with what an external system holds of them: SQL, all of type STRING.
+
+    Attributes:
+        key: what tells a row from others, over the rows that `write` is given.
+        content: what the external system should hold of it; JSON compares by its values.
+        held: the columns of what it holds, as DDL.
+        held_key, held_content: the same two, over these.
+    """
+
+    key: str
+    content: str
+    held: str
+    held_key: str
+    held_content: str
+
+
+class Comparable(Ability):
+    """A sink that can say all that its external system holds, and put it right: for `verify`."""
+
+    @abstractmethod
+    def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
+        """Return how rows are compared.
+
+        Args:
+            columns: those that `write` is given, all of known type.
+            shape: what the rows are.
+
+        Raises:
+            OptionError: rows of this shape can't be told apart there.
+        """
+
+    @abstractmethod
+    def held(
+        self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
+    ) -> None:
+        """Give all that the external system holds, part by part, in the columns of `Compared.held`.
+
+        Raises:
+            PipelineError: it can't be read.
+        """
+
+    @abstractmethod
+    def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
+        """Set rows whatever is held of their keys, and remove others. The pipeline stands still.
+
+        Args:
+            rows: as `write` is given them, one of each key.
+            extra: what is held and should not be, in the columns of `Compared.held`.
+            batch: of a checkpoint of its own.
         """

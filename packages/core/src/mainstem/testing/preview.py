@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def preview(plan: Plan, output: str, rows: int = 20) -> list[dict[str, Any]]:
     above = ancestors(stream.node, plan.written) | {stream.node}
     whole = any(plan.written[each].state for each in above)
     kept = Kept(most=rows, whole=whole, full=enough.set)
-    gather(plan, stream, kept, enough)
+    gather(plan, (stream,), kept, enough)
     return kept.rows()[:rows]
 
 
@@ -54,8 +55,10 @@ def _stream(plan: Plan, output: str) -> Stream:
     return Stream(name, named)
 
 
-def gather(plan: Plan, stream: Stream, kept: Sink, stop: threading.Event | None = None) -> None:
-    """Give the rows of a stream to a sink, as `preview` reads them.
+def gather(
+    plan: Plan, streams: Sequence[Stream], kept: Sink, stop: threading.Event | None = None
+) -> None:
+    """Give the rows of streams of one shape to a sink, as `preview` reads them.
 
     Args:
         kept: is given each batch.
@@ -63,8 +66,8 @@ def gather(plan: Plan, stream: Stream, kept: Sink, stop: threading.Event | None 
     """
     from mainstem.run.runner import run
 
-    sink = SinkNode("preview__rows", "sink", "kept", "mainstem", kept, {"input": (stream,)})
-    sink.shape = plan.shape(stream)
+    sink = SinkNode("preview__rows", "sink", "kept", "mainstem", kept, {"input": tuple(streams)})
+    sink.shape = plan.shape(streams[0])
     sources = {}
     for source, node in plan.written.items():
         if node.kind == "source" and isinstance(node.component, Rewindable):

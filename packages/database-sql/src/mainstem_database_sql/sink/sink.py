@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mainstem import (
     Batch,
     Changelog,
+    Comparable,
+    Compared,
     IdentifiedWrites,
     KeyedWrites,
     Level,
@@ -28,6 +30,7 @@ from mainstem.columns import Column
 from mainstem_database_sql.sink.options import SQLSinkOptions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from mainstem_database_sql.sink.staging import StagedBatch
@@ -35,7 +38,15 @@ if TYPE_CHECKING:
 
 
 class SQLSink(
-    Sink, Typed, Prepared, Transactional, Staged, KeyedWrites, IdentifiedWrites, Swappable
+    Sink,
+    Typed,
+    Prepared,
+    Transactional,
+    Staged,
+    KeyedWrites,
+    IdentifiedWrites,
+    Swappable,
+    Comparable,
 ):
     """Writes events as rows of a table, and keeps a table in step with changes.
 
@@ -105,6 +116,32 @@ class SQLSink(
         from mainstem_database_sql.sink import swapping
 
         swapping.swap(self._writer, built._writer)
+
+    # -- Comparable -------------------------------------------------------------------------
+
+    def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
+        """Compare rows by their key, events by `_id`, which `idempotent` alone writes."""
+        from mainstem.changes import compared_by_columns
+
+        return compared_by_columns(columns, shape)
+
+    def held(
+        self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
+    ) -> None:
+        """Read the table, in one transaction."""
+        from mainstem_database_sql.sink import verifying
+
+        verifying.held(self.options, self._writer, columns, shape, take)
+
+    def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
+        """Remove rows, and that some were deleted, and write those that should be there."""
+        from mainstem_database_sql.sink import verifying
+
+        for frame in (rows, extra):
+            if frame is not None:
+                verifying.remove(self._writer, frame, batch)
+        if rows is not None:
+            self._writer.put(rows, batch, new=not isinstance(batch.shape, Changelog), ledger=False)
 
     # -- Staged -----------------------------------------------------------------------------
 

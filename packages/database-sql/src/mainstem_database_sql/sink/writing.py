@@ -66,6 +66,12 @@ class Writer:
         self._shape, self._columns = shape, columns
         return self._target
 
+    @property
+    def target(self) -> Target:
+        """How the table looks, once it was made ready."""
+        assert self._target is not None  # noqa: S101
+        return self._target
+
     def target_of(self, frame: DataFrame, batch: Batch) -> Target:
         """Return the target for a frame, made ready if it is not yet."""
         columns = tuple(Column(c.name, c.dataType.simpleString()) for c in frame.schema)

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from mainstem import (
     Batch,
     Changelog,
+    Comparable,
     FencedError,
     Forgetful,
     IdentifiedWrites,
     KeyedWrites,
+    OptionError,
     Prepared,
     Staged,
     Swappable,
@@ -30,6 +32,7 @@ from mainstem import (
 from mainstem.columns import read_columns
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION
 from mainstem.plan.guarantee import promised
+from mainstem.run import verifying
 
 from mainstem_testkit.conformance._sink import (
     CHECKPOINT,
@@ -164,6 +167,66 @@ class AbilitiesSuite(WritingSuite):
             self._check([0, 3])
         self._write(self._some(spark, [4]), 1)
         self._check([0, 3, 4])
+
+    # -- compared ---------------------------------------------------------------------------
+
+    @proves("Comparable", runs=True)
+    def test_what_differs_is_found_and_put_right(self, spark: SparkSession) -> None:
+        """Of what was written nothing differs; rows that are missing, that should not be there, and that
+        should be others are found, each by its key, and `repair` puts all right.
+        """
+        self._able(Comparable)
+        try:
+            assert not self._differing(spark, []), "there is something before all"
+        except OptionError as error:
+            not_claimed(f"Comparable of such rows: {error.message}")
+        self._write(self._some(spark, range(4)))
+        assert not self._differing(spark, range(4)), "what was written differs"
+        wanted: Any = {"spark": spark, "numbers": [0, 2, 3, 7], "other": 2}
+        found = self._differing(**wanted)
+        kinds = sorted(row["kind"] for row in found)
+        assert kinds == ["different", "extra", "missing"], f"found: {found}"
+        assert len({row["key"] for row in found}) == len(found)
+        self._differing(**wanted, repair=True)
+        left = self._differing(**wanted)
+        assert not left, f"left after repair: {left}"
+        self._write(self._some(spark, [8]), 1)
+        assert not self._differing(spark, [0, 2, 3, 7, 8], other=2)
+
+    def _differing(
+        self,
+        spark: SparkSession,
+        numbers: Iterable[int],
+        *,
+        other: int | None = None,
+        repair: bool = False,
+    ) -> list[Any]:
+        """Compare what is held with some rows; return what differs.
+
+        Args:
+            other: the number of a row whose last column has another value.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        sink, shape, columns = self._ready(), self._shape, read_columns(self.schema)
+        frame = self._some(spark, numbers)
+        if other is not None:
+            first, last = columns[0].name, columns[-1].name
+            is_it = F.col(first) == F.lit(self.row(other)[first])
+            new = F.lit(self.row(1_000)[last])
+            frame = frame.withColumn(last, F.when(is_it, new).otherwise(F.col(last)))
+        known = verifying.columns_of(frame)
+        rows = verifying.keyed_rows(frame, sink.compared(known, shape), 0)
+        expected = verifying.standing(rows, shape).persist()
+        folder = self.place.parent / f"held-{next(self._looks)}"
+        held = verifying.held_rows(spark, sink, known, shape, folder).persist()
+        found = verifying.differing(expected, held).persist()
+        if repair:
+            batch = self._batch(spark, 0, "verify")
+            verifying.put_right(sink, expected, held, found, batch)
+        return found.collect()
+
+    _looks = itertools.count()
 
     # -- built beside -----------------------------------------------------------------------
 

@@ -1,0 +1,77 @@
+"""`verify`: whether a sink's external system holds what it should."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mainstem.cli.options import File, Form, Format, Set, load
+
+if TYPE_CHECKING:
+    from mainstem.run.verifying import Difference
+
+_EXAMPLES = 5
+
+
+def verify(
+    file: File,
+    sink: Annotated[str, typer.Option(help="The sink.", metavar="SINK")],
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Put right what differs. The pipeline must not run.")
+    ] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="While the pipeline runs: for how many seconds, before what differs is looked at again.",
+        ),
+    ] = 5.0,
+    show_rows: Annotated[
+        bool, typer.Option("--show-rows", help="Show what differs whole.")
+    ] = False,
+    format: Format = Form.TEXT,  # noqa: A002
+    set_: Set = None,
+) -> None:
+    """Compare what a sink's external system holds with its rows, read again from the sources.
+
+    Tells rows that are missing, those that should not be there, and those that differ; ends with 1 if
+    there are any that were not repaired. No checkpoint is written, and nobody's offsets move.
+
+    \b
+    mainstem verify pipeline.yaml --sink board
+    mainstem verify pipeline.yaml --sink board --repair --show-rows
+    """  # noqa: D301
+    from mainstem.run import verifying
+
+    plan = load(file, set_)
+    found = verifying.verify(plan, sink, repair=repair, wait=wait)
+    kinds = (verifying.MISSING, verifying.EXTRA, verifying.DIFFERENT)
+    if format is Form.JSON:
+        told: dict[str, Any] = {
+            "sink": sink, "rows": found.rows, "held": found.held, "repaired": found.repaired,
+            **{kind: found.counts.get(kind, 0) for kind in kinds},
+            "differences": [_shown(each, show_rows) for each in found.differences],
+        }  # fmt: skip
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        typer.echo(f"{sink}: {found.rows:,} rows by the sources, {found.held:,} are held")
+        for kind in kinds:
+            typer.echo(f"  {kind}: {found.counts.get(kind, 0):,}")
+            mine = [each for each in found.differences if each.kind == kind]
+            for each in mine[:_EXAMPLES]:
+                typer.echo(f"    {each.key}")
+                if show_rows:
+                    typer.echo(f"      by the sources: {each.expected}")
+                    typer.echo(f"      held:           {each.held}")
+        if found.repaired:
+            typer.echo("repaired")
+    if found.counts and not found.repaired:
+        raise typer.Exit(1)
+
+
+def _shown(each: Difference, rows: bool) -> dict[str, Any]:
+    whole = asdict(each)
+    return whole if rows else {"kind": whole["kind"], "key": whole["key"]}

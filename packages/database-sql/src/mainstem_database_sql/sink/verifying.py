@@ -1,0 +1,73 @@
+"""What a sink's table holds, and how rows are removed from it, to be compared and put right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from mainstem import Batch, Changelog, Shape
+from mainstem.columns import Column, quoted
+
+from mainstem_database_sql.sink.options import SQLSinkOptions
+from mainstem_database_sql.sink.target import ID
+from mainstem_database_sql.sink.transactions import Transaction
+from mainstem_database_sql.sink.writing import Writer
+from mainstem_database_sql.source.selecting import Database, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def held(
+    options: SQLSinkOptions, writer: Writer, columns: Sequence[Column], shape: Shape,
+    take: Callable[[pa.RecordBatch], None],
+) -> None:  # fmt: skip
+    """Give the rows of the table in the columns that are not reserved, and `_id` of events."""
+    writer.prepare(tuple(columns), shape)  # it may not be there yet
+    read = [column for column in columns if not column.name.startswith("_")]
+    if not isinstance(shape, Changelog):
+        read.append(Column(ID, "binary"))
+    database = Database(options, read)
+
+    def work(table: Table) -> None:
+        for part in table.parts():
+            take(part)
+
+    try:
+        database.read(work, patiently=False)
+    finally:
+        database.close()
+
+
+def remove(writer: Writer, frame: DataFrame, batch: Batch) -> None:
+    """Remove the rows of some keys, and what is remembered of their deletion."""
+    shape = batch.shape
+    names = shape.key if isinstance(shape, Changelog) else (ID,)
+    keys = frame.selectExpr(*map(quoted, names)).toPandas()
+    if keys.empty:
+        return
+    rows = [dict(enumerate(values)) for values in keys.itertuples(index=False, name=None)]
+
+    def work(transaction: Transaction) -> None:
+        target = writer.target
+        tables = [target.name, *([target.deleted_name] if target.sequenced else [])]
+        for table in tables:
+            same = " AND ".join(f"{target.quoted(name)} = :k{at}" for at, name in enumerate(names))
+            statement = sa.text(f"DELETE FROM {target.path(table)} WHERE {same}")
+            given: list[dict[str, Any]] = [
+                {f"k{at}": _plain(value) for at, value in row.items()} for row in rows
+            ]
+            transaction.connection.execute(statement, given)
+
+    writer.transact(work)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as drivers take it."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return (
+        value.item() if hasattr(value, "item") else getattr(value, "to_pydatetime", lambda: value)()
+    )
