@@ -14,6 +14,7 @@ from .contracts.abilities import LoadedFirst as LoadedFirst
 from .contracts.abilities import Measurable as Measurable
 from .contracts.abilities import Prepared as Prepared
 from .contracts.abilities import Reached as Reached
+from .contracts.abilities import Readable as Readable
 from .contracts.abilities import Recorded as Recorded
 from .contracts.abilities import Recovering as Recovering
 from .contracts.abilities import Rewindable as Rewindable

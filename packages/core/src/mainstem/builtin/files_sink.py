@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import (
     Accepts,
@@ -32,7 +32,7 @@ from mainstem import (
     option,
 )
 from mainstem.columns import Column
-from mainstem.contracts.abilities import Forgetful, Typed
+from mainstem.contracts.abilities import Forgetful, Readable, Typed
 from mainstem.contracts.columns import find_column
 from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.formats.words import odd_key
@@ -85,7 +85,7 @@ class FilesSinkOptions(Options):
     )
 
 
-class FilesSink(Sink, Typed, Forgetful):
+class FilesSink(Sink, Typed, Forgetful, Readable):
     """Writes files, one folder a batch; a retried batch replaces itself, so readers see rows once.
 
     Read them with `spark.read.parquet("out/*")`, DuckDB's `read_parquet('out/*/**/*.parquet')` or
@@ -183,6 +183,12 @@ class FilesSink(Sink, Typed, Forgetful):
             if int(folder.name.rpartition("-")[2]) > after:
                 shutil.rmtree(folder)
         sync_folder(self.options.path)
+
+    def read(self, columns: Sequence[Column]) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of Parquet files and of JSON lines."""
+        from mainstem.builtin.stored_rows import stored_rows
+
+        return stored_rows(self.options.path, self.options.format, columns)
 
     def _write(self, frame: DataFrame, path: Path) -> int:
         """Write the files and return how many rows they have.

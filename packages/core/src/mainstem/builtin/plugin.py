@@ -11,6 +11,7 @@ from mainstem.builtin.files_source import Files
 from mainstem.builtin.microbatch import Microbatch
 from mainstem.builtin.python_call import PythonCall
 from mainstem.builtin.rate import Rate
+from mainstem.builtin.redrive import Redrive
 from mainstem.builtin.select import Select
 from mainstem.builtin.spark_format import SparkSink, SparkSource
 from mainstem.builtin.sql import Sql
@@ -22,7 +23,7 @@ from mainstem.hookspecs import hookimpl
 
 @hookimpl
 def mainstem_sources() -> dict[str, type[Source]]:
-    return {"files": Files, "rate": Rate, "spark": SparkSource}
+    return {"files": Files, "rate": Rate, "redrive": Redrive, "spark": SparkSource}
 
 
 @hookimpl

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import beginning, checkpoint, running, verifying
+from mainstem.cli import beginning, checkpoint, dead_letters, running, verifying
 from mainstem.cli.options import File, Set, Static, hidden, load, load_checked
 from mainstem.errors import MainstemError
 
@@ -34,6 +34,7 @@ mainstem test pipeline.yaml          run the tests in pipeline.test.yaml
 mainstem preview pipeline.yaml row   some rows of a node
 mainstem replay pipeline.yaml ...    read again, into a shadow sink
 mainstem verify pipeline.yaml ...    does a sink hold what the sources say?
+mainstem deadletters list ...        rows that were refused; send them again
 mainstem lag pipeline.yaml           how far it is behind its sources
 mainstem checkpoint show pipeline.yaml
                                      batches, offsets, watermarks, state
@@ -56,6 +57,7 @@ app.add_typer(plugins_app, name="plugins")
 
 app.add_typer(checkpoint.checkpoint_app, name="checkpoint")
 app.add_typer(beginning.new_app, name="new")
+app.add_typer(dead_letters.letters_app, name="deadletters")
 app.command()(beginning.doctor)
 app.command()(checkpoint.lag)
 app.command()(running.replay)

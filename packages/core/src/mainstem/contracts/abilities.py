@@ -6,7 +6,7 @@ The core and the strategies ask with `isinstance`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -506,4 +506,16 @@ class Comparable(Ability):
             rows: as `write` is given them, one of each key.
             extra: what is held and should not be, in the columns of `Compared.held`.
             batch: of a checkpoint of its own.
+        """
+
+
+class Readable(Ability):
+    """A sink that can give back the rows that it has written: for `deadletters`."""
+
+    @abstractmethod
+    def read(self, columns: Sequence[Column]) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows that are there, each with some of its columns, as Python has their types.
+
+        Raises:
+            PipelineError: they can't be read.
         """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     Batch,
@@ -16,6 +16,7 @@ from mainstem import (
     Level,
     OptionError,
     Prepared,
+    Readable,
     Shape,
     Shown,
     Sink,
@@ -47,6 +48,7 @@ class SQLSink(
     IdentifiedWrites,
     Swappable,
     Comparable,
+    Readable,
 ):
     """Writes events as rows of a table, and keeps a table in step with changes.
 
@@ -142,6 +144,14 @@ class SQLSink(
                 verifying.remove(self._writer, frame, batch)
         if rows is not None:
             self._writer.put(rows, batch, new=not isinstance(batch.shape, Changelog), ledger=False)
+
+    # -- Readable ---------------------------------------------------------------------------
+
+    def read(self, columns: Sequence[Column]) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of the table."""
+        from mainstem_database_sql.sink import verifying
+
+        return verifying.rows(self.options, columns)
 
     # -- Staged -----------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,6 +39,23 @@ def held(
         database.read(work, patiently=False)
     finally:
         database.close()
+
+
+def rows(options: SQLSinkOptions, columns: Sequence[Column]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of the table, with those of the columns that it has."""
+    database = Database(options, columns)
+    found: list[pa.RecordBatch] = []
+
+    def work(table: Table) -> None:
+        found.clear()
+        found.extend(table.parts())
+
+    try:
+        database.read(work)
+    finally:
+        database.close()
+    for part in found:
+        yield from part.to_pylist()
 
 
 def remove(writer: Writer, frame: DataFrame, batch: Batch) -> None:

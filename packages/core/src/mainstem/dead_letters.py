@@ -1,0 +1,148 @@
+"""Rows that a document refused, as sinks have stored them, and the log by which they come again.
+
+Never imports pyspark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mainstem.contracts.abilities import Readable
+from mainstem.contracts.shapes import REJECTED
+from mainstem.durable import made_folder, sync_file, sync_folder
+from mainstem.errors import PipelineError
+from mainstem.plan.model import Plan, SinkNode
+
+#: The folder of a `redrive`'s messages in its node's, and the header that holds a letter's id.
+MESSAGES, LETTER = "messages", "mainstem-letter"
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.map_(pa.string(), pa.binary())),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("origin", pa.string()),
+        ("partition", pa.string()),
+        ("position", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A refused row.
+
+    Attributes:
+        id: what tells it from others, the same wherever it is stored.
+        node: which refused it, why, and when.
+        payload: what it holds.
+    """
+
+    id: str
+    sink: str
+    node: str
+    reason: str
+    at: datetime | None
+    payload: bytes
+
+
+def letter_sinks(plan: Plan, only: Sequence[str] = ()) -> list[str]:
+    """Return the sinks that store refused rows and can give them back.
+
+    Raises:
+        PipelineError: one that is named does not; or there is none.
+    """
+    found = [
+        name
+        for name, node in plan.written.items()
+        if isinstance(node, SinkNode)
+        and isinstance(node.sink, Readable)
+        and all(stream.output == "rejected" for stream in node.streams)
+    ]
+    if unknown := [name for name in only if name not in found]:
+        there = ", ".join(found) or "none"
+        raise PipelineError(
+            f"{unknown[0]} stores no refused rows that can be read. There are: {there}."
+        )
+    if not found:
+        raise PipelineError(
+            "no sink stores refused rows: write `from: NODE.rejected` to a sink `files` or `sql`"
+        )
+    return list(only) or found
+
+
+def letters(plan: Plan, sinks: Sequence[str]) -> Iterator[Letter]:
+    """Yield the refused rows that sinks have stored."""
+    for name in sinks:
+        node = plan.written[name]
+        assert isinstance(node, SinkNode)  # noqa: S101
+        assert isinstance(node.sink, Readable)  # noqa: S101
+        for row in node.sink.read(REJECTED.columns):
+            yield _letter(name, row)
+
+
+def _letter(sink: str, row: Mapping[str, Any]) -> Letter:
+    payload, at = row.get("payload") or b"", row.get("at")
+    if at is not None and at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    node, reason = str(row.get("node") or ""), str(row.get("reason") or "")
+    told = [node.encode(), bytes(row.get("_id") or b""), bytes(payload)]
+    told.append(b"" if at is None else at.astimezone(UTC).isoformat().encode())
+    # The reason may have other words in a later version.
+    return Letter(
+        hashlib.sha256(b"\0".join(told)).hexdigest()[:16], sink, node, reason, at, bytes(payload)
+    )
+
+
+class RedriveLog:
+    """What was sent through the document again, by a source `redrive`.
+
+    Args:
+        home: the source's durable folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / MESSAGES
+
+    def known(self) -> set[str]:
+        """Return the ids of letters that were sent."""
+        found: set[str] = set()
+        for file in self._files():
+            column: Any = pq.read_table(file, columns=["headers"]).column(0)
+            for headers in column.to_pylist():
+                found |= {value.decode() for name, value in headers if name == LETTER}
+        return found
+
+    def add(self, found: Sequence[Letter]) -> None:
+        """Send letters: as one file, which is there whole or not at all."""
+        if not found:
+            return
+        made_folder(self._folder)
+        files = self._files()
+        start = int(files[-1].stem) + pq.read_metadata(files[-1]).num_rows if files else 0
+        rows = [
+            {
+                "key": None, "value": each.payload, "headers": [(LETTER, each.id.encode())],
+                "timestamp": each.at, "origin": each.node, "partition": "0",
+                "position": f"{number:020d}",
+            }
+            for number, each in enumerate(found, start)
+        ]  # fmt: skip
+        hidden = self._folder / f".{start:020d}.parquet.new"
+        pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), hidden)
+        sync_file(hidden)
+        os.link(hidden, self._folder / f"{start:020d}.parquet")  # fails if another was first
+        hidden.unlink()
+        sync_folder(self._folder)
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob("[0-9]*.parquet"))
