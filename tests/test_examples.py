@@ -373,6 +373,62 @@ def test_cards_that_are_tried_out_are_found(tmp_path):
 
 
 @pytest.mark.in_turn
+def test_three_systems_stay_in_step_with_a_log_of_changes(tmp_path, postgres, redis, opensearch):
+    """Pass: killed while it writes and run again, a cache, a search index and a lake table hold what the database does, and `verify`
+    finds nothing; a hash that somebody changed is found and put right."""
+    import psycopg
+    import redis as client
+    from deltalake import DeltaTable
+
+    for name in ("derived", "shop-cdc"):
+        shutil.copytree(ROOT / "examples" / name, tmp_path / name)
+    folder = tmp_path / "derived"
+    with psycopg.connect(postgres.url, autocommit=True) as server:
+        server.execute("CREATE DATABASE shop_derived")
+    env = {
+        "SHOP_URL": postgres.url.rpartition("/")[0] + "/shop_derived",
+        "CACHE_URL": redis.url,
+        "SEARCH_URL": opensearch.url,
+    }
+    mainstem = Path(sys.executable).parent / "mainstem"
+    try:
+        run(sys.executable, tmp_path / "shop-cdc" / "shop.py", "1", cwd=folder, **env)
+        killed = {**env, "MAINSTEM_FAILPOINT": "delta.before-commit:1:kill"}
+        with started(mainstem, "run", "derived.yaml", cwd=folder, **killed) as first:
+            assert first.wait(120) != 0
+        run(mainstem, "run", "derived.yaml", cwd=folder, **env)
+        run(sys.executable, tmp_path / "shop-cdc" / "shop.py", "2", cwd=folder, **env)
+        run(mainstem, "run", "derived.yaml", cwd=folder, **env)
+        with psycopg.connect(env["SHOP_URL"]) as shop:
+            orders = shop.execute("SELECT id, total FROM orders ORDER BY id").fetchall()
+            customers = shop.execute("SELECT id, city FROM customers ORDER BY id").fetchall()
+        found = DeltaTable(str(folder / "lake" / "orders")).to_pyarrow_table().to_pylist()
+        assert sorted((row["id"], row["total"]) for row in found) == orders
+        documents = opensearch.documents("customers")
+        assert sorted((int(key), held.get("city")) for key, held in documents.items()) == customers
+        told = run(mainstem, "verify", "derived.yaml", cwd=folder, **env)
+        assert all(told.count(f"{kind}: 0") == 3 for kind in ("missing", "extra", "different")), (
+            told
+        )
+        with client.Redis("127.0.0.1", redis.port) as cache:
+            key = f"customer:{customers[0][0]}"
+            cache.hset(key, "city", "Nowhere")
+            told = run(
+                mainstem, "verify", "derived.yaml", "--sink", "cache", "--repair", cwd=folder, **env
+            )
+            assert "different: 1" in told
+            assert cache.hget(key, "city").decode() == customers[0][1]
+    finally:
+        with psycopg.connect(postgres.url, autocommit=True) as server:
+            with psycopg.connect(env["SHOP_URL"], autocommit=True) as shop:
+                shop.execute(
+                    "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = "
+                    "'shop_derived'"
+                )
+            server.execute("DROP DATABASE shop_derived WITH (FORCE)")
+
+
+@pytest.mark.in_turn
 def test_a_view_stays_in_step_with_a_shops_database(tmp_path, postgres):
     """Pass: after each run the view is the join of both tables, by the database's own SQL; the plan says exactly-once."""
     import psycopg

@@ -11,14 +11,20 @@ import typer
 from mainstem.cli.options import File, Form, Format, Set, load
 
 if TYPE_CHECKING:
-    from mainstem.run.verifying import Difference
+    from mainstem.run.verifying import Difference, Verified
 
 _EXAMPLES = 5
+KINDS = ("missing", "extra", "different")
 
 
 def verify(
     file: File,
-    sink: Annotated[str, typer.Option(help="The sink.", metavar="SINK")],
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A sink; all that can be compared, when left out. Repeatable.", metavar="SINK"
+        ),
+    ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Put right what differs. The pipeline must not run.")
     ] = False,
@@ -35,41 +41,50 @@ def verify(
     format: Format = Form.TEXT,  # noqa: A002
     set_: Set = None,
 ) -> None:
-    """Compare what a sink's external system holds with its rows, read again from the sources.
+    """Compare what sinks' external systems hold with their rows, read again from the sources.
 
     Tells rows that are missing, those that should not be there, and those that differ; ends with 1 if
     there are any that were not repaired. No checkpoint is written, and nobody's offsets move.
 
     \b
-    mainstem verify pipeline.yaml --sink board
+    mainstem verify pipeline.yaml
     mainstem verify pipeline.yaml --sink board --repair --show-rows
     """  # noqa: D301
     from mainstem.run import verifying
 
     plan = load(file, set_)
-    found = verifying.verify(plan, sink, repair=repair, wait=wait)
-    kinds = (verifying.MISSING, verifying.EXTRA, verifying.DIFFERENT)
-    if format is Form.JSON:
-        told: dict[str, Any] = {
-            "sink": sink, "rows": found.rows, "held": found.held, "repaired": found.repaired,
-            **{kind: found.counts.get(kind, 0) for kind in kinds},
-            "differences": [_shown(each, show_rows) for each in found.differences],
-        }  # fmt: skip
-        typer.echo(json.dumps(told, indent=2))
-    else:
-        typer.echo(f"{sink}: {found.rows:,} rows by the sources, {found.held:,} are held")
-        for kind in kinds:
-            typer.echo(f"  {kind}: {found.counts.get(kind, 0):,}")
-            mine = [each for each in found.differences if each.kind == kind]
-            for each in mine[:_EXAMPLES]:
-                typer.echo(f"    {each.key}")
-                if show_rows:
-                    typer.echo(f"      by the sources: {each.expected}")
-                    typer.echo(f"      held:           {each.held}")
-        if found.repaired:
-            typer.echo("repaired")
-    if found.counts and not found.repaired:
+    wrong = False
+    for name in sink or verifying.able(plan):
+        found = verifying.verify(plan, name, repair=repair, wait=wait)
+        wrong = wrong or bool(found.counts and not found.repaired)
+        if format is Form.JSON:
+            typer.echo(json.dumps(_as_json(name, found, show_rows)))
+        else:
+            _tell(name, found, show_rows)
+    if wrong:
         raise typer.Exit(1)
+
+
+def _as_json(name: str, found: Verified, show_rows: bool) -> dict[str, Any]:
+    return {
+        "sink": name, "rows": found.rows, "held": found.held, "repaired": found.repaired,
+        **{kind: found.counts.get(kind, 0) for kind in KINDS},
+        "differences": [_shown(each, show_rows) for each in found.differences],
+    }  # fmt: skip
+
+
+def _tell(name: str, found: Verified, show_rows: bool) -> None:
+    typer.echo(f"{name}: {found.rows:,} rows by the sources, {found.held:,} are held")
+    for kind in KINDS:
+        typer.echo(f"  {kind}: {found.counts.get(kind, 0):,}")
+        mine = [each for each in found.differences if each.kind == kind]
+        for each in mine[:_EXAMPLES]:
+            typer.echo(f"    {each.key}")
+            if show_rows:
+                typer.echo(f"      by the sources: {each.expected}")
+                typer.echo(f"      held:           {each.held}")
+    if found.repaired:
+        typer.echo("  repaired")
 
 
 def _shown(each: Difference, rows: bool) -> dict[str, Any]:

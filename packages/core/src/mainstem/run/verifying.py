@@ -74,6 +74,22 @@ class Verified:
     repaired: bool = False
 
 
+def able(plan: Plan) -> list[str]:
+    """Return the sinks that can be compared.
+
+    Raises:
+        PipelineError: there is none.
+    """
+    found = _able(plan)
+    if not found:
+        raise PipelineError("no sink of the document can say what it holds")
+    return found
+
+
+def _able(plan: Plan) -> list[str]:
+    return [name for name, each in plan.nodes.items() if isinstance(each.component, Comparable)]
+
+
 def verify(plan: Plan, name: str, *, repair: bool = False, wait: float = 5.0) -> Verified:
     """Compare what a sink's external system holds with what the sources say.
 
@@ -90,10 +106,8 @@ def verify(plan: Plan, name: str, *, repair: bool = False, wait: float = 5.0) ->
     """
     node = plan.nodes.get(name)
     if not isinstance(node, SinkNode) or not isinstance(node.sink, Comparable):
-        able = [n for n, each in plan.nodes.items() if isinstance(each.component, Comparable)]
-        raise PipelineError(
-            f"{name} can't be compared. Sinks that can: {', '.join(able) or 'none of the document'}."
-        )
+        others = ", ".join(_able(plan)) or "none of the document"
+        raise PipelineError(f"{name} can't be compared. Sinks that can: {others}.")
     _whole(plan, name)
     with (
         _standing_still(plan, needed=repair) as still,
