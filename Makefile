@@ -125,6 +125,7 @@ bench: install services
 	$(BIN)/python benchmarks/zeromq_pull.py
 	$(BIN)/python benchmarks/udp_source.py
 	$(BIN)/python benchmarks/egress.py
+	$(BIN)/python benchmarks/derived_stores.py
 	$(BIN)/python benchmarks/lookups.py
 	$(BIN)/python benchmarks/mysql_source.py
 	$(BIN)/python benchmarks/patterns.py

@@ -16,6 +16,7 @@ from mainstem_broker_nats.testing import NATS
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
+from mainstem_search_opensearch.testing import OpenSearch
 from mainstem_testkit.proxy import FaultProxy
 from mainstem_testkit.server import Server, free_port
 
@@ -109,6 +110,10 @@ class Places:
     @cached_property
     def mariadb(self) -> Place:
         return self._made(Place(MariaDB(self._new("mariadb"))))
+
+    @cached_property
+    def opensearch(self) -> Place:
+        return self._made(Place(OpenSearch(self._new("opensearch"))))
 
     @cached_property
     def endpoint(self) -> Place:

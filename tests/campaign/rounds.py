@@ -319,5 +319,5 @@ def verdict(path: Played) -> Verdict:
     chain = CHAINS[path.way.chain]
     expected = chain.expected(path.events, path.second)
     ordered = path.source.ordered and path.sink.ordered and chain.name == "stateless"
-    kept = path.sink.use == "sql"
-    return judge(chain, expected, path.sink.rows(), table=kept, ordered=ordered)
+    rows = path.sink.rows()
+    return judge(chain, expected, rows, table=path.sink.keeps, ordered=ordered)

@@ -8,8 +8,10 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.error import HTTPError
 
 from campaign.places import JARS, Places
 from campaign.sources import at, kinesis, postgres
@@ -22,7 +24,8 @@ class Sink(ABC):
 
     Attributes:
         deliver: the strategy; none where the sink takes the strongest.
-        tables: whether it takes changelogs.
+        tables: whether it takes changelogs,
+        keeps: and holds the table that they make, in place of the changes.
         messages: whether it takes messages, so that rows are encoded before.
         ordered: whether a key's messages stay in order, copies aside.
     """
@@ -31,6 +34,7 @@ class Sink(ABC):
     use: ClassVar[str]
     deliver: ClassVar[str | None] = None
     tables: ClassVar[bool] = False
+    keeps: ClassVar[bool] = False
     messages: ClassVar[bool] = True
     ordered: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
@@ -75,7 +79,7 @@ class Files(Sink):
 
 
 class Sql(Sink):
-    use, tables, messages, needs = "sql", True, False, "postgres"
+    use, tables, keeps, messages, needs = "sql", True, True, False, "postgres"
 
     def options(self) -> dict[str, Any]:
         return {"url": self.place.url, "table": self.id, "give_up": "10 s"}
@@ -101,6 +105,36 @@ class SqlIdempotent(Sql):
 
 class SqlPlain(Sql):
     name, deliver = "sql, microbatch", "microbatch"
+
+
+class Index(Sink):
+    name, use, deliver, tables, messages = "opensearch", "opensearch", "idempotent", True, False
+    needs, keeps = "opensearch", True
+
+    def options(self) -> dict[str, Any]:
+        return {"url": self.place.url, "index": self.id, "give_up": "10 s"}
+
+    def rows(self) -> Rows:
+        with suppress(HTTPError):
+            return list(self.place.server.documents(self.id).values())
+        return []
+
+
+class Lake(Sink):
+    name, use, deliver, tables, messages = "delta", "delta", "transactional", True, False
+    keeps = True
+
+    def options(self) -> dict[str, Any]:
+        return {"path": f"./{self.path}-lake", "give_up": "10 s"}
+
+    def rows(self) -> Rows:
+        from deltalake import DeltaTable
+
+        folder = self.folder / f"{self.path}-lake"
+        if not DeltaTable.is_deltatable(str(folder)):
+            return []
+        found = DeltaTable(str(folder)).to_pyarrow_table().to_pylist()
+        return [json.loads(json.dumps(row, default=str)) for row in found]
 
 
 class Topic(Sink):
@@ -308,6 +342,6 @@ SINKS = {
     for each in (
         Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
         SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push, SqlPlain,
-        CoreSubject,
+        CoreSubject, Index, Lake,
     )
 }  # fmt: skip

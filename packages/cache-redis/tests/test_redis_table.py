@@ -162,3 +162,12 @@ def test_what_has_no_text_is_refused_before_a_run():
     odd = Changelog("id INT, at DOUBLE", ["id"], "at")
     with pytest.raises(OptionError, match="the sequence is of type double"):
         sink.check_types([*odd.columns, *odd.change_columns], odd)
+
+
+def test_what_is_packed_for_redis_can_be_read_back():
+    """Pass: any bytes, for rows that are refused."""
+    from mainstem_cache_redis.hashes import values_of
+
+    given = [b"", b"\r\n$3\r\n", "é".encode(), b"\x00\xff"]
+    packed = b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in given)
+    assert values_of(packed) == given

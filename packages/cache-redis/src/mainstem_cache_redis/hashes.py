@@ -14,7 +14,7 @@ from redis import exceptions as errors
 
 from mainstem_cache_redis.connection import can_be_taken_later, connect, failure
 from mainstem_cache_redis.options import RedisTableOptions
-from mainstem_cache_redis.table import FIELDS, KEY, VERSION
+from mainstem_cache_redis.table import ARGUMENTS, COUNT, NAME
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ for number = 1, #KEYS - 1 do
     failed[#failed + 1] = known.err
   elseif version == '' or not ((known and known >= version) or (gone and gone >= version)) then
     local done
-    redis.pcall('DEL', key)
+    if known then redis.pcall('DEL', key) end
     if count < 0 then
       if version ~= '' then
         done = redis.pcall('SET', key .. deleted, version, 'EX', horizon)
@@ -89,14 +89,15 @@ class Hashes(ChangeTarget):
         self._connection: Any = None
 
     def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
-        changes = [*_changes(deletes, gone=True), *_changes(sets, gone=False)]
+        changes = [*_changes(deletes), *_changes(sets)]
         for start in range(0, len(changes), _ROWS):
             part = changes[start : start + _ROWS]
             give_up = self._options.give_up.total_seconds()
             set_all = partial(self._set, part)
             for number, reason in retry(set_all, give_up, lambda _: self.close()):
-                key, _, fields = part[number]
-                refused.add(None, b" ".join(filter(None, [key, *(fields or ())])), reason)
+                key, arguments, _ = part[number]
+                payload = b" ".join([*values_of(key), *values_of(arguments)[2:]])
+                refused.add(None, payload, reason)
 
     def _set(self, changes: list[_Change], _: object) -> list[tuple[int, str]]:
         """Set rows by one call; return the numbers of those that Redis never will, and why."""
@@ -104,14 +105,14 @@ class Hashes(ChangeTarget):
             self._connection = connect(self._options, self._name)
         horizon = int(self._options.deletes_within.total_seconds())
         ttl = int(self._options.ttl.total_seconds()) if self._options.ttl else 0
-        given: list[Any] = [DELETED, VERSION_FIELD, max(horizon, 1), max(ttl, 1) if ttl else 0]
+        given = [DELETED, VERSION_FIELD, max(horizon, 1), max(ttl, 1) if ttl else 0]
         given += (self._run, _KEPT)
-        for _, version, fields in changes:
-            given += (version, -1 if fields is None else len(fields) // 2, *(fields or ()))
-        keys = [key for key, _, _ in changes]
+        begin = ["EVAL", _SCRIPT, len(changes) + 1, self._ledger]
+        count = len(begin) + len(changes) + len(given) + sum(each for _, _, each in changes)
+        parts = [b"*%d\r\n" % count, *map(_packed, begin), *(key for key, _, _ in changes)]
+        parts += [*map(_packed, given), *(arguments for _, arguments, _ in changes)]
         try:
-            names = (self._ledger, *keys)
-            self._connection.send_command("EVAL", _SCRIPT, len(names), *names, *given)
+            self._connection.send_packed_command([b"".join(parts)])
             found = self._connection.read_response()
         except (errors.RedisError, OSError) as error:
             self.close()
@@ -132,13 +133,28 @@ class Hashes(ChangeTarget):
             connection.disconnect()
 
 
-#: A row: its hash's name, its version, and names and values of its fields in turn; None for a deletion.
-_Change = tuple[bytes, bytes, "list[bytes] | None"]
+#: A row: its hash's name, its version and fields, as Redis takes them, and how many arguments those are.
+_Change = tuple[bytes, bytes, int]
 _FULL = ("OOM", "READONLY")
 
 
-def _changes(rows: pa.Table, *, gone: bool) -> Iterator[_Change]:
-    columns: list[list[Any]] = [rows.column(name).to_pylist() for name in (KEY, VERSION, FIELDS)]
-    for key, version, held in zip(*columns, strict=True):
-        pairs = None if gone else [part for name, value in held for part in (name.encode(), value)]
-        yield key.encode(), version.encode(), pairs
+def _changes(rows: pa.Table) -> Iterator[_Change]:
+    columns: list[list[Any]] = [rows.column(name).to_pylist() for name in (NAME, ARGUMENTS, COUNT)]
+    return zip(*columns, strict=True)
+
+
+def _packed(value: object) -> bytes:
+    """Return an argument as Redis takes it (RESP's bulk string)."""
+    text = str(value).encode()
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def values_of(packed: bytes) -> list[bytes]:
+    """Return the arguments that `_packed` has packed."""
+    found, at = [], 0
+    while at < len(packed):
+        end = packed.index(b"\r\n", at)
+        begin, size = end + 2, int(packed[at + 1 : end])
+        found.append(packed[begin : begin + size])
+        at = begin + size + 2
+    return found

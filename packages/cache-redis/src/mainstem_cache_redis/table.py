@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-#: What tasks are given of a change, beside its kind: its hash's name, its version, its fields.
-KEY, VERSION, FIELDS = "key", "version", "fields"
+#: What tasks are given of a change, beside its kind: its key and version; the hash's name, and version
+#: and fields, as Redis takes arguments (RESP's bulk strings); how many these are.
+KEY, VERSION, NAME, ARGUMENTS, COUNT = "key", "version", "name", "arguments", "count"
 #: Texts that order as the values of these types do.
 _VERSIONS = {
     **dict.fromkeys(
@@ -119,12 +120,22 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
         if shape.sequence is not None:
             version = _VERSIONS[kinds[COMMIT_VERSION]].format(quoted(COMMIT_VERSION))
         names = [name for name in frame.columns if not name.startswith("_")]
-        fields = ", ".join(f"{literal(name)}, {_text(name, kinds[name])}" for name in names)
+        key, gone = _named(self.options.key), f"{CHANGE_TYPE} = 'delete'"
+        held = []
+        for name in names:
+            pair = f"{_packed(literal(name))}, {_packed(_text(name, kinds[name]))}"
+            held.append(f"IF({quoted(name)} IS NULL, X'', concat({pair}))")
+        present = [f"IF({quoted(name)} IS NULL, 0, 1)" for name in names]
+        count = f"({' + '.join(present) or '0'})"
+        number = f"CAST(IF({gone}, -1, {count}) AS STRING)"
+        fields = f"IF({gone}, X'', concat({', '.join(held)}))" if held else "X''"
         rows = frame.selectExpr(
-            f"{_named(self.options.key)} AS {KEY}",
+            f"{key} AS {KEY}",
             f"{version} AS {VERSION}",
             CHANGE_TYPE,
-            f"map_filter(map({fields}), (k, v) -> v IS NOT NULL) AS {FIELDS}",
+            f"{_packed(key)} AS {NAME}",
+            f"concat({_packed(version)}, {_packed(number)}, {fields}) AS {ARGUMENTS}",
+            f"2 + IF({gone}, 0, 2 * {count}) AS {COUNT}",
         )
         target = partial(
             Hashes,
@@ -178,6 +189,13 @@ def _named(template: str) -> str:
         parts += [literal(text)] if text else []
         parts += [f"CAST({quoted(name)} AS STRING)"] if name is not None else []
     return f"concat({', '.join(parts)})"
+
+
+def _packed(value: str) -> str:
+    """Return the SQL of an argument as Redis takes it."""
+    data = f"CAST({value} AS BINARY)"
+    size = f"CAST(concat('$', octet_length({data}), '\\r\\n') AS BINARY)"
+    return f"concat({size}, {data}, X'0D0A')"
 
 
 def _text(name: str, kind: str) -> str:

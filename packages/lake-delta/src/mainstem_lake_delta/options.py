@@ -56,7 +56,7 @@ class DeltaOptions(Options):
         5_000_000, gt=0, description="How many rows a file has at most.", advanced=True
     )
     compression: Literal["snappy", "zstd", "gzip", "lz4", "none"] = option(
-        "zstd", description="How files are compressed.", advanced=True
+        "snappy", description="How files are compressed.", advanced=True
     )
     give_up: PositiveDuration = option(
         timedelta(minutes=5),
