@@ -98,6 +98,8 @@ def test_damage_of_each_kind_is_found_and_put_right(board, redis):
         there.hset(f"{prefix}:4", mapping={"id": "4", "note": "back", "_version": "1"})
         there.hset(f"{prefix}:9", mapping={"id": "9", "_version": "1"})
         there.rpush(f"{prefix}:list", "is no row")
+        # Of another table, whose names are longer.
+        there.hset(f"{prefix}:1:order:7", mapping={"id": "1", "n": "7", "_version": "1"})
     for sink in ("board", "cache"):
         found = verified(pipeline, sink, "--show-rows", code=1)
         kinds = sorted((each["kind"], each["key"]) for each in found["differences"])
@@ -145,6 +147,37 @@ def test_a_pipeline_that_runs_is_compared_twice(board):
         finally:
             stop.set()
             writer.join()
+
+
+def test_a_window_that_is_open_is_not_missing(pipeline):
+    """Pass: totals that the pipeline has not told yet are not told by `verify` either."""
+    lines = {"path": "./in", "format": "jsonlines", "schema": "at TIMESTAMP, n INT"}
+    window = {"on": "at", "tumbling": "1 hour"}
+    url = f"sqlite:///{pipeline.folder}/b.db"
+    pipeline.document(
+        sources={
+            "rows": {
+                "use": "files", "with": lines, "watermark": {"column": "at", "delay": "1 minute"},
+            }
+        },
+        operators={
+            "hours": {
+                "use": "aggregate", "from": "rows",
+                "with": {"window": window, "columns": {"total": "sum(n)"}},
+            }
+        },
+        sinks={
+            "board": {
+                "use": "sql", "from": "hours", "deliver": "idempotent",
+                "with": {"url": url, "table": "board"},
+            }
+        },
+    )  # fmt: skip
+    rows = [{"at": f"2026-01-01T{hour:02}:10:00Z", "n": 1} for hour in (1, 2, 3)]
+    pipeline.feed("0.jsonl", rows)
+    pipeline.run()
+    found = verified(pipeline, "board")
+    assert (found["rows"], found["held"], *counts(found)) == (2, 2, 0, 0, 0)
 
 
 def test_what_can_not_be_compared_is_told(pipeline):

@@ -42,6 +42,15 @@ class Above(Logic):
         return Done({MAIN: found.select("k", "n")}, {"counts": counts})
 
 
+class Next(Above):
+    """A version that keeps the same."""
+
+    version = 2
+
+    def migrate(self, state, version):
+        return dict(state)
+
+
 @pytest.mark.parametrize("kind", [Driver, Paged])
 def test_every_step_sees_them(kind):
     """Pass: rows of a batch come after what it shares, keys of all pages see it, a restart keeps it; it comes out once."""
@@ -59,6 +68,30 @@ def test_every_step_sees_them(kind):
     assert not found[MAIN]
     assert sorted(r["l"] for r in driver.outputs["seen"]) == [3, 10, 20]
     assert sorted(r["l"] for r in driver.rows("limits")) == [3, 10, 20]
+
+
+def test_another_version_reads_them():
+    """Pass: `migrate` is given them too, by page and by themselves."""
+
+    driver = Paged(Above(), {"input": ["k"], "limits": ["l"]})
+    keys = [f"k{n}" for n in range(20)]
+    driver.batch({"limits": [{"l": 1}], "input": [{"k": key, "v": 5} for key in keys]})
+    driver.restart(Next())
+    found = driver.batch({"input": [{"k": key, "v": v} for key in keys for v in (1, 5)]})
+    assert {row["n"] for row in found[MAIN]} == {2}
+
+
+def test_others_must_not_be_shared():
+    """Pass: told with the table."""
+
+    class Wrong(Above):
+        def share(self, step):
+            rows = step.rows["limits"].select(KEY, pl.col("l").alias("n"))
+            return Done({}, {"counts": rows})
+
+    driver = Paged(Wrong(), {"input": ["k"], "limits": ["l"]})
+    with pytest.raises(ValueError, match="'counts', which it does not declare as shared"):
+        driver.batch({"limits": [{"l": 1}]})
 
 
 def test_a_step_must_not_change_them():

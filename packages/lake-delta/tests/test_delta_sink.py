@@ -102,6 +102,56 @@ def test_small_files_become_larger_ones(pipeline):
     assert rows(pipeline, "id") == [(n,) for n in range(5)]
 
 
+def test_rows_of_before_are_older_than_any_change(pipeline):
+    """Pass: a table that was filled without a sequence is kept in step too."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    there = {"id": pa.array([1, 2], pa.int32()), "note": ["old", "old"]}
+    write_deltalake(str(pipeline.folder / "lake"), pa.table(there))
+    lines = [{"id": 1, "at": 5, "note": "new"}, {"id": 2, "at": 5, "gone": True}]
+    pipeline.feed("0.jsonl", lines)
+    document(pipeline, table=True).run()
+    assert rows(pipeline, "id", "note", "_sequence") == [(1, "new", 5)]
+
+
+def test_tables_that_demand_what_nobody_looks_at_are_told(pipeline):
+    """Pass: a check, and a column that is never null."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    place = str(pipeline.folder / "lake")
+    write_deltalake(place, pa.table({"id": pa.array([1], pa.int32())}))
+    DeltaTable(place).alter.add_constraint({"positive": "id > 0"})
+    pipeline.feed("0.jsonl", [{"id": -5}])
+    with pytest.raises(
+        (DocumentError, OptionError), match=r"the table demands positive \(id > 0\)"
+    ):
+        document(pipeline, "id INT").run()
+
+
+@pytest.mark.parametrize(
+    ("given", "there", "fits"),
+    [
+        ("INT", "BIGINT", True),
+        ("BIGINT", "INT", False),
+        ("STRUCT<a: INT>", "STRUCT<a: INT, b: INT>", True),
+        ("STRUCT<a: INT, b: INT>", "STRUCT<a: INT>", False),
+        ("ARRAY<STRUCT<a: INT>>", "ARRAY<STRUCT<a: STRING>>", False),
+        ("ARRAY<INT>", "STRUCT<a: INT>", False),
+        ("MAP<STRING, INT>", "MAP<STRING, BIGINT>", True),
+        ("TIMESTAMP", "TIMESTAMP_NTZ", False),
+    ],
+)
+def test_types_that_hold_all_values_fit(given, there, fits):
+    """Pass: within structs, lists and maps too; no field of a struct is left out."""
+    from mainstem.columns import arrow_type, read_columns
+    from mainstem_lake_delta.sink import _fits
+
+    one, two = (arrow_type(read_columns(f"x {kind}")[0].type) for kind in (given, there))
+    assert _fits(one, two) is fits
+
+
 def written(folder, table, partition_by=()):
     """Write rows into a table's folder, as a task does."""
     options = DeltaOptions(path=str(folder))

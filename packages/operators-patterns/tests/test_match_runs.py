@@ -277,6 +277,14 @@ def test_what_became_of_rows_is_explained(payments):
     assert last["lines"][0] == f"3 ends: no small (amount < 100); {large}"
 
 
+def test_a_pattern_without_values_is_explained(payments):
+    """Pass: one whose definitions look at no rows before."""
+    define = {"small": "amount < 100", "large": "amount > 1000"}
+    payments.document(pattern="small large", define=define, measures={})
+    told = explained(payments.pipeline, "--key", "x")
+    assert "match 1: small large (rows 3, 4)" in told
+
+
 def test_a_pattern_that_is_a_row_is_explained(ruled):
     """Pass: the one that is given; what is none is told, and that one must be given."""
     told = explained(ruled.pipeline, "--key", "x", "--pattern", "small large")

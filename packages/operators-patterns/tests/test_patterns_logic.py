@@ -171,3 +171,51 @@ def test_patterns_that_can_not_be_read_are_refused(kind):
     driver.batch({"input": [row(0, "x", 0, 1), row(1, "x", 1, 2)]})
     driver.advance(FAR)
     assert not driver.outputs[""]
+
+
+@pytest.mark.parametrize("kind", [Driver, Paged])
+def test_a_pattern_that_comes_again_begins_anew(kind):
+    """Pass: what it had begun before it was taken away is forgotten, for keys that had rows meanwhile and for others."""
+    driver = driven(many(), kind)
+
+    def step(rows, *changes):
+        driver.batch({"input": [row(m, k, m, h) for k, m, h in rows], PATTERNS: list(changes)})
+        driver.restart()
+
+    step([("x", 0, 1), ("y", 0, 1)], change(1, "p", "a ... b"))
+    step([("x", 1, 0), ("y", 1, 0)])
+    step([("y", 2, 0)], change(2, "p", None))
+    step([("y", 3, 0)], change(3, "p", "a ... b"))
+    step([("x", 4, 2), ("y", 4, 2)])
+    driver.advance(FAR)
+    assert not driver.outputs[""]
+
+
+def test_patterns_that_are_nested_too_deeply_are_refused():
+    """Pass: a text of thousands of parentheses is a row that is refused."""
+    driver = driven(many())
+    driver.batch({PATTERNS: [change(1, "p", "(" * 5000 + "a" + ")" * 5000)]})
+    (refused,) = driver.outputs["rejected"]
+    assert "nested too deeply" in refused["reason"]
+
+
+def test_a_pattern_with_too_many_partial_matches_is_told_and_others_go_on(monkeypatch):
+    """Pass: what it has begun of the key is let go of, with the pattern; another pattern matches."""
+    from mainstem_operators_patterns import matching
+
+    monkeypatch.setattr(matching, "_MOST", 5)
+    driver = driven(many())
+    driver.batch({PATTERNS: [change(1, "p", "a ... b ... c"), change(1, "q", "b")]})
+    rows = [row(m, "x", m, 1) for m in range(9)]
+    driver.batch({"input": [*rows, row(9, "x", 9, 2)]})
+    driver.advance(FAR)
+    assert [r["id"] for r in driver.outputs[""]] == ["q"]
+    assert {r["payload"] for r in driver.outputs["rejected"]} == {b"a ... b ... c"}
+    assert "more than 5 partial matches" in driver.outputs["rejected"][0]["reason"]
+
+
+def test_definitions_that_a_pattern_does_not_use_cost_it_nothing():
+    """Pass: its partial matches are those of a vocabulary without them."""
+    rules = VOCABULARY.read("a ... b ... c")
+    assert (rules.definitions, list(rules.references)) == ({}, [])
+    assert list(VOCABULARY.read("a d").values) == VOCABULARY.values

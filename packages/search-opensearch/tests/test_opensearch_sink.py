@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 from mainstem import DocumentError, PermanentError, TransientError
+from mainstem.cli.app import app
 from mainstem.columns import read_columns
 from mainstem.sinks import Refused
 from mainstem_search_opensearch import bulk
@@ -16,6 +17,7 @@ from mainstem_search_opensearch.options import OpenSearchOptions
 from mainstem_search_opensearch.sink import OpenSearchSink
 from mainstem_testkit.server import free_port
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 ROWS = "shop STRING, id INT, at STRING, note STRING, gone BOOLEAN"
 
@@ -218,6 +220,58 @@ def test_requests_that_are_too_large_are_cut(monkeypatch):
     (refused,) = sent(monkeypatch, node, 3)
     assert node.asked == [["0", "1", "2"], ["0"], ["1", "2"], ["1"], ["2"]]
     assert refused["reason"] == "413"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "why"),
+    [
+        (403, "security_exception", "no permissions"),
+        (400, "index_closed_exception", "closed"),
+        (400, "illegal_argument_exception", "no write index is defined for alias [x]"),
+        (400, "validation_exception", "this action would add [2] shards"),
+    ],
+)
+def test_what_is_wrong_with_all_documents_ends_the_batch(monkeypatch, status, kind, why):
+    """Pass: no document is refused for what is no fault of it."""
+    answer = {"status": status, "error": {"type": kind, "reason": why}}
+    with pytest.raises(PermanentError, match=kind):
+        sent(monkeypatch, Answers([answer]), 1)
+
+
+def test_a_broken_disk_is_waited_for(monkeypatch):
+    """Pass: what the node itself suffers from is retried."""
+    broken = {"status": 500, "error": {"type": "i_o_exception", "reason": "no space left"}}
+    node = Answers([broken], [OK])
+    assert sent(monkeypatch, node, 1) == []
+    assert node.asked == [["0"], ["0"]]
+
+
+def test_refusals_of_a_request_that_is_sent_again_are_told_once(monkeypatch):
+    """Pass: where one half was refused and the other half could not be sent."""
+    node = Answers(LargeError("413"), [WRONG], TransientError("gone"), [WRONG, OK])
+    assert len(sent(monkeypatch, node, 2)) == 1
+
+
+@pytest.mark.in_turn
+def test_ids_of_several_columns_are_of_one_row(pipeline, opensearch, index):
+    """Pass: where a column's text has the sign between them; documents of others in the index are not taken for the table's."""
+    from mainstem_search_opensearch.holding import made_of
+
+    assert made_of("{a}:{b}", {"a": "x:y", "b": "z"}, escaped=True) == "x\\:y:z"
+    assert made_of("{a}:{b}", {"a": "x", "b": "y:z"}, escaped=True) == "x:y\\:z"
+    assert made_of("{a}:{b}", {"a": "x"}) is None
+    rows = [
+        {"shop": "a:b", "id": 1, "at": sequence(1, 0), "note": "one"},
+        {"shop": "a", "id": 1, "at": sequence(1, 0), "note": "two"},
+    ]
+    pipeline.feed("0.jsonl", rows)
+    document(pipeline, opensearch, index, ("shop", "id")).run()
+    opensearch.ask("PUT", f"/{index}/_doc/other", {"shop": "q", "id": 9})
+    assert set(opensearch.documents(index)) == {"a\\:b:1", "a:1", "other"}
+    given = ["verify", str(pipeline.file), "--sink", "table", "--format", "json"]
+    ended = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert ended.exit_code == 0, ended.output
+    assert json.loads(ended.output)["held"] == 2
 
 
 def test_an_index_that_nobody_makes_ends_the_batch(monkeypatch):

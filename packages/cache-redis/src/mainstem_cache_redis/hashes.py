@@ -48,7 +48,7 @@ for number = 1, #KEYS - 1 do
     failed[#failed + 1] = known.err
   elseif version == '' or not ((known and known >= version) or (gone and gone >= version)) then
     local done
-    if known then redis.pcall('DEL', key) end
+    redis.pcall('DEL', key)
     if count < 0 then
       if version ~= '' then
         done = redis.pcall('SET', key .. deleted, version, 'EX', horizon)

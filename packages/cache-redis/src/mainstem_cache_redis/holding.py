@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from mainstem_cache_redis.connection import Commands
+from mainstem_cache_redis.connection import Commands, failure
 from mainstem_cache_redis.hashes import DELETED, VERSION_FIELD
 from mainstem_cache_redis.options import RedisTableOptions
 
@@ -30,7 +30,11 @@ class Holding:
         self._commands.close()
 
     def rows(self, take: Callable[[pa.RecordBatch], None]) -> None:
-        """Give the name and content of each hash that has a version."""
+        """Give the name and content of each hash of the table.
+
+        That is one with a version, whose fields make its own name by the template: others that its
+        pattern matches are of other tables, or of nobody.
+        """
         for names in self._names():
             found = self._commands.all([("HGETALL", name) for name in names])
             keys, contents = [], []
@@ -38,7 +42,8 @@ class Holding:
                 if isinstance(pairs, Exception):  # a list or so, which is none of ours
                     continue
                 fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-                if fields.pop(VERSION_FIELD.encode(), None) is not None:
+                versioned = fields.pop(VERSION_FIELD.encode(), None) is not None
+                if versioned and made_of(self._options.key, fields) == name:
                     keys.append(name.decode(errors="replace"))
                     contents.append(content_of(fields))
             take(pa.RecordBatch.from_pydict({"key": keys, "content": contents}))
@@ -57,9 +62,15 @@ class Holding:
                 return
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Remove hashes, and that some were deleted."""
+        """Remove hashes, and that some were deleted.
+
+        Raises:
+            TransientError, PermanentError: Redis does not.
+        """
         for part in _parts(keys):
-            self._commands.all([("DEL", key, f"{key}{DELETED}") for key in part])
+            for answer in self._commands.all([("DEL", key, f"{key}{DELETED}") for key in part]):
+                if isinstance(answer, Exception):
+                    raise failure(answer)
 
 
 def _parts(keys: Iterable[str]) -> Iterator[list[str]]:
@@ -71,6 +82,19 @@ def _parts(keys: Iterable[str]) -> Iterator[list[str]]:
             part = []
     if part:
         yield part
+
+
+def made_of(template: str, fields: Mapping[bytes, bytes]) -> bytes | None:
+    """Return the name that a template makes of a hash's fields; None where it lacks one."""
+    parts = []
+    for text, name, _, _ in Formatter().parse(template):
+        parts.append(text.encode())
+        if name is not None:
+            value = fields.get(name.encode())
+            if value is None:
+                return None
+            parts.append(value)
+    return b"".join(parts)
 
 
 def pattern(template: str) -> str:

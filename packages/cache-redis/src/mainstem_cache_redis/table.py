@@ -51,6 +51,8 @@ _DURABLE = (
     "Redis keeps what it has answered: with `appendfsync everysec` a crash of the server loses the last "
     "second, without `appendonly` more; a failover loses what no replica had"
 )
+#: Types whose text in a name is that of the field.
+_PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
 #: Types that have no text of their own.
 _NOT_TEXT = ("array", "map", "struct", "variant", "interval", "void")
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
@@ -150,6 +152,12 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
 
     def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
         kinds = {column.name: column.type or "string" for column in columns}
+        for name in names_in(self.options.key):
+            if kinds.get(name) not in _PLAIN:
+                raise OptionError(
+                    f"a hash's name can't be made of its field {name}, of type {kinds.get(name)}, so "
+                    "that it is not known which hashes are of the table"
+                )
         # As `content_of` has it.
         fields = [
             f"concat({literal(name + '=')}, hex({_text(name, kinds[name])}))"

@@ -245,23 +245,33 @@ class Stream(Connection):
         self.reached = 0
         self.heard = time.monotonic()
         self._asked = False
+        self.identify()
+
+    def identify(self) -> None:
+        """Ask the server who it is."""
         system = self.query("IDENTIFY_SYSTEM")[0]
         #: What tells the server from every other, but not from its standbys.
         self.system = str(system[0])
-        #: The number of its history.
+        #: The number of its history, and where in the log that began.
         self.timeline = int(str(system[1]))
+        self.began = max((place for _, place in self._history()), default=0)
         self.end = lsn(str(system[2]))
+
+    def _history(self) -> list[tuple[int, int]]:
+        """Return the histories that the server's own came of, and where each ended."""
+        if self.timeline == 1:
+            return []
+        ((_, content),) = self.query(f"TIMELINE_HISTORY {self.timeline}")
+        found = []
+        for line in str(content).splitlines():
+            number, _, rest = line.strip().partition("\t")
+            if number.isdecimal():
+                found.append((int(number), lsn(rest.split("\t")[0])))
+        return found
 
     def parted(self, timeline: int) -> int | None:
         """Return up to which place the server's history is that of a timeline; None if it is not."""
-        if self.timeline == 1:
-            return None
-        ((_, content),) = self.query(f"TIMELINE_HISTORY {self.timeline}")
-        for line in str(content).splitlines():
-            number, _, rest = line.strip().partition("\t")
-            if number == str(timeline):
-                return lsn(rest.split("\t")[0])
-        return None
+        return dict(self._history()).get(timeline)
 
     def begin(self, slot: str, publication: str, after: int) -> None:
         """Let the changes come that were committed at a place or behind it.

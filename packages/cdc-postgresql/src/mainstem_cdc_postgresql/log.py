@@ -287,7 +287,8 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         return f"{position[0]:016x}"
 
     def place(self) -> dict[str, Any]:
-        return {"system": self._stream.system, "timeline": self._stream.timeline}
+        stream = self._stream
+        return {"system": stream.system, "timeline": stream.timeline, "began": stream.began}
 
     def estimate(self, table: str) -> int | None:
         return self.tables[table].estimate(self._connection)

@@ -45,7 +45,8 @@ class PostgreSQLSourceOptions(RelationalOptions):
     failover: bool = option(
         False,
         description="Make the slot so that standbys keep it too (PostgreSQL 17 and newer, with "
-        "`sync_replication_slots` there): it is gone on with at the one that is promoted.",
+        "`sync_replication_slots` there, and `synchronized_standby_slots` at the server, so that no "
+        "standby is behind what was taken here): it is gone on with at the one that is promoted.",
     )
     slot_limit: Size | None = option(
         None,

@@ -29,19 +29,27 @@ class Place:
 
     Attributes:
         system: the server's identifier.
-        timeline: the number of its history: a standby that is promoted begins another one.
+        timeline: the number of its history: a standby that is promoted begins another one; 0 if that is
+            not known.
+        began: where in the log that history began.
         log: behind which place in the log it goes on, and the change in the transaction that is there.
         tables: as `SnapshotThenLog` wrote it.
     """
 
     system: str
-    timeline: int
     tables: str
+    timeline: int = 0
+    began: int = 0
 
     @property
     def log(self) -> int:
         """The place in the log behind which it goes on."""
         return int(json.loads(self.tables)["log"][0])
+
+    @property
+    def within(self) -> bool:
+        """Whether the transaction that is there was taken in part."""
+        return bool(json.loads(self.tables)["log"][1])
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,7 @@ def prepare(
         )
     if standby == "t":
         raise TransientError(f"{options.place} is a standby, until it is promoted")
+    stream.identify()  # it may have been promoted since the connection was made
     for table in tables:
         table.find(connection)
     _publish(connection, options, tables)
@@ -163,6 +172,12 @@ def prepare(
     except GapError:
         if not again:
             raise
+        if place is not None and place.log > lsn(str(end)):
+            # Sequences would go back, and what is read again would be older than what was given.
+            raise TransientError(
+                f"the server's log ends at {written(lsn(str(end)))}: the tables are read again when it "
+                f"is beyond {written(place.log)}, where this checkpoint is"
+            ) from None
         if slot is not None and (slot.lost or slot.confirmed is None):
             drop(connection, options.slot)
             slot = None
@@ -170,6 +185,8 @@ def prepare(
         if begin is not None and place is not None:  # sequences go on above those that were given
             begin = max(begin, place.log)
     if begin is not None:
+        if options.failover:
+            _keep_on_standbys(connection, stream, options.slot)
         return begin
     failpoint("postgresql.before-slot")
     kept = ", failover => true" if options.failover else ""
@@ -187,16 +204,28 @@ def _descended(stream: Stream, place: Place) -> None:
     Raises:
         GapError: it was promoted at an earlier place, without the last changes of the server before.
     """
-    if stream.timeline == place.timeline:
+    if not place.timeline or (stream.timeline, stream.began) == (place.timeline, place.began):
         return
-    parted = stream.parted(place.timeline)
-    if parted is None or place.log > parted:
+    if stream.timeline == place.timeline:  # of two standbys each was promoted
+        parted: int | None = min(stream.began, place.began)
+    else:
+        parted = stream.parted(place.timeline)
+    if parted is None or place.log > parted or (place.log == parted and place.within):
         where = "nowhere" if parted is None else f"up to {written(parted)} alone"
         raise GapError(
             f"the server has another history (timeline {stream.timeline}) than the one that this "
             f"checkpoint has followed to {written(place.log)} (timeline {place.timeline}), and shares it "
             f"{where}: it was promoted without the last changes. Changes of both are lost here"
         )
+
+
+def _keep_on_standbys(connection: Connection, stream: Stream, name: str) -> None:
+    """See that standbys keep a slot that is there."""
+    found = connection.query(
+        f"SELECT failover FROM pg_replication_slots WHERE slot_name = {literal(name)}"
+    )
+    if found and found[0][0] != "t":
+        stream.query(f"ALTER_REPLICATION_SLOT {quoted(name)} (FAILOVER true)")
 
 
 def drop(connection: Connection, name: str) -> None:

@@ -203,7 +203,7 @@ class CaptureReceiver(Receiver):
         return {} if self._log is None else self._log.gauges()
 
     def facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"server": self.options.place}
+        found: dict[str, Any] = {"server": self.options.place, "doing": ""}
         log, source = self._log, self._all
         if log is not None and source is not None:
             found |= {**log.facts(), "loading": source.loading}

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mainstem.contracts.abilities import Compared
+from mainstem.contracts.columns import find_column
 from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.shapes import CHANGE_TYPE, Changelog, Shape
 from mainstem.errors import OptionError
@@ -147,9 +148,15 @@ def compared_by_columns(columns: Sequence[Column], shape: Shape) -> Compared:
     """
     names = [column.name for column in columns if not column.name.startswith("_")]
     kept = [column for column in columns if column.name in names]
-    content = f"to_json(struct({', '.join(map(quoted, names))}))" if names else "'{}'"
+    # Spark writes times with three digits, if it is not told.
+    times = (
+        "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX\", "
+        "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]\")"
+    )
+    content = f"to_json(struct({', '.join(map(quoted, names))}), {times})" if names else "'{}'"
     if isinstance(shape, Changelog):
-        key = f"to_json(struct({', '.join(map(quoted, shape.key))}))"
+        keys = [find_column(columns, name, "key").name for name in shape.key]
+        key = f"to_json(struct({', '.join(map(quoted, keys))}), {times})"
     else:
         if "_id" not in {column.name for column in columns}:
             raise OptionError(

@@ -5,8 +5,9 @@ Never imports pyspark.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
-import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,21 +87,23 @@ def letters(plan: Plan, sinks: Sequence[str]) -> Iterator[Letter]:
         node = plan.written[name]
         assert isinstance(node, SinkNode)  # noqa: S101
         assert isinstance(node.sink, Readable)  # noqa: S101
+        alike: Counter[bytes] = Counter()
         for row in node.sink.read(REJECTED.columns):
-            yield _letter(name, row)
+            yield _letter(name, row, alike)
 
 
-def _letter(sink: str, row: Mapping[str, Any]) -> Letter:
-    payload, at = row.get("payload") or b"", row.get("at")
+def _letter(sink: str, row: Mapping[str, Any], alike: Counter[bytes]) -> Letter:
+    payload, at = bytes(row.get("payload") or b""), row.get("at")
     if at is not None and at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
-    node, reason = str(row.get("node") or ""), str(row.get("reason") or "")
-    told = [node.encode(), bytes(row.get("_id") or b""), bytes(payload)]
-    told.append(b"" if at is None else at.astimezone(UTC).isoformat().encode())
-    # The reason may have other words in a later version.
-    return Letter(
-        hashlib.sha256(b"\0".join(told)).hexdigest()[:16], sink, node, reason, at, bytes(payload)
-    )
+    node, identity = str(row.get("node") or ""), bytes(row.get("_id") or b"")
+    # Neither the time, which each sink has put there, nor the reason, which has other words some day.
+    told = b"\0".join((node.encode(), identity or payload))
+    if not identity:
+        alike[told] += 1
+        told += b"\0%d" % alike[told]
+    found = hashlib.sha256(told).hexdigest()[:16]
+    return Letter(found, sink, node, str(row.get("reason") or ""), at, payload)
 
 
 class RedriveLog:
@@ -122,11 +125,25 @@ class RedriveLog:
                 found |= {value.decode() for name, value in headers if name == LETTER}
         return found
 
-    def add(self, found: Sequence[Letter]) -> None:
-        """Send letters: as one file, which is there whole or not at all."""
-        if not found:
-            return
+    def add(self, found: Sequence[Letter], *, again: bool = False) -> int:
+        """Send letters that were not sent yet: as one file, which is there whole or not at all.
+
+        Args:
+            again: those too that were.
+
+        Returns:
+            How many were sent.
+        """
         made_folder(self._folder)
+        with (self._folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            known = set() if again else self.known()
+            fresh = [each for each in found if each.id not in known]
+            if fresh:
+                self._write(fresh)
+        return len(fresh)
+
+    def _write(self, found: Sequence[Letter]) -> None:
         files = self._files()
         start = int(files[-1].stem) + pq.read_metadata(files[-1]).num_rows if files else 0
         rows = [
@@ -140,8 +157,7 @@ class RedriveLog:
         hidden = self._folder / f".{start:020d}.parquet.new"
         pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), hidden)
         sync_file(hidden)
-        os.link(hidden, self._folder / f"{start:020d}.parquet")  # fails if another was first
-        hidden.unlink()
+        hidden.rename(self._folder / f"{start:020d}.parquet")
         sync_folder(self._folder)
 
     def _files(self) -> list[Path]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 from mainstem.cli.app import app
-from mainstem.dead_letters import RedriveLog
+from mainstem.dead_letters import Letter, RedriveLog
 from typer.testing import CliRunner
 
 LINES = ['{"n": 1}', '{"n": "two"}', "no json\\", '{"n": 4}', '{"n": "five"}']
@@ -86,18 +89,20 @@ def test_refused_rows_are_sent_again_once(refused):
     assert told(pipeline, "redrive", "--id", broken["id"], "--again") == "1 sent\n"
 
 
-def test_they_are_read_from_parquet_and_folders(refused):
-    """Pass: the same letters, by the same ids, whichever way they are stored."""
+def test_letters_are_the_same_wherever_they_are_stored(refused):
+    """Pass: as Parquet in folders, and compressed, each by the id that it has as lines."""
     pipeline = refused()
-    before = {row["id"] for row in listed(pipeline)}
-    refused("parquet", partition_by=["node"])
-    pipeline.feed("1.txt", ["worse"])
-    for file in (pipeline.folder / "bad").glob("*"):
-        file.rename(pipeline.folder / f".{file.name}")
-    pipeline.run()
-    (row,) = listed(pipeline)
-    assert (row["node"], row["bytes"]) == ("row", 5)
-    assert row["id"] not in before
+    for stored in (
+        {"form": "parquet", "partition_by": ["node"]},
+        {"form": "jsonlines", "compression": "gzip"},
+    ):
+        before = {row["id"] for row in listed(pipeline)}
+        for place in ("bad", "checkpoints", "out"):
+            shutil.rmtree(pipeline.folder / place)
+        refused(**stored)
+        pipeline.run()
+        assert {row["id"] for row in listed(pipeline)} == before
+        assert len(before) == 3
 
 
 def test_what_can_not_be_read_is_told(refused, pipeline):
@@ -118,24 +123,18 @@ def test_what_can_not_be_read_is_told(refused, pipeline):
         assert message in str(ended.exception), ended.output
 
 
-def test_two_that_send_at_once_do_not_overwrite_each_other(tmp_path):
-    """Pass: the second is told, and nothing of the first is lost."""
-    from datetime import UTC, datetime
-
-    from mainstem.dead_letters import Letter
+def test_two_that_send_at_once_send_each_letter_once(tmp_path):
+    """Pass: whoever is second sees what the first has sent; positions go on."""
 
     def letter(number):
         at = datetime(2026, 1, 1, tzinfo=UTC)
         return Letter(f"{number:016x}", "bad", "row", "why", at, b"x")
 
-    log = RedriveLog(tmp_path)
-    log.add([letter(1), letter(2)])
-    log.add([letter(3)])
-    assert log.known() == {f"{n:016x}" for n in (1, 2, 3)}
-    names = sorted(file.name for file in (tmp_path / "messages").glob("*.parquet"))
-    assert [int(name.split(".")[0]) for name in names] == [0, 2]
-    other = RedriveLog(tmp_path)
-    other._files = list  # as it was before the first
-    with pytest.raises(FileExistsError):
-        other.add([letter(4)])
-    assert log.known() == {f"{n:016x}" for n in (1, 2, 3)}
+    given = [letter(n) for n in range(50)]
+    with ThreadPoolExecutor(8) as pool:
+        sent = list(pool.map(lambda _: RedriveLog(tmp_path).add(given), range(8)))
+    assert sorted(sent) == [0] * 7 + [50]
+    assert RedriveLog(tmp_path).add([*given, letter(50)]) == 1
+    assert RedriveLog(tmp_path).add(given[:2], again=True) == 2
+    names = sorted(file.stem for file in (tmp_path / "messages").glob("*.parquet"))
+    assert list(map(int, names)) == [0, 50, 51]

@@ -7,6 +7,7 @@ that neither that nor Spark's sort by group costs anything by the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,15 @@ def packer(
         copies: for rows that go to every bucket: the port's number in all but one.
     """
 
+    def packed(held: list[pa.RecordBatch]) -> Batches:
+        if copies is None:
+            yield _packed(held, port, labels)
+        else:
+            payload = _message(_plain(held))
+            for at, label in enumerate(labels):
+                number = copies if at else port
+                yield _sent(np.array([label], np.int32), np.array([number], np.int32), [payload])
+
     def pack(batches: Batches) -> Batches:
         held: list[pa.RecordBatch] = []
         rows = size = 0
@@ -46,28 +56,38 @@ def packer(
             held.append(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= _HELD_ROWS or size >= _HELD_BYTES:
-                yield _packed(held, port, labels, copies)
+                yield from packed(held)
                 held, rows, size = [], 0, 0
         if held:
-            yield _packed(held, port, labels, copies)
+            yield from packed(held)
 
     return pack
 
 
-def _packed(
-    batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...], copies: int | None
-) -> pa.RecordBatch:
-    """Return a packed row for each bucket that has rows. Rows without a key go to all in turn."""
+def _whole(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    keys, hashes = keyed_by(whole.column(KEY))
+    return whole
+
+
+def _plain(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return rows with their keys' hashes."""
+    whole = _whole(batches)
+    keys, _ = keyed_by(whole.column(KEY))
+    return _with_keys(whole, keys)
+
+
+def _with_keys(whole: pa.RecordBatch, keys: Any) -> pa.RecordBatch:
     columns = {
         n: to_plain(column) for n, column in zip(whole.schema.names, whole.columns, strict=True)
     }
-    plain = pa.RecordBatch.from_pydict({**columns, KEY: keys})
-    if copies is not None:
-        ports = np.full(len(labels), copies, np.int32)
-        ports[0] = port
-        return _sent(np.array(labels, np.int32), ports, [_message(plain)] * len(labels))
+    return pa.RecordBatch.from_pydict({**columns, KEY: keys})
+
+
+def _packed(batches: list[pa.RecordBatch], port: int, labels: tuple[int, ...]) -> pa.RecordBatch:
+    """Return a packed row for each bucket that has rows. Rows without a key go to all in turn."""
+    whole = _whole(batches)
+    keys, hashes = keyed_by(whole.column(KEY))
+    plain = _with_keys(whole, keys)
     buckets = np.uint32(len(labels))
     bucket = hashes % buckets
     if keys.null_count:

@@ -147,6 +147,8 @@ class Pages:
                         f"{dict(rows.schema)}, and {dict(empty.schema)} are wanted"
                     )
                 parts[table].append(rows)
+            for table in self._declared.shared:
+                state.pop(table, None)  # as `migrate` may make them of nothing
             for table in self._declared.queued:
                 if table in state:
                     queued.setdefault(table, []).append(state.pop(table))

@@ -79,6 +79,9 @@ class Stepping:
         if any(frame.height for frame in everywhere.values()):
             done = logic.share(Step(everywhere, shared.state, watermark))
             self._check(done)
+            if wrong := sorted(done.state.keys() - set(self._declared.shared)):
+                name = type(logic).__name__
+                raise ValueError(f"{name} shares {wrong[0]!r}, which it does not declare as shared")
             shared.keep(done.state)
             if home:
                 yield from _filled(done)

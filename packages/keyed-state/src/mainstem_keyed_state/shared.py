@@ -37,11 +37,16 @@ class Shared:
                 f"shared table {table!r}: the directory knows of rows that are not there"
             )
         found = self._entries.decode([entry])
+        if found.height != rows:
+            raise ValueError(f"shared table {table!r} has other rows than the directory says")
         if (entry[0], table) not in self._entries.present():
             moved = self._entries.migrated({table: found}, self._entries.version(entry))
             found = self._entries.widened(moved[table], table)
-        if found.height != rows and found.schema == empty.schema:
-            raise ValueError(f"shared table {table!r} has other rows than the directory says")
+        if found.schema != empty.schema:
+            raise ValueError(
+                f"shared table {table!r} has the columns {dict(found.schema)}, and "
+                f"{dict(empty.schema)} are wanted"
+            )
         return found
 
     def keep(self, changed: State) -> None:

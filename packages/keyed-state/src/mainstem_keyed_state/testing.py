@@ -175,6 +175,7 @@ class Driver:
             found.append(self.logic.share(Step(mixed, state, self.watermark)))
         one, two = found
         for name, frame in one.state.items():
+            assert name in self._shared, f"state {name!r} is not declared as shared"
             assert dict(frame.schema) == {KEY: pl.Binary, **self.logic.tables[name].columns}
             assert _alike(frame, two.state[name]), f"{name!r} depends on the order of rows"
         self._shared |= one.state

@@ -95,6 +95,10 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
         if table.delta is None:
             table.make(wanted)
             return
+        if held := table.constraints():
+            raise OptionError(
+                f"the table demands {held[0]} of its rows, which is not looked at by who writes files"
+            )
         there = {field.name: field.type for field in table.schema}
         new = [field for field in wanted if field.name not in there]
         if new and self.options.on_new_column == "fail":
@@ -143,7 +147,18 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
         failpoint("delta.before-write")
         table = Table(self.options)
         step = table.step(batch, once=once)
-        good, refused = self._parted(frame, table, batch)
+        frame = frame.persist()
+        try:
+            return self._done(frame, table, batch, step, once=once)
+        finally:
+            frame.unpersist()
+
+    def _done(
+        self, frame: DataFrame, table: Table, batch: Batch, step: Step, *, once: bool
+    ) -> DataFrame | None:
+        """Do what is to be done with a batch; return the rows that were refused."""
+        good, wrong = self._parted(frame, table, batch)
+        refused = None if wrong is None else wrong.localCheckpoint(eager=True)
         if step is Step.SKIP:
             frame.write.format("noop").mode("overwrite").save()
         elif isinstance(batch.shape, Changelog):
@@ -157,7 +172,7 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
                 self._commit(batch, once, lambda t: t.note(batch))
         if step is Step.WRITE:
             self._compacted(batch)
-        return refused
+        return None if refused is None or refused.isEmpty() else refused
 
     def _commit(self, batch: Batch, once: bool, commit: Callable[[Table], None]) -> None:
         """Commit; where it can't be said whether that is done, the log is asked.
@@ -203,7 +218,8 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
         sequenced = shape.sequence is not None and COMMIT_VERSION in frame.columns
         if sequenced:
             columns.append(f"{COMMIT_VERSION} AS {SEQUENCE}")
-            newer = "true" if over else f"s.{SEQUENCE} >= t.{SEQUENCE}"
+            known = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} >= t.{SEQUENCE})"
+            newer = "true" if over else known
         rows = frame.selectExpr(*columns)
         keys = ", ".join(map(quoted, shape.key))
         if sequenced:
@@ -224,7 +240,8 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
                 [f for f in table.schema if f.name in changes.column_names]
                 + [pa.field(_GONE, pa.bool_())]
             )
-            table.merge(fitted(changes, schema), shape.key, newer, batch, once=once)
+            key = [find_column(_columns(schema), name, "key").name for name in shape.key]
+            table.merge(fitted(changes, schema), key, newer, batch, once=once)
 
         self._commit(batch, once, merge)
 
@@ -250,13 +267,12 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
         cases = " ".join(f"WHEN {sql} THEN {literal(why)}" for sql, why in reasons.items())
         shown = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))
         identity = "_id" if "_id" in frame.columns else "CAST(NULL AS BINARY) AS _id"
-        frame = frame.persist()
         refused = frame.where(wrong).selectExpr(
             f"CASE {cases} END AS reason",
             f"CAST(to_json(struct({shown})) AS BINARY) AS payload",
             identity,
         )
-        return frame.where(f"NOT ({wrong})"), None if refused.isEmpty() else refused
+        return frame.where(f"NOT ({wrong})"), refused
 
     # -- Comparable -------------------------------------------------------------------------------
 
@@ -285,7 +301,10 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
 
     def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
         if rows is not None:
-            self._merge(rows, batch, once=False, over=True)
+            from mainstem_lake_delta.table import Table
+
+            good, _ = self._parted(rows, Table(self.options), batch)
+            self._merge(good, batch, once=False, over=True)
         if extra is not None:
             gone = extra.selectExpr("*", f"'delete' AS {CHANGE_TYPE}")
             self._merge(gone, batch, once=False, over=True)
@@ -322,10 +341,21 @@ def _fits(given: Any, there: Any) -> bool:
         return (given.tz is None) == (there.tz is None)
     if kinds.is_float32(given) and kinds.is_float64(there):
         return True
-    return _nested(given) and _nested(there)
+    if kinds.is_struct(given) and kinds.is_struct(there):
+        known = {field.name: field.type for field in there}
+        return all(f.name in known and _fits(f.type, known[f.name]) for f in given)
+    if kinds.is_map(given) and kinds.is_map(there):
+        return _fits(given.key_type, there.key_type) and _fits(given.item_type, there.item_type)
+    if _is_list(given) and _is_list(there):
+        return _fits(given.value_type, there.value_type)
+    return False
 
 
-def _nested(kind: Any) -> bool:
+def _is_list(kind: Any) -> bool:
     import pyarrow.types as kinds
 
-    return bool(kinds.is_nested(kind))
+    return bool(kinds.is_list(kind) or kinds.is_large_list(kind))
+
+
+def _columns(schema: pa.Schema) -> list[Column]:
+    return [Column(name) for name in schema.names]

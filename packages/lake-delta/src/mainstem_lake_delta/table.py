@@ -78,6 +78,21 @@ class Table:
         """The columns whose values are folders."""
         return list(self.open.metadata().partition_columns)
 
+    def constraints(self) -> list[str]:
+        """Return what the table demands of its rows: checks, and columns that are never null."""
+        delta = self.open
+        found = [
+            f"{name.removeprefix('delta.constraints.')} ({text})"
+            for name, text in delta.metadata().configuration.items()
+            if name.startswith("delta.constraints.")
+        ]
+        for field in delta.schema().fields:
+            if not field.nullable:
+                found.append(f"{field.name} IS NOT NULL")
+            if "delta.invariants" in (field.metadata or {}):
+                found.append(f"{field.name}: {field.metadata['delta.invariants']}")
+        return found
+
     def make(self, schema: pa.Schema) -> None:
         """Make the table; nothing where another has just made it."""
         options = self._options
@@ -234,7 +249,7 @@ def _quoted(name: str) -> str:
 def failure(options: DeltaOptions, error: Exception) -> PermanentError | TransientError:
     """Return what an error is."""
     text = " ".join(str(error).split())
-    for secret in options.keys().values():
+    for secret in filter(None, options.keys().values()):
         text = text.replace(secret, "***")
     words = f"{options.place}: {text}"
     if isinstance(error, CommitFailedError | OSError):

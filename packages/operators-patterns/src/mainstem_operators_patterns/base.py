@@ -131,7 +131,9 @@ class Matching(ByKey):
             OptionError: one can't be; names the variable.
         """
         found = {}
-        for name, sql in self.options.define.items():
+        # In an order that is not the document's: it is that of values in the state.
+        for name in (each for each in self.names if each in self.options.define):
+            sql = self.options.define[name]
             try:
                 found[name] = read_expression(sql, self.names, own=name)
                 if found[name].references:

@@ -84,6 +84,8 @@ def explain(
     if format is Form.JSON:
         for row in rows:
             typer.echo(json.dumps({**asdict(row), "at": row.at.isoformat()}))
+        if over:
+            typer.echo(json.dumps({"lines": over}))
         return
     for row in rows:
         typer.echo(f"{row.number}  {row.at:%Y-%m-%d %H:%M:%S.%f}  {', '.join(row.holds) or '-'}")

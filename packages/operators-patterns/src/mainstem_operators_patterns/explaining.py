@@ -32,19 +32,20 @@ def explained(
     Raises:
         PipelineError: the key has another number of values.
     """
-    stream = plan.written[node].inputs["input"][0]
-    given = plan.shape(stream)
+    streams = plan.written[node].inputs["input"]
+    given = plan.shape(streams[0])
     if len(key) != len(component.options.by):
         names = ", ".join(component.options.by) or "none"
         raise PipelineError(f"the key has the values {names}: --key for each, in order")
     rows = _Rows(component, given, key)
-    gather(plan, (stream,), rows)
+    gather(plan, streams, rows)
     frame = rows.frame()
     trace = Trace(rules, component.options.define)
     if frame is None:
         return [], []
     found = []
-    values = frame.select(component.needed()).rows()
+    needed = component.needed()
+    values = frame.select(needed).rows() if needed else [()] * frame.height
     order = zip(frame[AT].to_physical(), frame[HOLDS], values, strict=True)
     for number, (at, holds, some) in enumerate(order):
         found.append(trace.take(Row(number, at, holds, some)))

@@ -21,6 +21,7 @@ from mainstem_operators_patterns.matching import (
     Matcher,
     Row,
     Rules,
+    TooManyError,
     path_of,
     rows_of,
     totals_of,
@@ -157,7 +158,13 @@ class MatchLogic(Logic):
         ]
         state[_KEPT] = pl.concat([others[0], work.kept().select(kept.columns)])
         state[COURSES] = pl.concat([others[1], work.courses(courses.schema)])
-        return Done(work.outputs(), state)
+        return Done({**work.outputs(), **self.let_go(step, work.refused)}, state)
+
+    def let_go(
+        self, step: Step, refused: Sequence[tuple[bytes, str]]
+    ) -> Mapping[str, pl.DataFrame]:
+        """Return what is told of patterns that had too many partial matches of a key."""
+        return {}
 
     def book(self, step: Step) -> Book:
         """Return the patterns."""
@@ -193,6 +200,8 @@ class _Work:
         self._late: list[_Match] = []
         self._left: list[tuple[bytes, bytes, Course]] = []
         self._least: dict[bytes, int] = {}
+        #: Patterns whose partial matches of a key were let go of, and why.
+        self.refused: list[tuple[bytes, str]] = []
         # The rows, by columns.
         self._at = rows[AT].to_physical().to_list()
         self._holds, self._new, self._nth = (rows[n].to_list() for n in (HOLDS, "__new", _NTH))
@@ -255,7 +264,12 @@ class _Work:
                 continue
             row = Row(self._nth[at], self._at[at], holds, self._given[at])
             for token, matcher in list(alive.items()):
-                matcher.take(row)
+                try:
+                    matcher.take(row)
+                except TooManyError as error:  # a pattern is data, which must not end the query
+                    self.refused.append((token, str(error)))
+                    del alive[token]
+                    continue
                 if not matcher.courses:
                     del alive[token]
         for token, matcher in alive.items():

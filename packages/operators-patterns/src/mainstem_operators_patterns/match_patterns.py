@@ -68,12 +68,14 @@ class MatchPatterns(Matching, LoadedFirst):
 
     @property
     def names(self) -> Sequence[str]:
-        return tuple(self.options.define)
+        return tuple(sorted(self.options.define))
 
     @cached_property
     def definitions(self) -> dict[str, Expression]:
         if not self.names:
             raise OptionError("there is no variable to make patterns of", option="define")
+        if self.skips_to and self.skips_to not in self.names:
+            raise OptionError(f"{self.skips_to!r} is not in `define`", option="skip")
         return self._defined()
 
     def _lasts(self) -> timedelta:

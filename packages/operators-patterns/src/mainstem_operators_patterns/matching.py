@@ -27,6 +27,10 @@ Found = list[tuple[int, int]]
 Path = tuple[int, int, Any]
 
 
+class TooManyError(ValueError):
+    """A key has more partial matches than can be kept."""
+
+
 class Course(NamedTuple):
     """A way through the automaton.
 
@@ -88,6 +92,7 @@ class Rules:
         references: what these ask, over all of them.
         within: how long a match may last, in microseconds; None for ever.
         absent: the number of the variable that must not follow, and for how long.
+        given: the values of a row, where they are more than these definitions need.
     """
 
     automaton: Automaton
@@ -97,6 +102,7 @@ class Rules:
     definitions: dict[int, Definition] = field(default_factory=dict)
     references: Sequence[Reference] = ()
     absent: tuple[int, int] | None = None
+    given: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         numbers = {name: at for at, name in enumerate(self.names)}
@@ -121,6 +127,7 @@ class Rules:
         for reference in self.references:
             if reference.value and reference.value not in values:
                 values.append(reference.value)
+        values = values if self.given is None else list(self.given)
         self.values: Sequence[str] = values
         for name in self.names:
             adds = [
@@ -334,7 +341,7 @@ class Matcher:
                 places.add(place)
             kept.append(course)
         if len(kept) > _MOST:
-            raise ValueError(
+            raise TooManyError(
                 f"more than {_MOST:,} partial matches of one key: let definitions tell variables apart, "
                 "or give a shorter `within`"
             )

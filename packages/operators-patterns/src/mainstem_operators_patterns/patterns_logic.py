@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 from mainstem import COMMIT_VERSION
 from mainstem_keyed_state import KEY, Done, Step, Table
-from mainstem_keyed_state.changes import DELETED, newest, replaced
+from mainstem_keyed_state.changes import DELETED, SEQUENCE, newest, replaced
 
 from mainstem_operators_patterns.match_logic import (
     COURSE_PATTERN,
@@ -21,8 +21,12 @@ from mainstem_operators_patterns.match_logic import (
 from mainstem_operators_patterns.matching import Rules
 from mainstem_operators_patterns.vocabulary import Vocabulary
 
-#: The column of a pattern's text at the port, and the port's name, as that of the table.
-TEXT, PATTERNS = "__text", "patterns"
+#: The column of a pattern's text at the port, and the port's name, as that of the table; and, in that, by
+#: which change the text became what it is.
+TEXT, PATTERNS, SINCE = "__text", "patterns", "__since"
+#: The rules of texts that were read, by vocabulary: tasks come and go, and their process stays.
+_KNOWN: dict[tuple[str, str], Rules] = {}
+_MOST_KNOWN = 50_000
 _TOKEN_BYTES = 16
 
 
@@ -46,9 +50,9 @@ class PatternsLogic(MatchLogic):
     ) -> None:
         super().__init__(rows, None, values, told)
         self._vocabulary = vocabulary
-        self._known: dict[str, Rules] = {}
         self.ports = {"input": rows, PATTERNS: patterns}
         kept = {name: kind for name, kind in patterns.items() if name != COMMIT_VERSION}
+        kept[SINCE] = pl.String()
         courses = pl.Schema({**self.tables[COURSES].columns, COURSE_PATTERN: pl.Binary()})
         self.tables = {
             **self.tables,
@@ -61,8 +65,15 @@ class PatternsLogic(MatchLogic):
     def share(self, step: Step) -> Done:
         """Note the patterns that are new, and forget those that are gone; tell which can't be read."""
         state = step.state[PATTERNS]
-        came = step.rows[PATTERNS].select(state.columns)
-        fresh, _ = newest(came, state)
+        came = step.rows[PATTERNS].select(n for n in state.columns if n != SINCE)
+        fresh, _ = newest(came, state.select(came.columns))
+        live = state.filter(~pl.col(DELETED))
+        known = {key: (text, at) for key, text, at in live.select(KEY, TEXT, SINCE).iter_rows()}
+        since = []
+        for key, text, sequence in fresh.select(KEY, TEXT, SEQUENCE).iter_rows():
+            before, at = known.get(key, (None, None))
+            since.append(at if text is not None and text == before else str(sequence))
+        fresh = fresh.with_columns(pl.Series(SINCE, since, pl.String())).select(state.columns)
         reasons = [
             None if gone else self._wrong(text)
             for text, gone in fresh.select(TEXT, DELETED).iter_rows()
@@ -88,20 +99,40 @@ class PatternsLogic(MatchLogic):
         return None
 
     def _read(self, text: str) -> Rules:
-        found = self._known.get(text)
+        place = (self._vocabulary.mark, text)
+        found = _KNOWN.get(place)
         if found is None:
-            found = self._known[text] = self._vocabulary.read(text)
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            found = _KNOWN[place] = self._vocabulary.read(text)
         return found
 
     def book(self, step: Step) -> Book:
         there = step.state[PATTERNS].filter(~pl.col(DELETED)).sort(KEY)
         texts = there[TEXT].to_list()
-        tokens = [_token(key, text) for key, text in zip(there[KEY], texts, strict=True)]
+        parts = zip(there[KEY], texts, there[SINCE], strict=True)
+        tokens = [_token(*each) for each in parts]
         rules = {token: self._read(text) for token, text in zip(tokens, texts, strict=True)}
         names = there.select(pl.Series(PATTERN, tokens, pl.Binary()), KEY, *self._told.named)
         return Book(rules, names)
 
+    def let_go(
+        self, step: Step, refused: Sequence[tuple[bytes, str]]
+    ) -> Mapping[str, pl.DataFrame]:
+        if not refused:
+            return {}
+        there = step.state[PATTERNS].filter(~pl.col(DELETED))
+        texts = {_token(*each): each[1] for each in there.select(KEY, TEXT, SINCE).iter_rows()}
+        rows = {
+            "reason": [f"pattern: {why}; those of the key are let go of" for _, why in refused],
+            "payload": [texts[token].encode() for token, _ in refused],
+        }
+        return {"rejected": pl.DataFrame(rows, schema=self.outputs["rejected"])}
 
-def _token(key: bytes, text: str) -> bytes:
-    """Return what a pattern's partial matches are known by: those of another text are others."""
-    return hashlib.sha256(key + b"\0" + text.encode()).digest()[:_TOKEN_BYTES]
+
+def _token(key: bytes, text: str, since: str) -> bytes:
+    """Return what a pattern's partial matches are known by: those of another text, or another time that
+    it was there, are others.
+    """
+    whole = b"\0".join((key, text.encode(), since.encode()))
+    return hashlib.sha256(whole).digest()[:_TOKEN_BYTES]

@@ -56,9 +56,25 @@ class Vocabulary:
         if (absence := pattern.absence) is not None:
             length = -1 if absence.within is None else absence.within // _MICROSECOND
             absent = (self.names.index(absence.name), length)
+        looking = {n: each for n, each in self._looking.items() if n in pattern.names}
+        by_number = self._by_number
+        numbers = [self.names.index(name) for name in looking]
         return Rules(
-            automaton, self.names, self.skip, self.within, self._by_number, self._references, absent
+            automaton,
+            self.names,
+            self.skip,
+            self.within,
+            {number: by_number[number] for number in numbers},
+            list(referred(iter(looking.values()))),
+            absent,
+            self.values,
         )
+
+    @cached_property
+    def mark(self) -> str:
+        """What tells it from others."""
+        known = {n: (each.texts, each.references) for n, each in self.definitions.items()}
+        return repr((tuple(self.names), known, self.skip, self.within))
 
     def read(self, text: str) -> Rules:
         """Return the rules of a pattern that comes as data.
@@ -66,7 +82,10 @@ class Vocabulary:
         Raises:
             ValueError: it can't be read, or says what these variables can't.
         """
-        pattern = read_pattern(text)
+        try:
+            pattern = read_pattern(text)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         for name in pattern.names:
             if name not in self.names:
                 raise ValueError(f"there is no {name!r} in `define`: {', '.join(self.names)}")

@@ -16,6 +16,7 @@ from mainstem_search_opensearch.connection import (
     ConflictError,
     Connection,
     LargeError,
+    is_about_a_document,
     passing,
     reason_of,
 )
@@ -80,11 +81,16 @@ class Bulk(ChangeTarget):
             TransientError, PermanentError: they could not be written.
             FencedError: a higher run has written.
         """
+        if self._connection is not None:
+            self._enter(self._connection)
         for part in self._parts(lines):
             left, patience = part, Patience(self._options.give_up.total_seconds())
             while left:
+                wrong: list[tuple[Line, str]] = []
                 try:
-                    before, left = len(left), self._sent(left, refused)
+                    before, left = len(left), self._sent(left, wrong)
+                    for line, why in wrong:
+                        _refuse(line, why, refused)
                     if not left:
                         break
                     if len(left) < before:
@@ -115,7 +121,7 @@ class Bulk(ChangeTarget):
         if part:
             yield part
 
-    def _sent(self, lines: list[Line], refused: Refused) -> list[Line]:
+    def _sent(self, lines: list[Line], wrong: list[tuple[Line, str]]) -> list[Line]:
         """Write documents by one request; return those that the node can't take now."""
         texts = []
         for line in lines:
@@ -132,14 +138,20 @@ class Bulk(ChangeTarget):
             failpoint("opensearch.after-bulk")
         except LargeError as error:
             if len(lines) == 1:
-                _refuse(lines[0], str(error), refused)
+                wrong.append((lines[0], str(error)))
                 return []
             half = len(lines) // 2
-            return [*self._sent(lines[:half], refused), *self._sent(lines[half:], refused)]
-        return self._later(lines, found, refused) if found.get("errors") else []
+            return [*self._sent(lines[:half], wrong), *self._sent(lines[half:], wrong)]
+        return self._later(lines, found, wrong) if found.get("errors") else []
 
-    def _later(self, lines: Sequence[Line], found: Any, refused: Refused) -> list[Line]:
-        """Return the documents that can be taken later, and refuse those that never can."""
+    def _later(
+        self, lines: Sequence[Line], found: Any, wrong: list[tuple[Line, str]]
+    ) -> list[Line]:
+        """Return the documents that can be taken later, and add those that never can.
+
+        Raises:
+            PermanentError: what is wrong is not the document.
+        """
         later = []
         for line, item in zip(lines, found["items"], strict=True):
             (answer,) = item.values()
@@ -155,10 +167,11 @@ class Bulk(ChangeTarget):
             if passing(status, why):
                 later.append(line)
                 self._why = why
-            elif status == _NOT_FOUND:
-                raise PermanentError(f"{why}: make the index, or let it be made")
+            elif is_about_a_document(status, error):
+                wrong.append((line, why))
             else:
-                _refuse(line, why, refused)
+                hint = ": make the index, or let it be made" if status == _NOT_FOUND else ""
+                raise PermanentError(f"{why}{hint}")
         return later
 
     def _connected(self) -> Connection:

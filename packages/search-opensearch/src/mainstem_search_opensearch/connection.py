@@ -18,6 +18,19 @@ PORT = 9200
 logging.getLogger("opensearch").setLevel(logging.CRITICAL)
 #: Answers that pass with time.
 _PASSING = (408, 429, 502, 503, 504)
+_BAD, _BROKEN = 400, 500
+#: Errors of one document; and what such an error says where it is about the index.
+_OF_A_DOCUMENT = (
+    "mapper_parsing_exception",
+    "document_parsing_exception",
+    "strict_dynamic_mapping_exception",
+    "illegal_argument_exception",
+    "invalid_index_name_exception",
+    "x_content_parse_exception",
+    "parse_exception",
+    "action_request_validation_exception",
+)
+_OF_AN_INDEX = ("no write index", "maximum shards open", "maximum normal shards open", "closed")
 #: What the node forbids for a while: its disk is full, or it is being moved.
 _BLOCKED = ("cluster_block_exception", "circuit_breaking_exception")
 
@@ -110,7 +123,14 @@ class LargeError(Exception):
 
 def passing(status: int, words: str) -> bool:
     """Whether an answer passes with time."""
-    return status in _PASSING or any(each in words for each in _BLOCKED)
+    return status >= _BROKEN or status in _PASSING or any(each in words for each in _BLOCKED)
+
+
+def is_about_a_document(status: int, error: Any) -> bool:
+    """Whether an answer to a document says that this one can't be taken, and not that none can."""
+    kind = error.get("type", "") if isinstance(error, dict) else ""
+    words = reason_of(error)
+    return status == _BAD and kind in _OF_A_DOCUMENT and not any(w in words for w in _OF_AN_INDEX)
 
 
 def reason_of(error: Any) -> str:

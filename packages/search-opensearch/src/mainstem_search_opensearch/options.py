@@ -64,7 +64,8 @@ class OpenSearchOptions(Options):
     deletes_within: PositiveDuration = option(
         timedelta(days=1),
         description="How long a deletion is remembered, so that an older change that comes late does not "
-        "bring its document back: `index.gc_deletes` of an index without columns in its name.",
+        "bring its document back: `index.gc_deletes` of an index without columns in its name. Of others, "
+        "as of `mappings` and `settings`, it is for the cluster's index templates to say.",
     )
     bulk_rows: int = option(
         1_000, gt=0, description="How many documents a request has at most.", advanced=True
@@ -77,9 +78,6 @@ class OpenSearchOptions(Options):
         description="Let searches see what was written before the batch is done; else they do within "
         "`index.refresh_interval`.",
         advanced=True,
-    )
-    connect_timeout: PositiveDuration = option(
-        timedelta(seconds=10), advanced=True, description="How long making a connection may take."
     )
     answer_timeout: PositiveDuration = option(
         timedelta(seconds=30), advanced=True, description="How long an answer may take."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from string import Formatter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     CHANGE_TYPE,
@@ -49,6 +50,9 @@ _DURABLE = (
     "loses the last seconds, and more where no replica has it"
 )
 _ID, _ORDER = "id", "_order"
+#: Types whose text in an id is that of the document's field; and the id of an event.
+_PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
+_EVENT = re.compile("[0-9a-f]{32}")
 
 
 class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swappable, Comparable):
@@ -158,7 +162,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         shape = batch.shape
         assert isinstance(shape, Changelog)  # noqa: S101
         kinds = dict(frame.dtypes)
-        template = self._id_of(shape)
+        named = self._id_of(shape)
         gone = f"{CHANGE_TYPE} = 'delete'"
         version, wrong, order = "", "NULL", "NULL"
         if shape.sequence is not None:
@@ -168,14 +172,14 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             why = "its sequence is no version that OpenSearch compares: a number of 0 or more"
             wrong = f"IF(coalesce({number}, -1) < 0, {literal(why)}, NULL)"
             order = quoted(COMMIT_VERSION)
-        place = f"'_index', {_named(self.options.index)}, '_id', {_named(template)}{self._routed()}"
+        place = f"'_index', {_named(self.options.index)}, '_id', {named}{self._routed()}"
         meta = f"named_struct({place}{version})"
         action = (
             f"IF({gone}, to_json(named_struct('delete', {meta})), "
             f"to_json(named_struct('index', {meta})))"
         )
         rows = frame.selectExpr(
-            f"{_named(template)} AS {_ID}",
+            f"{named} AS {_ID}",
             f"{order} AS {_ORDER}",
             CHANGE_TYPE,
             f"{action} AS {ACTION}",
@@ -186,8 +190,16 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         return write_changes(rows, [_ID], sequence, bulk, ordered=True)
 
     def _id_of(self, shape: Changelog) -> str:
-        """Return the template of a row's id."""
-        return self.options.id or ":".join(f"{{{name}}}" for name in shape.key)
+        """Return the SQL of a row's id."""
+        if self.options.id is not None:
+            return _named(self.options.id)
+        parts = [f"CAST({quoted(name)} AS STRING)" for name in shape.key]
+        if len(parts) > 1:  # as `escape` does
+            parts = [
+                f"replace(replace({part}, '\\\\', '\\\\\\\\'), ':', '\\\\:')" for part in parts
+            ]
+        between = ", ':', "
+        return f"concat({between.join(parts)})"
 
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         return self._add(frame, self._bulk(batch), "create")
@@ -222,7 +234,14 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
     def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
         named = "lower(hex(_id))"
         if isinstance(shape, Changelog):
-            named = _named(self._id_of(shape))
+            named = self._id_of(shape)
+            kinds = {column.name.lower(): column.type for column in columns}
+            for name in (*shape.key, *names_in(self.options.index)):
+                if kinds.get(name.lower()) not in _PLAIN:
+                    raise OptionError(
+                        f"an id can't be made of a document's {name}, so that it is not known which "
+                        "documents are of the table"
+                    )
         place = f"'index', {_named(self.options.index)}, 'id', {named}{self._routed()}"
         key = f"IF({named} IS NULL, NULL, to_json(named_struct({place})))"
         content = _document([column.name for column in columns])
@@ -236,9 +255,28 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
 
         connection = self._connection()
         try:
-            documents(connection, self.options, take)
+            documents(connection, self.options, self._is_ours(shape), take)
         finally:
             connection.close()
+
+    def _is_ours(self, shape: Shape) -> Callable[[str, str, Mapping[str, Any]], bool]:
+        """Return whether a document's fields make its index and id: others are of other sinks."""
+        from mainstem_search_opensearch.holding import made_of
+
+        options = self.options
+        template, escaped = options.id, False
+        if template is None and isinstance(shape, Changelog):
+            braced = ["{" + name.replace("{", "{{").replace("}", "}}") + "}" for name in shape.key]
+            template, escaped = ":".join(braced), len(braced) > 1
+
+        def is_ours(index: str, identity: str, fields: Mapping[str, Any]) -> bool:
+            if not options.fixed and made_of(options.index, fields) != index:
+                return False
+            if template is None:
+                return _EVENT.fullmatch(identity) is not None
+            return made_of(template, fields, escaped=escaped) == identity
+
+        return is_ours
 
     def repair(self, rows: DataFrame | None, extra: DataFrame | None, batch: Batch) -> None:
         from mainstem.sinks import Refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -27,7 +28,7 @@ def stored_rows(path: Path, form: str, columns: Sequence[Column]) -> Iterator[Ma
     """
     if form == "csv":
         raise PipelineError(f"{path}: csv is not read back: write parquet or jsonlines")
-    pattern = "*/**/*.parquet" if form == "parquet" else "*/**/*.json"
+    pattern = "*/**/*.parquet" if form == "parquet" else "*/**/*.json*"
     for file in sorted(path.glob(pattern)):
         folders = dict(part.split("=", 1) for part in file.relative_to(path).parts if "=" in part)
         given = {name: unquote(value) for name, value in folders.items()}
@@ -44,7 +45,10 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
 
 def _lines(file: Path, columns: Sequence[Column]) -> Iterator[Mapping[str, Any]]:
     readers = {c.name: _READ[c.type] for c in columns if c.type is not None and c.type in _READ}
-    with file.open(encoding="utf-8") as lines:
+    if file.suffix not in (".json", ".gz"):
+        raise PipelineError(f"{file} is compressed by {file.suffix[1:]}: only gzip is read back")
+    read: Callable[..., Any] = gzip.open if file.suffix == ".gz" else open
+    with read(file, "rt", encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
             yield {

@@ -133,18 +133,18 @@ def redrive(
     if into is None and len(there) > 1:
         raise PipelineError(f"which source? --into {' or --into '.join(there)}")
     log = RedriveLog(plan.home(into or there[0]))
-    known = set() if again else log.known()
-    wanted = [
-        each
+    wanted = {
+        each.id: each
         for each in _chosen(plan, sink, node, reason)
         if not id or any(each.id.startswith(begin) for begin in id)
-    ]
-    fresh = list({each.id: each for each in wanted if each.id not in known}.values())
-    passed = f", {len(wanted) - len(fresh)} were sent before" if len(wanted) > len(fresh) else ""
-    if not dry_run:
-        log.add(fresh)
-    would = "would be sent" if dry_run else "sent"
-    typer.echo(f"{len(fresh)} {would}{passed}")
+    }
+    if dry_run:
+        known = set() if again else log.known()
+        count = len(wanted.keys() - known)
+    else:
+        count = log.add(list(wanted.values()), again=again)
+    passed = f", {len(wanted) - count} were sent before" if len(wanted) > count else ""
+    typer.echo(f"{count} {'would be sent' if dry_run else 'sent'}{passed}")
 
 
 def _chosen(

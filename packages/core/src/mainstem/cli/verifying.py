@@ -54,9 +54,12 @@ def verify(
 
     plan = load(file, set_)
     wrong = False
-    for name in sink or verifying.able(plan):
+    names, others = (sink, {}) if sink else verifying.able(plan)
+    for name, why in others.items():
+        typer.echo(f"{name} is not compared: {why}", err=True)
+    for name in names:
         found = verifying.verify(plan, name, repair=repair, wait=wait)
-        wrong = wrong or bool(found.counts and not found.repaired)
+        wrong = wrong or bool(found.left if found.repaired else found.counts)
         if format is Form.JSON:
             typer.echo(json.dumps(_as_json(name, found, show_rows)))
         else:
@@ -68,6 +71,7 @@ def verify(
 def _as_json(name: str, found: Verified, show_rows: bool) -> dict[str, Any]:
     return {
         "sink": name, "rows": found.rows, "held": found.held, "repaired": found.repaired,
+        "left": sum(found.left.values()),
         **{kind: found.counts.get(kind, 0) for kind in KINDS},
         "differences": [_shown(each, show_rows) for each in found.differences],
     }  # fmt: skip
@@ -84,7 +88,8 @@ def _tell(name: str, found: Verified, show_rows: bool) -> None:
                 typer.echo(f"      by the sources: {each.expected}")
                 typer.echo(f"      held:           {each.held}")
     if found.repaired:
-        typer.echo("  repaired")
+        left = ", ".join(f"{count:,} {kind}" for kind, count in found.left.items())
+        typer.echo(f"  repaired, but for {left}" if left else "  repaired")
 
 
 def _shown(each: Difference, rows: bool) -> dict[str, Any]:

@@ -6,23 +6,23 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mainstem.contracts.abilities import Comparable, Compared, Rewindable
+from mainstem.contracts.abilities import Comparable, Compared, Prepared, Rewindable
 from mainstem.contracts.capabilities import SinkCapabilities
-from mainstem.contracts.components import Sink, Source
+from mainstem.contracts.components import Sink
 from mainstem.contracts.contexts import Batch
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_VERSION, Changelog, Shape
-from mainstem.errors import PipelineError
+from mainstem.errors import OptionError, PipelineError
 from mainstem.history import History
 from mainstem.paths import for_spark
 from mainstem.plan.bootstrap import reads_of
@@ -64,7 +64,8 @@ class Verified:
         rows, held: how many there should be, and are.
         differences: rows that are not as they should be, as many as are shown.
         counts: how many there are of each kind.
-        repaired: whether they were put right.
+        repaired: whether they were to be put right.
+        left: how many of each kind are left then.
     """
 
     rows: int
@@ -72,18 +73,36 @@ class Verified:
     differences: list[Difference]
     counts: dict[str, int]
     repaired: bool = False
+    left: Mapping[str, int] = field(default_factory=dict)
 
 
-def able(plan: Plan) -> list[str]:
-    """Return the sinks that can be compared.
+def able(plan: Plan) -> tuple[list[str], dict[str, str]]:
+    """Return the sinks that can be compared, and why others that hold rows can't.
 
     Raises:
         PipelineError: there is none.
     """
-    found = _able(plan)
+    found, others = [], {}
+    for name in _able(plan):
+        node = plan.nodes[name]
+        assert isinstance(node, SinkNode)  # noqa: S101
+        if any(plan.nodes[stream.node].kind == "sink" for stream in node.streams):
+            others[name] = "what another sink refused is known only where it was written"
+            continue
+        shape = plan.shape(node.streams[0])
+        columns = _planned(shape) + ([Column("_id", "binary")] if node.needs_id else [])
+        try:
+            sink: Any = node.sink
+            sink.compared(columns, shape)
+            _whole(plan, name)
+        except (OptionError, PipelineError) as error:
+            others[name] = getattr(error, "message", str(error))
+        else:
+            found.append(name)
     if not found:
-        raise PipelineError("no sink of the document can say what it holds")
-    return found
+        told = "".join(f" {name}: {why}." for name, why in others.items())
+        raise PipelineError(f"no sink of the document can be compared.{told}")
+    return found, others
 
 
 def _able(plan: Plan) -> list[str]:
@@ -118,10 +137,11 @@ def verify(plan: Plan, name: str, *, repair: bool = False, wait: float = 5.0) ->
         first = _Round(plan, node, Path(folder, "1"))
         if not first.total:
             return first.verified(first.differences(_SHOWN))
+        if still and repair:
+            first.repair()
+            return _Round(plan, node, Path(folder, "2")).after(first)
         if still:
-            if repair:
-                first.repair()
-            return first.verified(first.differences(_SHOWN), repaired=repair)
+            return first.verified(first.differences(_SHOWN))
         time.sleep(wait)
         second = _Round(plan, node, Path(folder, "2"))
         before = set(first.differences(_MOST))
@@ -155,21 +175,38 @@ def _whole(plan: Plan, name: str) -> None:
     Raises:
         PipelineError: a source can't be read from its beginning, or no longer has what was read.
     """
-    above = ancestors(name, plan.nodes)
+    above = ancestors(name, plan.written)  # without relays, which are not read from
+    for source in sorted(each for each in above if plan.written[each].kind == "source"):
+        _beginning(source, plan.written[source].component)
     for query in plan.queries:
         for source in query.reads:
             if source not in above or not plan.query_folder(query.name).exists():
                 continue
-            component = plan.nodes[source].component
-            assert isinstance(component, Source)  # noqa: S101
-            if not isinstance(component, Rewindable):
-                raise PipelineError(
-                    f"{source} can't be read again, so that nothing can be compared"
-                )
+            component: Any = plan.nodes[source].component
             history = History(plan.query_folder(query.name))
             for read in reads_of(query, source):
                 if gone := component.gone(history.beginning(read, plan.home(source))):
                     raise PipelineError(f"{source} no longer has all that was read: {gone}")
+
+
+def _beginning(name: str, source: Any) -> None:
+    """Refuse a source that is not read from its beginning.
+
+    Raises:
+        PipelineError: it can't be read again, or starts elsewhere.
+    """
+    given = source.options
+    if not isinstance(source, Rewindable):
+        raise PipelineError(f"{name} can't be read again, so that nothing can be compared")
+    try:
+        first: Any = source.starting_at("earliest")
+    except OptionError as error:
+        raise PipelineError(f"{name} can't be read from its beginning: {error.message}") from None
+    if first.options != given:
+        raise PipelineError(
+            f"{name} does not start at its beginning, and what the pipeline has never read would be "
+            "missing everywhere"
+        )
 
 
 class _NoOptions(Options):
@@ -296,10 +333,19 @@ def same_json(one: str | None, other: str | None) -> bool:
     from decimal import Decimal
 
     try:
-        first, second = (json.loads(text, parse_float=Decimal) for text in (one, other))
+        first, second = (_typed(json.loads(text, parse_float=Decimal)) for text in (one, other))
     except ValueError:
         return False
     return bool(first == second)
+
+
+def _typed(value: Any) -> Any:
+    """Return a value of JSON in which true is not one."""
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, dict):
+        return {name: _typed(each) for name, each in value.items()}
+    return [_typed(each) for each in value] if isinstance(value, list) else value
 
 
 class _Round:
@@ -312,7 +358,8 @@ class _Round:
         rows = _Rows(sink, folder / "rows", ids=node.needs_id)
         written = plan.written[node.name]
         streams = tuple(written.inputs["input"])
-        gather(plan, streams, rows)
+        # What is open stays so: the pipeline has not told it yet.
+        gather(plan, streams, rows, flush=plan.document.trigger.flush)
         self._spark = spark = start(plan)
         self._columns = rows.columns or _planned(shape)
         if rows.columns:
@@ -344,8 +391,16 @@ class _Round:
         counts = self.counts if counts is None else counts
         return Verified(self._expected.count(), self._held.count(), shown, counts, repaired)
 
+    def after(self, first: _Round) -> Verified:
+        """Return what was found first and what is left of it after the repair."""
+        found = first.verified(first.differences(_SHOWN), repaired=True)
+        return replace(found, left=self.counts)
+
     def repair(self) -> None:
         """Put right what differs."""
+        sink = self._node.sink
+        if isinstance(sink, Prepared):  # what is gone is made as the document says
+            sink.prepare(self._columns, self._shape)
         put_right(
             self._node.sink, self._expected, self._held, self._different,
             _batch(self._plan, self._node, self._spark, self._shape),

@@ -56,18 +56,25 @@ def _stream(plan: Plan, output: str) -> Stream:
 
 
 def gather(
-    plan: Plan, streams: Sequence[Stream], kept: Sink, stop: threading.Event | None = None
+    plan: Plan,
+    streams: Sequence[Stream],
+    kept: Sink,
+    stop: threading.Event | None = None,
+    *,
+    flush: bool = True,
 ) -> None:
     """Give the rows of streams of one shape to a sink, as `preview` reads them.
 
     Args:
         kept: is given each batch.
         stop: ends the run before all is read.
+        flush: whether windows are closed at the end.
     """
     from mainstem.run.runner import run
 
     sink = SinkNode("preview__rows", "sink", "kept", "mainstem", kept, {"input": tuple(streams)})
     sink.shape = plan.shape(streams[0])
+    sink.needs_id = kept.capabilities.needs_id
     sources = {}
     for source, node in plan.written.items():
         if node.kind == "source" and isinstance(node.component, Rewindable):
@@ -83,7 +90,7 @@ def gather(
             [standing_in(sink, kept)],
             checkpoint=Path(folder),
             sources=sources,
-            trigger=Trigger(available_now=True, flush=True),
+            trigger=Trigger(available_now=True, flush=flush),
             drop_rejected=True,
         )
         run(on_this_machine(made, {}), stop=stop or threading.Event())

@@ -60,8 +60,7 @@ def rows(options: SQLSinkOptions, columns: Sequence[Column]) -> Iterator[Mapping
 
 def remove(writer: Writer, frame: DataFrame, batch: Batch) -> None:
     """Remove the rows of some keys, and what is remembered of their deletion."""
-    shape = batch.shape
-    names = shape.key if isinstance(shape, Changelog) else (ID,)
+    names = writer.target.key if isinstance(batch.shape, Changelog) else (ID,)
     keys = frame.selectExpr(*map(quoted, names)).toPandas()
     if keys.empty:
         return
