@@ -52,26 +52,6 @@ class ChangeTarget(ABC):
         """End what was opened."""
 
 
-def version_sql(kind: str) -> str | None:
-    """Return SQL that makes a BIGINT version of a sequence, `{0}`; None where its type has none.
-
-    Versions order as sequences do. Changes of a database's log have text as sequence: 16 hexadecimal
-    digits for the transaction, which are the version, and more for the change in it. So several changes
-    of a key may have one version; a later one of these must win over an earlier.
-
-    Args:
-        kind: the sequence's type.
-    """
-    if kind in ("tinyint", "smallint", "int", "bigint"):
-        return "CAST({0} AS BIGINT)"
-    if kind == "timestamp":
-        return "unix_micros({0})"
-    if kind == "string":
-        digits = "{0} RLIKE '^[0-7][0-9a-f]{{15}}(-|$)'"
-        return f"IF({digits}, CAST(conv(left({{0}}, 16), 16, 10) AS BIGINT), NULL)"
-    return None
-
-
 def write_changes(
     frame: DataFrame,
     key: Sequence[str],

@@ -29,8 +29,7 @@ from mainstem import (
     Swappable,
     Typed,
 )
-from mainstem.changes import version_sql
-from mainstem.columns import Column, find_column, literal, quoted
+from mainstem.columns import Column, find_column, literal, quoted, version_sql
 
 from mainstem_search_opensearch.options import OpenSearchOptions, names_in
 
@@ -334,12 +333,16 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             if connection.ask("GET", f"/{other}", missing=False) is False:
                 return
             old = self._behind(connection)
+            actions: list[dict[str, Any]] = [
+                {"remove": {"index": name, "alias": here}} for name in old
+            ]
             if not old and connection.ask("GET", f"/{here}", missing=False) is not False:
-                old = [here]
-            actions = [{"remove_index": {"index": name}} for name in old]
+                actions.append({"remove_index": {"index": here}})  # the name is its own yet
             actions.append({"add": {"index": other, "alias": here}})
             connection.ask("POST", f"/{other}/_refresh")
             connection.ask("POST", "/_aliases", {"actions": actions})
+            for name in old:
+                connection.ask("DELETE", f"/{name}", missing={})
         finally:
             connection.close()
 

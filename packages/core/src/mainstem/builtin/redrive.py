@@ -18,7 +18,6 @@ from mainstem import (
     SourceContext,
 )
 from mainstem.contracts.shapes import MESSAGE_COLUMNS, messages
-from mainstem.dead_letters import MESSAGES
 from mainstem.durable import made_folder
 from mainstem.paths import for_spark
 
@@ -49,6 +48,8 @@ class Redrive(Source, Rewindable):
         return messages()
 
     def load(self, ctx: SourceContext) -> DataFrame:
+        from mainstem.dead_letters import MESSAGES
+
         folder = made_folder(ctx.folder() / MESSAGES)
         schema = ", ".join(column.ddl for column in MESSAGE_COLUMNS)
         return ctx.reader().schema(schema).parquet(for_spark(folder))
