@@ -147,7 +147,9 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
         failpoint("delta.before-write")
         table = Table(self.options)
         step = table.step(batch, once=once)
-        frame = frame.persist()
+        if not table.partition_by and not isinstance(batch.shape, Changelog):
+            return self._done(frame, table, batch, step, once=once)
+        frame = frame.persist()  # it is looked at twice: for what is refused too
         try:
             return self._done(frame, table, batch, step, once=once)
         finally:
