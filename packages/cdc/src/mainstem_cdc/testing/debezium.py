@@ -95,11 +95,10 @@ class Debezium:
         """Return what it has told so far."""
         if self._process.poll() is not None:
             raise ServerFailed((self._folder / "log").read_text()[-5000:])
-        text = self._out.read_text() if self._out.exists() else ""
         found = []
-        for line in text.splitlines(keepends=True):
-            at, where, key, value = line.rstrip("\n").split("\t")
-            if not line.endswith("\n") or where.count(".") < 2:  # of tables alone
+        for line in self._lines():
+            at, where, key, value = line.split("\t")
+            if where.count(".") < 2:  # of tables alone
                 continue
             change = json.loads(value)
             keys = json.loads(key)
@@ -109,14 +108,19 @@ class Debezium:
             found.append(Told(int(at) / 1e9, table, kind, tuple(keys.values()), row))
         return found
 
+    def _lines(self) -> list[str]:
+        """Return the lines that are written whole."""
+        written = self._out.read_bytes() if self._out.exists() else b""
+        return [line.decode() for line in written.split(b"\n")[:-1]]
+
     def seconds(self, rows: int) -> float:
         """Return how long it took from its first change to that of a number, once it has told that."""
         until = time.monotonic() + _PATIENCE
-        while not self._out.exists() or self._out.read_bytes().count(b"\n") < rows:
+        while len(lines := self._lines()) < rows:
             if time.monotonic() > until or self._process.poll() is not None:
                 raise ServerFailed((self._folder / "log").read_text()[-5000:])
             time.sleep(0.5)
-        first, *_, last = self._out.read_text().splitlines()[:rows]
+        first, *_, last = lines[:rows]
         return (int(last.partition("\t")[0]) - int(first.partition("\t")[0])) / 1e9
 
     def until(self, done: Callable[[Sequence[Told]], bool]) -> list[Told]:
