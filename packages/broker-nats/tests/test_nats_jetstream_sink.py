@@ -26,7 +26,7 @@ from mainstem.plan.rendering import as_text
 from mainstem_broker_nats.client import Connection
 from mainstem_broker_nats.sink.jetstream import JetStreamSink
 from mainstem_broker_nats.sink.ledger import Ledger, _time
-from mainstem_broker_nats.sink.messages import Template
+from mainstem_broker_nats.sink.messages import SubjectTemplate
 from mainstem_broker_nats.testing import NATS
 from nats.js.api import StreamConfig, StreamSource
 from nsink_streams import at, bodies, info, make, read
@@ -140,7 +140,7 @@ def test_order_log_brings_each_subject_into_the_order_of_its_log(nats, spark):
 
 def test_rows_of_one_subject_have_one_sql_value(spark):
     """Pass: the SQL that rows are brought together by gives what the template gives, quotes and braces too."""
-    template = Template("it's\\{{{k}}}.{n}")
+    template = SubjectTemplate("it's\\{{{k}}}.{n}")
     frame = spark.createDataFrame([(b"a", "x.y")], "k BINARY, n STRING")
     found = frame.selectExpr(f"{template.sql()} AS s").first()["s"]
     assert found == template.subject((b"a", "x.y"))

@@ -10,7 +10,7 @@ from mainstem.sinks import Refused
 from mainstem_broker_nats.sink.link import Verdict, judge
 from mainstem_broker_nats.sink.messages import (
     Layout,
-    Template,
+    SubjectTemplate,
     check_columns,
     lines,
     matches,
@@ -32,7 +32,7 @@ from mainstem_broker_nats.sink.messages import (
 )
 def test_a_template_makes_subjects(text, values, subject):
     """Pass: literal parts, columns in text and bytes, one of them twice, braces; twice the same."""
-    template = Template(text)
+    template = SubjectTemplate(text)
     assert template.subject(values) == subject
     assert template.subject(values) == subject
     assert template.constant == (None if values else subject)
@@ -58,7 +58,7 @@ def test_a_template_makes_subjects(text, values, subject):
 )
 def test_what_makes_no_subject_is_told(value, why):
     """Pass: each with its reason; what comes next is not harmed."""
-    template = Template("orders.{key}")
+    template = SubjectTemplate("orders.{key}")
     for _ in range(2):
         with pytest.raises(ValueError, match=why):
             template.subject((value,))
@@ -68,8 +68,8 @@ def test_what_makes_no_subject_is_told(value, why):
 def test_data_reaches_no_subject_of_the_server():
     """Pass: a key can't make a request of JetStream's API; only a template that begins so can."""
     with pytest.raises(ValueError, match="the server's own"):
-        Template("{key}").subject((b"$JS.API.STREAM.DELETE.orders",))
-    assert Template("$KV.{key}").subject((b"b.k",)) == "$KV.b.k"
+        SubjectTemplate("{key}").subject((b"$JS.API.STREAM.DELETE.orders",))
+    assert SubjectTemplate("$KV.{key}").subject((b"b.k",)) == "$KV.b.k"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_data_reaches_no_subject_of_the_server():
 def test_a_wrong_template_is_refused(text):
     """Pass: a ValueError, at once and not with the first row."""
     with pytest.raises(ValueError, match=r"."):
-        Template(text)
+        SubjectTemplate(text)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_headers_that_nats_would_change_are_refused(name, value, why):
 def rows_of(layout, **columns):
     refused = Refused()
     batch = pa.record_batch(columns)
-    found = list(messages(batch, layout, Template(layout.subject), refused))
+    found = list(messages(batch, layout, SubjectTemplate(layout.subject), refused))
     return found, [row for taken in refused.take() for row in taken.to_pylist()]
 
 
@@ -203,14 +203,14 @@ def test_rows_that_make_no_message_are_refused_beside_the_others():
 def test_columns_that_do_not_fit_are_refused_before_the_first_batch(columns, subject, expect, why):
     """Pass: an OptionError that names the column."""
     with pytest.raises(OptionError, match=why):
-        check_columns(read_columns(columns), Template(subject), expect)
+        check_columns(read_columns(columns), SubjectTemplate(subject), expect)
 
 
 def test_columns_that_fit_are_taken():
     """Pass: also in another case, and with a number of any size."""
     check_columns(
         read_columns("VALUE BINARY, Key STRING, headers MAP<STRING, BINARY>, v INT"),
-        Template("s.{key}"),
+        SubjectTemplate("s.{key}"),
         ("expect_sequence", "v"),
     )
 

@@ -15,7 +15,7 @@ from mainstem.columns import read_columns
 from mainstem.errors import DocumentError
 from mainstem.plan.build import make_plan
 from mainstem_cache_redis.hashes import DELETED, VERSION_FIELD
-from mainstem_cache_redis.options import RedisTableOptions, names_in
+from mainstem_cache_redis.options import RedisTableOptions
 from mainstem_testkit import SinkSuite
 from pydantic import ValidationError
 
@@ -147,7 +147,6 @@ def test_the_template_names_the_key_and_nothing_else():
     for wrong in ("row", "row:{}", "row:{id", "row:{id!r}", "row:{id:5}"):
         with pytest.raises(ValidationError, match="key"):
             RedisTableOptions(url="redis://host", key=wrong)
-    assert names_in("{{x}}:{id}:{shop}") == ["id", "shop"]
 
 
 def test_what_has_no_text_is_refused_before_a_run():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from string import Formatter
 from typing import Any, Self
 
 import pyarrow as pa
+from mainstem.columns import Template
 
 from mainstem_cache_redis.connection import Commands, failure
 from mainstem_cache_redis.hashes import DELETED, VERSION_FIELD
@@ -20,7 +20,7 @@ class Holding:
     """Reads and removes hashes."""
 
     def __init__(self, options: RedisTableOptions) -> None:
-        self._options = options
+        self._template = Template(options.key)
         self._commands = Commands(options, "mainstem verify")
 
     def __enter__(self) -> Self:
@@ -43,7 +43,8 @@ class Holding:
                     continue
                 fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
                 versioned = fields.pop(VERSION_FIELD.encode(), None) is not None
-                if versioned and made_of(self._options.key, fields) == name:
+                held = {_text(field): _text(value) for field, value in fields.items()}
+                if versioned and self._template.filled(held) == _text(name):
                     keys.append(name.decode(errors="replace"))
                     contents.append(content_of(fields))
             take(pa.RecordBatch.from_pydict({"key": keys, "content": contents}))
@@ -52,7 +53,7 @@ class Holding:
         seen: set[bytes] = set()
         cursor = b"0"
         while True:
-            asked = ("SCAN", cursor, "MATCH", pattern(self._options.key), "COUNT", _MANY)
+            asked = ("SCAN", cursor, "MATCH", self._template.pattern(plain=_plain), "COUNT", _MANY)
             cursor, names = self._commands.all([asked])[0]
             fresh = [n for n in names if n not in seen and not n.endswith(DELETED.encode())]
             seen.update(fresh)
@@ -73,6 +74,10 @@ class Holding:
                     raise failure(answer)
 
 
+def _text(data: bytes) -> str:
+    return data.decode(errors="surrogateescape")
+
+
 def _parts(keys: Iterable[str]) -> Iterator[list[str]]:
     part: list[str] = []
     for key in keys:
@@ -84,27 +89,9 @@ def _parts(keys: Iterable[str]) -> Iterator[list[str]]:
         yield part
 
 
-def made_of(template: str, fields: Mapping[bytes, bytes]) -> bytes | None:
-    """Return the name that a template makes of a hash's fields; None where it lacks one."""
-    parts = []
-    for text, name, _, _ in Formatter().parse(template):
-        parts.append(text.encode())
-        if name is not None:
-            value = fields.get(name.encode())
-            if value is None:
-                return None
-            parts.append(value)
-    return b"".join(parts)
-
-
-def pattern(template: str) -> str:
-    """Return what names of a template match, as Redis has it."""
-    parts = []
-    for text, name, _, _ in Formatter().parse(template):
-        parts.append("".join(f"\\{sign}" if sign in "*?[]^\\" else sign for sign in text))
-        if name is not None:
-            parts.append("*")
-    return "".join(parts)
+def _plain(text: str) -> str:
+    """Return what matches a text alone, as Redis has patterns."""
+    return "".join(f"\\{sign}" if sign in "*?[]^\\" else sign for sign in text)
 
 
 def content_of(fields: Mapping[bytes, Any]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from string import Formatter
 from typing import Annotated, Self
 from urllib.parse import SplitResult, urlsplit
 
 from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
+from mainstem.columns import Template, TemplateText
 from mainstem_egress import EgressOptions
 from pydantic import field_validator, model_validator
 
@@ -83,7 +83,7 @@ class RedisOptions(EgressOptions, ConnectionOptions):
 class RedisTableOptions(ConnectionOptions):
     """Options of the sink `redis_table`."""
 
-    key: str = option(
+    key: TemplateText = option(
         min_length=1,
         description="The name of a row's hash, with the columns of the table's key in braces: all of "
         "them. A brace is written twice.",
@@ -113,26 +113,6 @@ class RedisTableOptions(ConnectionOptions):
     @field_validator("key")
     @classmethod
     def _named(cls, value: str) -> str:
-        try:
-            names = names_in(value)
-        except ValueError as error:
-            raise ValueError(f"{error}: write a brace twice that is no column's") from None
-        if not names:
+        if not Template(value).columns:
             raise ValueError("expected the key's columns in braces, such as customer:{id}")
         return value
-
-
-def names_in(template: str) -> list[str]:
-    """Return the columns that a template names.
-
-    Raises:
-        ValueError: a brace stands alone, or more than a name is in it.
-    """
-    found = []
-    for _, name, more, conversion in Formatter().parse(template):
-        if name is None:
-            continue
-        if not name or more or conversion:
-            raise ValueError(f"expected a column's name in braces, not {name!r}")
-        found.append(name)
-    return found

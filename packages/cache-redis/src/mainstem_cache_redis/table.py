@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from string import Formatter
 from typing import TYPE_CHECKING
 
 from mainstem import (
@@ -24,9 +23,9 @@ from mainstem import (
     SinkCapabilities,
     Typed,
 )
-from mainstem.columns import Column, literal, quoted
+from mainstem.columns import Column, Template, find_column, literal, quoted
 
-from mainstem_cache_redis.options import RedisTableOptions, names_in
+from mainstem_cache_redis.options import RedisTableOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,11 +85,12 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse a template that does not name the key, and a sequence that texts can't order."""
         assert isinstance(shape, Changelog)  # noqa: S101
-        named = {name.lower() for name in names_in(self.options.key)}
+        columns_named = Template(self.options.key).columns
+        named = {name.lower() for name in columns_named}
         if named != {name.lower() for name in shape.key}:
             raise OptionError(
                 f"the table's key is {', '.join(shape.key)}, and the template names "
-                f"{', '.join(names_in(self.options.key))}",
+                f"{', '.join(columns_named)}",
                 option="key",
             )
         for column in columns:
@@ -122,7 +122,7 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
         if shape.sequence is not None:
             version = _VERSIONS[kinds[COMMIT_VERSION]].format(quoted(COMMIT_VERSION))
         names = [name for name in frame.columns if not name.startswith("_")]
-        key, gone = _named(self.options.key), f"{CHANGE_TYPE} = 'delete'"
+        key, gone = Template(self.options.key).sql(), f"{CHANGE_TYPE} = 'delete'"
         held = []
         for name in names:
             pair = f"{_packed(literal(name))}, {_packed(_text(name, kinds[name]))}"
@@ -152,11 +152,12 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
 
     def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
         kinds = {column.name: column.type or "string" for column in columns}
-        for name in names_in(self.options.key):
-            if kinds.get(name) not in _PLAIN:
+        template = Template(self.options.key)
+        for column in (find_column(columns, name, "key") for name in template.columns):
+            if column.type not in _PLAIN:
                 raise OptionError(
-                    f"a hash's name can't be made of its field {name}, of type {kinds.get(name)}, so "
-                    "that it is not known which hashes are of the table"
+                    f"a hash's name can't be made of its field {column.name}, of type {column.type}, "
+                    "so that it is not known which hashes are of the table"
                 )
         # As `content_of` has it.
         fields = [
@@ -164,9 +165,7 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
             for name in sorted(name for name in kinds if not name.startswith("_"))
         ]
         content = f"concat_ws(' ', {', '.join(fields)})" if fields else "''"
-        return Compared(
-            _named(self.options.key), content, "key STRING, content STRING", "key", "content"
-        )
+        return Compared(template.sql(), content, "key STRING, content STRING", "key", "content")
 
     def held(
         self, columns: Sequence[Column], shape: Shape, take: Callable[[pa.RecordBatch], None]
@@ -182,21 +181,12 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
 
         with Holding(self.options) as holding:
             if rows is not None:
-                found = rows.selectExpr(f"{_named(self.options.key)} AS key")
+                found = rows.selectExpr(f"{Template(self.options.key).sql()} AS key")
                 holding.forget(row["key"] for row in found.toLocalIterator())
             if extra is not None:
                 holding.forget(row["key"] for row in extra.toLocalIterator())
         if rows is not None:
             self.write_keyed(rows, batch)
-
-
-def _named(template: str) -> str:
-    """Return the SQL of a row's name; null where one of its columns is."""
-    parts = []
-    for text, name, _, _ in Formatter().parse(template):
-        parts += [literal(text)] if text else []
-        parts += [f"CAST({quoted(name)} AS STRING)"] if name is not None else []
-    return f"concat({', '.join(parts)})"
 
 
 def _packed(value: str) -> str:

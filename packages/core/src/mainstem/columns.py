@@ -16,6 +16,8 @@ from mainstem.contracts.ddl import parts_of as parts_of
 from mainstem.contracts.ddl import quoted as quoted
 from mainstem.contracts.ddl import read_columns as read_columns
 from mainstem.contracts.shapes import EVENT_TIME as EVENT_TIME
+from mainstem.contracts.templates import Template as Template
+from mainstem.contracts.templates import TemplateText as TemplateText
 
 if TYPE_CHECKING:
     import pyarrow as pa

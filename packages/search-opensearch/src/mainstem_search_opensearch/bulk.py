@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +71,10 @@ class Bulk(ChangeTarget):
         self._options, self._ledger, self._run = options, ledger, run
         self._over = over
         self._connection: Connection | None = None
+        #: Whether it is noted, for the call in hand, that this run writes.
+        self._entered = False
+        #: Why the node could not take a document last.
+        self._why = ""
 
     def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
         lines = [*_lines(deletes, refused), *_lines(sets, refused)]
@@ -81,29 +87,32 @@ class Bulk(ChangeTarget):
             TransientError, PermanentError: they could not be written.
             FencedError: a higher run has written.
         """
-        if self._connection is not None:
-            self._enter(self._connection)
+        self._entered = False
         for part in self._parts(lines):
-            left, patience = part, Patience(self._options.give_up.total_seconds())
-            while left:
-                wrong: list[tuple[Line, str]] = []
-                try:
-                    before, left = len(left), self._sent(left, wrong)
-                    for line, why in wrong:
-                        _refuse(line, why, refused)
-                    if not left:
-                        break
-                    if len(left) < before:
-                        patience.progress()
-                    raise TransientError(
-                        f"the node can't take {len(left)} documents now: {self._why}"
-                    )
-                except TransientError:
-                    self.close()
-                    wait = patience.pause()
-                    if patience.left() <= 0:
-                        raise
-                    _sleep(wait)
+            self._send(part, refused)
+
+    def _send(self, left: list[Line], refused: Refused) -> None:
+        """Write documents, again what the node can't take now, for as long as it takes some."""
+        patience = Patience(self._options.give_up.total_seconds())
+        while left:
+            before = len(left)
+            wrong: list[tuple[Line, str]] = []
+            try:
+                left = self._sent(left, wrong)
+            except TransientError as error:
+                self.close()
+                failure = error
+            else:
+                for line, why in wrong:
+                    _refuse(line, why, refused)
+                failure = TransientError(f"{len(left)} documents can't be taken now: {self._why}")
+            if len(left) < before:
+                patience.progress()
+            if left:
+                wait = patience.pause()
+                if patience.left() <= 0:
+                    raise failure
+                time.sleep(wait)
 
     def _parts(self, lines: Sequence[Line]) -> Iterator[list[Line]]:
         """Cut documents into requests."""
@@ -175,30 +184,28 @@ class Bulk(ChangeTarget):
         return later
 
     def _connected(self) -> Connection:
-        if self._connection is None:
-            connection = Connection(self._options)
-            self._connection = connection
-            self._enter(connection)
-        return self._connection
-
-    def _enter(self, connection: Connection) -> None:
-        """Note that this run writes.
+        """Return the connection, over which it is noted that this run writes.
 
         Raises:
             FencedError: a higher one has.
         """
-        given = {"version": self._run + 1, "version_type": "external_gte"}
-        try:
-            connection.ask("PUT", f"/{RUNS}/_doc/{self._ledger}", {"run": self._run}, **given)
-        except ConflictError:
-            raise FencedError("a later run of the checkpoint has replaced this one") from None
+        if self._connection is None:
+            self._connection = Connection(self._options)
+        if not self._entered:
+            given = {"version": self._run + 1, "version_type": "external_gte"}
+            try:
+                self._connection.ask(
+                    "PUT", f"/{RUNS}/_doc/{self._ledger}", {"run": self._run}, **given
+                )
+            except ConflictError:
+                raise FencedError("a later run of the checkpoint has replaced this one") from None
+            self._entered = True
+        return self._connection
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-    _why = ""
 
 
 def _lines(rows: pa.Table, refused: Refused) -> Iterator[Line]:
@@ -225,12 +232,6 @@ def _refuse(line: Line, why: str, refused: Refused) -> None:
     refused.add(line.identity, payload.encode(), why)
 
 
-def _sleep(seconds: float) -> None:
-    import time
-
-    time.sleep(seconds)
-
-
 def _with_version(line: Line, version: int) -> Line:
     """Return a document that is written with another version."""
     action = json.loads(line.action)
@@ -241,6 +242,4 @@ def _with_version(line: Line, version: int) -> Line:
 
 def ledger_name(*parts: str) -> str:
     """Return a name for the ledger, of characters that stand in a path as they are."""
-    import hashlib
-
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]

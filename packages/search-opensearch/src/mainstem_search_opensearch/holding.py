@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from string import Formatter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from mainstem import TransientError
+from mainstem.columns import Template
 
 from mainstem_search_opensearch.bulk import Line
 from mainstem_search_opensearch.connection import Connection
@@ -32,7 +32,7 @@ def documents(
     Args:
         is_ours: whether one of an index, id and fields can be of the sink.
     """
-    where = pattern(options.index)
+    where = Template(options.index).pattern()
     connection.ask("POST", f"/{where}/_refresh", missing={})
     query = {"size": _MANY, "sort": ["_doc"], "query": {"match_all": {}}}
     found = connection.ask(
@@ -44,7 +44,7 @@ def documents(
             rows = [
                 {
                     # An alias is known by its own name.
-                    "index": options.index if options.fixed else hit["_index"],
+                    "index": options.fixed or hit["_index"],
                     "id": hit["_id"],
                     "routing": hit.get("_routing"),
                     "content": _TEXT.encode(hit["_source"]).decode(),
@@ -72,31 +72,18 @@ def _whole(found: Any) -> list[Any]:
     return hits
 
 
-def made_of(template: str, fields: Mapping[str, Any], *, escaped: bool = False) -> str | None:
-    """Return the name that a template makes of a document's fields; None where it lacks one."""
-    parts = []
-    for text, name, _, _ in Formatter().parse(template):
-        parts.append(text)
-        if name is not None:
-            value = fields.get(name)
-            if value is None:
-                return None
-            shown = str(value).lower() if isinstance(value, bool) else str(value)
-            parts.append(escape(shown) if escaped else shown)
-    return "".join(parts)
+def text_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a document that are there, as they are in names."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+        if value is not None
+    }
 
 
 def escape(text: str) -> str:
     """Return a column's text as it is in an id of several."""
     return text.replace("\\", "\\\\").replace(":", "\\:")
-
-
-def pattern(template: str) -> str:
-    """Return the indices of a template, as OpenSearch has it."""
-    parts = (
-        text + ("" if name is None else "*") for text, name, _, _ in Formatter().parse(template)
-    )
-    return "".join(parts)
 
 
 def deletions(rows: Iterable[Any]) -> list[Line]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from string import Formatter
 from typing import Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
-from pydantic import field_validator, model_validator
+from mainstem.columns import Template, TemplateText
+from pydantic import model_validator
 
 _SCHEMES = ("http", "https")
 
@@ -34,13 +34,13 @@ class OpenSearchOptions(Options):
     tls: TLSOptions | None = option(
         None, description="Certificates of TLS. The files must be on every machine."
     )
-    index: str = option(
+    index: TemplateText = option(
         min_length=1,
         description="The index, with columns in braces: `orders`, `orders-{day}`. Of a table, columns of "
         "its key alone. A brace is written twice.",
         example="orders",
     )
-    id: str | None = option(
+    id: TemplateText | None = option(
         None,
         min_length=1,
         description="The id of a table's row, with all columns of its key in braces; these with `:` "
@@ -88,16 +88,6 @@ class OpenSearchOptions(Options):
         description="How long to retry without any progress before the batch fails.",
     )
 
-    @field_validator("index", "id")
-    @classmethod
-    def _readable(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                names_in(value)
-            except ValueError as error:
-                raise ValueError(f"{error}: write a brace twice that is no column's") from None
-        return value
-
     @model_validator(mode="after")
     def _securely(self) -> Self:
         if self.tls is not None and self.address().scheme != "https":
@@ -109,22 +99,7 @@ class OpenSearchOptions(Options):
         return urlsplit(self.url.get_secret_value())
 
     @property
-    def fixed(self) -> bool:
-        """Whether there is one index."""
-        return not names_in(self.index)
-
-
-def names_in(template: str) -> list[str]:
-    """Return the columns that a template names.
-
-    Raises:
-        ValueError: a brace stands alone, or more than a name is in it.
-    """
-    found = []
-    for _, name, more, conversion in Formatter().parse(template):
-        if name is None:
-            continue
-        if not name or more or conversion:
-            raise ValueError(f"expected a column's name in braces, not {name!r}")
-        found.append(name)
-    return found
+    def fixed(self) -> str | None:
+        """The index, where there is one; None where columns name several."""
+        template = Template(self.index)
+        return None if template.columns else template.filled({})

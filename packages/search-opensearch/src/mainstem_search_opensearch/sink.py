@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from string import Formatter
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
@@ -29,9 +28,9 @@ from mainstem import (
     Swappable,
     Typed,
 )
-from mainstem.columns import Column, find_column, literal, quoted, version_sql
+from mainstem.columns import Column, Template, find_column, literal, quoted, version_sql
 
-from mainstem_search_opensearch.options import OpenSearchOptions, names_in
+from mainstem_search_opensearch.options import OpenSearchOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,14 +83,17 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
                     hint="Make text of it before.",
                 )
         routing = [self.options.routing] if self.options.routing else []
-        for name in (*names_in(self.options.index), *routing):
+        for name in (*Template(self.options.index).columns, *routing):
             find_column(columns, name, "index" if name not in routing else "routing")
         if not isinstance(shape, Changelog):
             if self.options.id is not None:
                 raise OptionError("events have an id of their own", option="id")
             return
         key = {name.lower() for name in shape.key}
-        for option, names in (("index", names_in(self.options.index)), ("routing", routing)):
+        for option, names in (
+            ("index", Template(self.options.index).columns),
+            ("routing", routing),
+        ):
             for name in names:
                 if name.lower() not in key:
                     raise OptionError(
@@ -100,11 +102,11 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
                         option=option,
                     )
         if self.options.id is not None:
-            named = {name.lower() for name in names_in(self.options.id)}
-            if named != key:
+            named = Template(self.options.id).columns
+            if {name.lower() for name in named} != key:
                 raise OptionError(
                     f"the table's key is {', '.join(shape.key)}, and the id names "
-                    f"{', '.join(names_in(self.options.id)) or 'no column'}",
+                    f"{', '.join(named) or 'no column'}",
                     option="id",
                 )
         kind = next((c.type for c in columns if c.name == COMMIT_VERSION), None)
@@ -121,22 +123,22 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             found = connection.ask("GET", "/")
             if not isinstance(found, dict) or "version" not in found:
                 raise PermanentError("that is neither OpenSearch nor Elasticsearch")
-            if self.options.fixed:
-                self._made(connection, isinstance(shape, Changelog))
+            if (index := self.options.fixed) is not None:
+                self._made(connection, index, isinstance(shape, Changelog))
         finally:
             connection.close()
 
-    def _made(self, connection: Connection, table: bool) -> None:
+    def _made(self, connection: Connection, index: str, table: bool) -> None:
         options = self.options
         kept = f"{int(options.deletes_within.total_seconds())}s"
         forgets = {"index.gc_deletes": kept} if table else {}
-        there = connection.ask("GET", f"/{options.index}", missing=False)
+        there = connection.ask("GET", f"/{index}", missing=False)
         if there is False:
             settings = {**forgets, **(options.settings or {})}
             body = {"settings": settings, "mappings": options.mappings or {}}
-            connection.ask("PUT", f"/{options.index}", body)
+            connection.ask("PUT", f"/{index}", body)
         elif forgets:
-            connection.ask("PUT", f"/{options.index}/_settings", forgets)
+            connection.ask("PUT", f"/{index}/_settings", forgets)
 
     def _connection(self) -> Connection:
         from mainstem_search_opensearch.connection import Connection
@@ -161,7 +163,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         shape = batch.shape
         assert isinstance(shape, Changelog)  # noqa: S101
         kinds = dict(frame.dtypes)
-        named = self._id_of(shape)
+        named = self._id_sql(shape)
         gone = f"{CHANGE_TYPE} = 'delete'"
         version, wrong, order = "", "NULL", "NULL"
         if shape.sequence is not None:
@@ -171,7 +173,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             why = "its sequence is no version that OpenSearch compares: a number of 0 or more"
             wrong = f"IF(coalesce({number}, -1) < 0, {literal(why)}, NULL)"
             order = quoted(COMMIT_VERSION)
-        place = f"'_index', {_named(self.options.index)}, '_id', {named}{self._routed()}"
+        place = f"'_index', {Template(self.options.index).sql()}, '_id', {named}{self._routed()}"
         meta = f"named_struct({place}{version})"
         action = (
             f"IF({gone}, to_json(named_struct('delete', {meta})), "
@@ -188,17 +190,15 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         sequence = _ORDER if shape.sequence is not None else None
         return write_changes(rows, [_ID], sequence, bulk, ordered=True)
 
-    def _id_of(self, shape: Changelog) -> str:
-        """Return the SQL of a row's id."""
+    def _id_of(self, shape: Changelog) -> tuple[Template, bool]:
+        """Return the template of a row's id, and whether the columns in it are escaped."""
         if self.options.id is not None:
-            return _named(self.options.id)
-        parts = [f"CAST({quoted(name)} AS STRING)" for name in shape.key]
-        if len(parts) > 1:  # as `escape` does
-            parts = [
-                f"replace(replace({part}, '\\\\', '\\\\\\\\'), ':', '\\\\:')" for part in parts
-            ]
-        between = ", ':', "
-        return f"concat({between.join(parts)})"
+            return Template(self.options.id), False
+        return Template.of(shape.key, ":"), len(shape.key) > 1
+
+    def _id_sql(self, shape: Changelog) -> str:
+        template, escaped = self._id_of(shape)
+        return template.sql(_escaped) if escaped else template.sql()
 
     def write_new(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         return self._add(frame, self._bulk(batch), "create")
@@ -208,8 +208,8 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
 
         from mainstem_search_opensearch.bulk import ACTION, DOCUMENT, WRONG
 
-        place = f"'_index', {_named(self.options.index)}, '_id', lower(hex(_id)){self._routed()}"
-        wrong = f"IF({_named(self.options.index)} IS NULL, 'a column of its index is null', NULL)"
+        place = f"'_index', {Template(self.options.index).sql()}, '_id', lower(hex(_id)){self._routed()}"
+        wrong = f"IF({Template(self.options.index).sql()} IS NULL, 'a column of its index is null', NULL)"
         rows = frame.selectExpr(
             f"to_json(named_struct('{how}', named_struct({place}))) AS {ACTION}",
             f"{_document(frame.columns)} AS {DOCUMENT}",
@@ -233,15 +233,15 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
     def compared(self, columns: Sequence[Column], shape: Shape) -> Compared:
         named = "lower(hex(_id))"
         if isinstance(shape, Changelog):
-            named = self._id_of(shape)
+            named = self._id_sql(shape)
             kinds = {column.name.lower(): column.type for column in columns}
-            for name in (*shape.key, *names_in(self.options.index)):
+            for name in (*shape.key, *Template(self.options.index).columns):
                 if kinds.get(name.lower()) not in _PLAIN:
                     raise OptionError(
                         f"an id can't be made of a document's {name}, so that it is not known which "
                         "documents are of the table"
                     )
-        place = f"'index', {_named(self.options.index)}, 'id', {named}{self._routed()}"
+        place = f"'index', {Template(self.options.index).sql()}, 'id', {named}{self._routed()}"
         key = f"IF({named} IS NULL, NULL, to_json(named_struct({place})))"
         content = _document([column.name for column in columns])
         held = "index STRING, id STRING, routing STRING, content STRING"
@@ -260,20 +260,19 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
 
     def _is_ours(self, shape: Shape) -> Callable[[str, str, Mapping[str, Any]], bool]:
         """Return whether a document's fields make its index and id: others are of other sinks."""
-        from mainstem_search_opensearch.holding import made_of
+        from mainstem_search_opensearch.holding import escape, text_of
 
-        options = self.options
-        template, escaped = options.id, False
-        if template is None and isinstance(shape, Changelog):
-            braced = ["{" + name.replace("{", "{{").replace("}", "}}") + "}" for name in shape.key]
-            template, escaped = ":".join(braced), len(braced) > 1
+        index = Template(self.options.index)
+        row, escaped = (None, False) if not isinstance(shape, Changelog) else self._id_of(shape)
 
-        def is_ours(index: str, identity: str, fields: Mapping[str, Any]) -> bool:
-            if not options.fixed and made_of(options.index, fields) != index:
+        def is_ours(place: str, identity: str, fields: Mapping[str, Any]) -> bool:
+            values = text_of(fields)
+            if index.columns and index.filled(values) != place:
                 return False
-            if template is None:
+            if row is None:
                 return _EVENT.fullmatch(identity) is not None
-            return made_of(template, fields, escaped=escaped) == identity
+            made = row.filled(values, escape) if escaped else row.filled(values)
+            return made == identity
 
         return is_ours
 
@@ -299,7 +298,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
 
     def beside(self, suffix: str) -> OpenSearchSink:
         """Return a sink that writes another index, which is not the one behind the alias."""
-        if not self.options.fixed:
+        if self.options.fixed is None:
             raise PipelineError("an index whose name has columns can't be built beside")
         connection = self._connection()
         try:
@@ -362,13 +361,9 @@ def _write(target: partial[Bulk], batches: Iterable[pa.RecordBatch]) -> Iterator
         made.close()
 
 
-def _named(template: str) -> str:
-    """Return the SQL of a name; null where one of its columns is."""
-    parts = []
-    for text, name, _, _ in Formatter().parse(template):
-        parts += [literal(text)] if text else []
-        parts += [f"CAST({quoted(name)} AS STRING)"] if name is not None else []
-    return f"concat({', '.join(parts)})"
+def _escaped(part: str) -> str:
+    """Return the SQL of what `escape` makes of a column's text."""
+    return f"replace(replace({part}, '\\\\', '\\\\\\\\'), ':', '\\\\:')"
 
 
 def _document(columns: Sequence[str]) -> str:

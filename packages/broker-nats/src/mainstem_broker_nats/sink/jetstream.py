@@ -22,7 +22,7 @@ from mainstem.columns import Column
 from mainstem.patience import retry
 from mainstem_egress import EgressSink, Sender
 
-from mainstem_broker_nats.sink.messages import Template, check_columns
+from mainstem_broker_nats.sink.messages import SubjectTemplate, check_columns
 from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.sink.stream import ready, window_of
 
@@ -100,12 +100,12 @@ class JetStreamSink(EgressSink, IdentifiedWrites):
 
     def lane(self) -> str:
         """The messages of a subject have an order."""
-        return Template(self.options.subject).sql()
+        return SubjectTemplate(self.options.subject).sql()
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         super().check_types(columns, shape)
-        check_columns(columns, Template(self.options.subject), self.options.expectation())
+        check_columns(columns, SubjectTemplate(self.options.subject), self.options.expectation())
 
     def prepare(self, columns: Sequence[Column], shape: Shape) -> None:
         """Make sure that the stream is there and takes what will come."""
@@ -118,7 +118,7 @@ class JetStreamSink(EgressSink, IdentifiedWrites):
                 options.stream,
                 create=options.create,
                 window=options.duplicates_within,
-                subject=Template(options.subject).constant,
+                subject=SubjectTemplate(options.subject).constant,
             )
         _LOG.info(
             "stream %s knows its messages for %s (its duplicate window)",

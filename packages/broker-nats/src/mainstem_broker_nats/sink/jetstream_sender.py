@@ -19,7 +19,7 @@ from mainstem_egress import Answer, Fate, Sender
 from mainstem_broker_nats.connection import APIError, places
 from mainstem_broker_nats.sink.dedup import Unanswered, is_there
 from mainstem_broker_nats.sink.link import Link, Verdict, is_acknowledged, is_known, judge
-from mainstem_broker_nats.sink.messages import Layout, Message, Template, matches, messages
+from mainstem_broker_nats.sink.messages import Layout, Message, SubjectTemplate, matches, messages
 from mainstem_broker_nats.sink.options import JetStreamSinkOptions
 from mainstem_broker_nats.sink.stream import window_of
 
@@ -46,7 +46,7 @@ class JetStreamSender(Sender):
     def __init__(self, options: JetStreamSinkOptions, name: str) -> None:
         super().__init__(options, name)
         self._stream = options.stream
-        self._template = Template(options.subject)
+        self._template = SubjectTemplate(options.subject)
         expect = options.expectation()
         self._layout = Layout(
             subject=options.subject,

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from string import Formatter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem.columns import Column, check_types, find_column, quoted
+from mainstem.columns import Column, Template, check_types, find_column
 from mainstem.sinks import Refused, values_of
 
 if TYPE_CHECKING:
@@ -29,39 +28,22 @@ _NOT_ALLOWED = re.compile(r"[\s\x00-\x1f\x7f]")
 _REMEMBERED = 10_000
 
 
-class Template:
+class SubjectTemplate(Template):
     """A subject with the names of columns in it: `orders.{key}`.
 
-    What a column holds is text, or UTF-8 in bytes; it may be several tokens (`eu.berlin`). `{{` and `}}`
-    stand for braces.
+    What a column holds is text, or UTF-8 in bytes; it may be several tokens (`eu.berlin`).
 
     Raises:
-        ValueError: the text is no template.
+        ValueError: the text is no template, or no subject.
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self._parts: list[tuple[str, str | None]] = []
-        try:
-            parsed = list(Formatter().parse(text))
-        except ValueError as error:
-            raise ValueError(
-                f"{error}; a column is named as {{key}}, and a brace itself is written twice"
-            ) from None
-        for literal, name, layout, conversion in parsed:
-            if name is not None and (not name or layout or conversion):
-                raise ValueError("expected a column's name between braces, such as {key}")
-            self._parts.append((literal, name))
+        super().__init__(text)
         self._known: dict[tuple[Any, ...], str] = {}
         # What begins with `$` is the server's own: `$JS.API.STREAM.DELETE.x` deletes a stream.
-        self._own = self._parts[0][0].startswith("$") if self._parts else False
+        self._own = text.startswith("$")
         if not self.columns and (why := self._fault(self._made(()))):
             raise ValueError(why)
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns that are named, each once, in their order."""
-        return list(dict.fromkeys(name for _, name in self._parts if name is not None))
 
     @property
     def constant(self) -> str | None:
@@ -88,21 +70,8 @@ class Template:
         self._known[values] = made
         return made
 
-    def sql(self) -> str:
-        """Return SQL that is the same for rows of one subject."""
-        parts = []
-        for literal, name in self._parts:
-            if literal:
-                parts.append("'" + literal.replace("\\", "\\\\").replace("'", "\\'") + "'")
-            if name is not None:
-                parts.append(f"CAST({quoted(name)} AS STRING)")
-        return f"concat({', '.join(parts)})"
-
     def _made(self, texts: tuple[str, ...]) -> str:
-        of = dict(zip(self.columns, texts, strict=True))
-        return "".join(
-            literal + (of[name] if name is not None else "") for literal, name in self._parts
-        )
+        return self.filled(dict(zip(self.columns, texts, strict=True))) or ""
 
     def _fault(self, subject: str) -> str:
         """Return why nothing can be published to a subject, or an empty string."""
@@ -201,7 +170,7 @@ class Layout:
 
 
 def check_columns(
-    columns: Sequence[Column], template: Template, expect: tuple[str, str] | None = None
+    columns: Sequence[Column], template: SubjectTemplate, expect: tuple[str, str] | None = None
 ) -> None:
     """Refuse columns that can't be what their names say, or lack what the options name.
 
@@ -222,7 +191,7 @@ def check_columns(
 
 
 def messages(
-    batch: pa.RecordBatch, layout: Layout, template: Template, refused: Refused
+    batch: pa.RecordBatch, layout: Layout, template: SubjectTemplate, refused: Refused
 ) -> Iterator[Message]:
     """Yield a message for each row; a row that makes none is noted as refused.
 

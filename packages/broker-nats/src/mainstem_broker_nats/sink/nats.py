@@ -8,7 +8,7 @@ from mainstem import Level, Shape, Shown, SinkCapabilities
 from mainstem.columns import Column
 from mainstem_egress import EgressSink, Sender
 
-from mainstem_broker_nats.sink.messages import Template, check_columns
+from mainstem_broker_nats.sink.messages import SubjectTemplate, check_columns
 from mainstem_broker_nats.sink.options import NATSSinkOptions
 
 _SHOWN = {
@@ -38,9 +38,9 @@ class NATSSink(EgressSink):
 
     def lane(self) -> str:
         """The messages of a subject have an order."""
-        return Template(self.options.subject).sql()
+        return SubjectTemplate(self.options.subject).sql()
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that can't be what their names say, or lack what the options name."""
         super().check_types(columns, shape)
-        check_columns(columns, Template(self.options.subject))
+        check_columns(columns, SubjectTemplate(self.options.subject))

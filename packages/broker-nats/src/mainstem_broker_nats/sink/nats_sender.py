@@ -11,7 +11,7 @@ from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_nats.connection import places
 from mainstem_broker_nats.sink.link import Link
-from mainstem_broker_nats.sink.messages import Layout, Message, Template, messages
+from mainstem_broker_nats.sink.messages import Layout, Message, SubjectTemplate, messages
 from mainstem_broker_nats.sink.options import NATSSinkOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class NATSSender(Sender):
 
     def __init__(self, options: NATSSinkOptions, name: str) -> None:
         super().__init__(options, name)
-        self._template = Template(options.subject)
+        self._template = SubjectTemplate(options.subject)
         self._turn = 0
         self._link: Any = None  # a `Link` while connected
 

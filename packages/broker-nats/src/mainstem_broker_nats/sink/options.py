@@ -9,7 +9,7 @@ from mainstem_egress import EgressOptions
 from pydantic import field_validator, model_validator
 
 from mainstem_broker_nats.connection import ConnectionOptions
-from mainstem_broker_nats.sink.messages import OWN, Template
+from mainstem_broker_nats.sink.messages import OWN, SubjectTemplate
 from mainstem_broker_nats.sink.stream import CreateOptions
 
 
@@ -26,7 +26,7 @@ class NATSSinkOptions(ConnectionOptions, EgressOptions):
     @field_validator("subject")
     @classmethod
     def _is_template(cls, value: str) -> str:
-        Template(value)
+        SubjectTemplate(value)
         return value
 
 
@@ -95,7 +95,7 @@ class JetStreamSinkOptions(ConnectionOptions, EgressOptions):
     @field_validator("subject")
     @classmethod
     def _is_template(cls, value: str) -> str:
-        Template(value)
+        SubjectTemplate(value)
         return value
 
     @field_validator("directives")
