@@ -17,25 +17,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mainstem.columns import arrow_type
 from mainstem.contracts.abilities import Readable
-from mainstem.contracts.shapes import REJECTED
+from mainstem.contracts.shapes import MESSAGE_COLUMNS, REJECTED
 from mainstem.durable import made_folder, sync_file, sync_folder
 from mainstem.errors import PipelineError
 from mainstem.plan.model import Plan, SinkNode
 
 #: The folder of a `redrive`'s messages in its node's, and the header that holds a letter's id.
 MESSAGES, LETTER = "messages", "mainstem-letter"
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.map_(pa.string(), pa.binary())),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("origin", pa.string()),
-        ("partition", pa.string()),
-        ("position", pa.string()),
-    ]
-)
+_SCHEMA = pa.schema([(column.name, arrow_type(column.type or "")) for column in MESSAGE_COLUMNS])
 
 
 @dataclass(frozen=True)

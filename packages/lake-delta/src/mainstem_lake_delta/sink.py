@@ -29,7 +29,14 @@ from mainstem import (
     Typed,
     failpoint,
 )
-from mainstem.columns import Column, arrow_type, find_column, has_arrow_type, quoted
+from mainstem.columns import (
+    Column,
+    arrow_type,
+    find_column,
+    has_arrow_type,
+    literal,
+    quoted,
+)
 from mainstem.patience import retry
 from mainstem.sinks import Step
 
@@ -224,9 +231,10 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
             newer = "true" if over else known
         rows = frame.selectExpr(*columns)
         keys = ", ".join(map(quoted, shape.key))
-        if sequenced:
-            order = f"row_number() OVER (PARTITION BY {keys} ORDER BY {SEQUENCE} DESC, {_GONE})"
-            rows = rows.withColumn("__nth", F.expr(order)).where("__nth = 1").drop("__nth")
+        # Of changes that nothing else tells apart a row counts rather than a deletion.
+        order = f"{SEQUENCE} DESC, {_GONE}" if sequenced else _GONE
+        nth = F.expr(f"row_number() OVER (PARTITION BY {keys} ORDER BY {order})")
+        rows = rows.withColumn("__nth", nth).where("__nth = 1").drop("__nth")
         changes = rows.toArrow()
         if not changes.num_rows:
             if once:
@@ -263,8 +271,6 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
                 reasons[f"{quoted(name)} IS NULL"] = f"{name}, by which rows are compared, is null"
         if not reasons:
             return frame, None
-        from mainstem.columns import literal
-
         wrong = " OR ".join(f"coalesce({sql}, false)" for sql in reasons)
         cases = " ".join(f"WHEN {sql} THEN {literal(why)}" for sql, why in reasons.items())
         shown = ", ".join(quoted(name) for name in frame.columns if not name.startswith("_"))

@@ -6,9 +6,11 @@ import json
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 #: Columns beside those of rows: what they are compared by, and the batch they came with.
 KEY, CONTENT, _BATCH = "__key", "__content", "__batch"
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
-#: How many differences are looked at a second time, while the pipeline runs.
-_MOST = 100_000
+#: How many differences are looked at a second time, while the pipeline runs, and how many are returned.
+_MOST, _SHOWN = 100_000, 1_000
 
 
 @dataclass(frozen=True)
@@ -149,24 +151,18 @@ def verify(plan: Plan, name: str, *, repair: bool = False, wait: float = 5.0) ->
         return second.verified(lasting[:_SHOWN], _counted(lasting))
 
 
-_SHOWN = 1_000
-
-
 @contextmanager
 def _standing_still(plan: Plan, *, needed: bool) -> Iterator[bool]:
     """Hold the pipeline's lock meanwhile, if nobody has it; yield whether that is so."""
-    try:
-        checkpoint = Checkpoint(plan, checked=False)
-        checkpoint.__enter__()
-    except AlreadyRunning:
-        if needed:
-            raise PipelineError("the pipeline runs: stop it, then repair") from None
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        checkpoint.__exit__(None, None, None)
+    with ExitStack() as held:
+        try:
+            held.enter_context(Checkpoint(plan, checked=False))
+        except AlreadyRunning:
+            if needed:
+                raise PipelineError("the pipeline runs: stop it, then repair") from None
+            yield False
+        else:
+            yield True
 
 
 def _whole(plan: Plan, name: str) -> None:
@@ -195,7 +191,7 @@ def _beginning(name: str, source: Any) -> None:
     Raises:
         PipelineError: it can't be read again, or starts elsewhere.
     """
-    given = source.options
+    given = source.options  # before the type is narrowed to an ability's
     if not isinstance(source, Rewindable):
         raise PipelineError(f"{name} can't be read again, so that nothing can be compared")
     try:
@@ -330,8 +326,6 @@ def same_json(one: str | None, other: str | None) -> bool:
     """Whether two texts are JSON of the same values."""
     if one is None or other is None:
         return one == other
-    from decimal import Decimal
-
     try:
         first, second = (_typed(json.loads(text, parse_float=Decimal)) for text in (one, other))
     except ValueError:
@@ -423,10 +417,7 @@ def put_right(
 
 
 def _counted(found: Sequence[Difference]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for each in found:
-        counts[each.kind] = counts.get(each.kind, 0) + 1
-    return counts
+    return dict(Counter(each.kind for each in found))
 
 
 def _planned(shape: Shape) -> list[Column]:

@@ -22,7 +22,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 from mainstem import PermanentError, Sink
+from mainstem.columns import arrow_type
 from mainstem.contracts.secrets import secrets_in
+from mainstem.contracts.shapes import MESSAGE_COLUMNS
 from mainstem.crashpoints import ARMED, TRACE
 from mainstem.sinks import Refused
 
@@ -36,13 +38,7 @@ from mainstem_testkit.server import Server
 _KEYS = 3
 _SCHEMA = pa.schema(
     [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.map_(pa.string(), pa.binary())),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("origin", pa.string()),
-        ("partition", pa.string()),
-        ("position", pa.string()),
+        *((column.name, arrow_type(column.type or "")) for column in MESSAGE_COLUMNS),
         ("_id", pa.binary()),
     ]
 )
