@@ -151,6 +151,14 @@ def test_links_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_every_benchmark_is_listed():
+    """Pass: the table of benchmarks has each script that can be run."""
+    scripts = (ROOT / "benchmarks").glob("*.py")
+    runs = {file.name for file in scripts if '__name__ == "__main__"' in file.read_text()}
+    listed = re.findall(r"^\| `(\w+\.py)`", (ROOT / "benchmarks/README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(runs)
+
+
 def test_every_package_carries_the_licence():
     """Pass: each distribution's folder has it, word for word."""
     text = (ROOT / "LICENSE").read_text()
