@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from typing import Any
 
 import polars as pl
@@ -17,12 +18,13 @@ NUMBER = 20_000
 def merged(text: str, kind: pl.DataType, values: list[Any], pieces: int) -> bytes:
     """Return the sketch of values that come in pieces, each merged with what is known."""
     (call,) = read_total("t", text).calls
-    (made,) = accumulators_of([call], {"_a0_0": kind}, {})
+    (made,) = accumulators_of([call], {"_a0_0": kind, "_a0_1": pl.Boolean()}, {})
     one = pl.lit(1, pl.Int64())
     known = pl.DataFrame(schema=made.parts)
     size = len(values) // pieces
     for begin in range(0, len(values), size):
         rows = pl.DataFrame({"_a0_0": pl.Series(values[begin : begin + size], dtype=kind)})
+        rows = rows.with_columns(_a0_1=pl.col("_a0_0").is_null())
         both = pl.concat([known, rows.select(made.lifted(one))])
         known = both.group_by(pl.lit(1)).agg(made.merged()).select(list(made.parts))
     assert known.get_column("_t0_values").list.len().sum() == 0
@@ -64,6 +66,46 @@ def test_quantiles_are_nearly_right(text, kind, made, pieces):
     sketch = getattr(datasketches, made).deserialize(merged(text, kind, values, pieces))
     assert sketch.n == NUMBER
     assert sketch.get_quantile(0.25) == pytest.approx(NUMBER / 4, abs=NUMBER / 50)
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_quartiles_of_whole_numbers_are_nearly_right(pieces):
+    """Pass: within a fiftieth of all values, which are beyond what a floating-point number tells apart."""
+    import datasketches
+
+    first = 2**60
+    values = [first + n * 7919 % NUMBER for n in range(NUMBER)]
+    sketch = merged("kll_sketch_agg_bigint(v)", pl.Int64(), values, pieces)
+    read = datasketches.kll_items_sketch.deserialize(sketch, datasketches.PyLongsSerDe())
+    assert read.n == NUMBER
+    assert read.get_quantile(0.25) - first == pytest.approx(NUMBER / 4, abs=NUMBER / 50)
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize("kind", [pl.Int64(), pl.String()])
+def test_values_that_are_often_there_are_found_among_many(spark, kind, pieces):
+    """Pass: three values with a tenth each come out first, though a sketch of 100 holds few of the others."""
+    often = [-1, -2, -3]
+    values = [often[n % 10] if n % 10 < 3 else n for n in range(NUMBER)]
+    if kind == pl.String():
+        values = [str(value) for value in values]
+    sketch = merged("approx_top_k_accumulate(v, 100)", kind, values, pieces)
+    word = "string" if kind == pl.String() else "bigint"
+    (call,) = read_total("t", "approx_top_k_accumulate(v, 100)").calls
+    (made,) = accumulators_of([call], {"_a0_0": kind, "_a0_1": pl.Boolean()}, {})
+    state = made.result(f"struct<sketch:binary,itemDataType:{word},itemDataTypeDDL:string>")
+    rows = spark.createDataFrame([(sketch,)], "_t0_sketch BINARY")
+    (found,) = rows.selectExpr(f"approx_top_k_estimate({state}, 3)").head()
+    assert {int(row["item"]) for row in found} == set(often)
+    assert all(row["count"] == pytest.approx(NUMBER / 10, rel=0.2) for row in found)
+
+
+@pytest.mark.parametrize("kind", ["decimal(10,2)", "boolean", "timestamp_ntz", "binary"])
+def test_types_that_have_no_frequent_items_here_are_refused(kind):
+    """Pass: the type is told, before a row is read."""
+    (call,) = read_total("t", "approx_top_k(v, 3)").calls
+    with pytest.raises(OptionError, match=rf"of {re.escape(kind.upper())} can't be computed"):
+        inputs_of(call, [kind])
 
 
 def test_without_the_library_a_sketch_is_refused(monkeypatch):

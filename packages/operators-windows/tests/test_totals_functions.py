@@ -50,6 +50,12 @@ TOTALS = [
     "kll_sketch_get_n_double(kll_sketch_agg_double(y))",
     "IF(count(y) > 0, kll_sketch_get_quantile_double(kll_sketch_agg_double(y), 0.5), NULL)",
     "IF(count(f) > 0, kll_sketch_get_quantile_float(kll_sketch_agg_float(f, 100), 0.9), NULL)",
+    "kll_sketch_get_n_bigint(kll_sketch_agg_bigint(big))",
+    "IF(count(small) > 0, kll_sketch_get_quantile_bigint(kll_sketch_agg_bigint(small, 300), 0.5), NULL)",
+    *(f"sort_array(approx_top_k({column}, 99))" for column in ("n", "big", "small", "x", "f", "s", "day", "at")),
+    "sort_array(approx_top_k(n, 7, 50) FILTER (WHERE ok))",
+    "sort_array(approx_top_k_estimate(approx_top_k_accumulate(s), 20))",
+    "approx_top_k_accumulate(n, 100).itemDataTypeDDL", "approx_top_k(n * 2, 1)[0].count",
     "round(avg(y), 2) + count(*) * 10", "sum(n) / count(DISTINCT s)", "coalesce(max(s), 'none')",
     "concat_ws(',', 'count(*)', min(s), \"sum(n)\")", "sum(n) -- count(x)\n + 1",
 ]  # fmt: skip
@@ -175,7 +181,7 @@ def _by_group(frame: Any, texts: list[str]) -> dict[str, dict[int, Any]]:
 def alike(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return one == pytest.approx(other, rel=1e-9, abs=1e-9, nan_ok=True)
-    if isinstance(one, list) and isinstance(other, list):
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(alike, one, other))
     return bool(one == other)
 

@@ -30,13 +30,18 @@ FUNCTIONS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("collect_list", "array_agg", "collect_set"), (1, 1)),
     **dict.fromkeys(("hll_sketch_agg", "theta_sketch_agg"), (1, 2)),
     **dict.fromkeys(("kll_sketch_agg_double", "kll_sketch_agg_float"), (1, 2)),
+    **dict.fromkeys(("kll_sketch_agg_bigint", "approx_top_k_accumulate"), (1, 2)),
+    "approx_top_k": (1, 3),
 }
 #: Spark's other ones, which only its own state can do.
 _SPARKS_ALONE = frozenset(
     {
-        *("kll_sketch_agg_bigint", "tuple_sketch_agg_double", "tuple_sketch_agg_integer"),
+        *("tuple_sketch_agg_double", "tuple_sketch_agg_integer"),
         *("hll_union_agg", "theta_union_agg", "theta_intersection_agg"),
-        *("approx_count_distinct", "approx_percentile", "percentile_approx", "approx_top_k"),
+        *("approx_count_distinct", "approx_percentile", "percentile_approx"),
+        *("approx_top_k_combine", "kll_merge_agg_bigint", "kll_merge_agg_double"),
+        *("kll_merge_agg_float", "tuple_union_agg_double", "tuple_union_agg_integer"),
+        *("tuple_intersection_agg_double", "tuple_intersection_agg_integer"),
         *("bitmap_construct_agg", "bitmap_or_agg", "count_min_sketch", "histogram_numeric"),
         *("kurtosis", "skewness", "listagg", "string_agg", "regr_avgx", "regr_avgy", "regr_count"),
         *("regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy"),
@@ -46,10 +51,13 @@ _SPARKS_ALONE = frozenset(
 _DISTINCT = frozenset({"count", "sum", "avg", "mean"})
 #: Functions over the values that WITHIN GROUP puts in order.
 ORDERED = frozenset({"percentile_cont", "percentile_disc"})
-#: Functions whose last argument is how large what they make is.
-SIZED = frozenset(
-    {"hll_sketch_agg", "theta_sketch_agg", "kll_sketch_agg_double", "kll_sketch_agg_float"}
-)
+#: By each function that makes a sketch, which of its arguments says how large it is.
+SIZED: Mapping[str, int] = {
+    **dict.fromkeys(("hll_sketch_agg", "theta_sketch_agg"), 1),
+    **dict.fromkeys(("kll_sketch_agg_double", "kll_sketch_agg_float"), 1),
+    **dict.fromkeys(("kll_sketch_agg_bigint", "approx_top_k_accumulate"), 1),
+    "approx_top_k": 2,
+}
 #: Functions that may leave nulls out.
 _NULLS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 
@@ -257,9 +265,9 @@ def size_of(call: Call) -> int | None:
     Raises:
         OptionError: what it says is no number.
     """
-    if call.function not in SIZED or len(call.arguments) < 2:
+    if not 0 < SIZED.get(call.function, 0) < len(call.arguments):
         return None
-    text = call.arguments[1]
+    text = call.arguments[SIZED[call.function]]
     if not text.isdecimal():
         message = f"{call.text}: how large a sketch is, is a whole number"
         raise OptionError(message, option="columns")

@@ -12,7 +12,7 @@ from mainstem_operators_windows.totals.bits import Bits, Booleans
 from mainstem_operators_windows.totals.calls import Call
 from mainstem_operators_windows.totals.extremes import By, Extreme, First
 from mainstem_operators_windows.totals.moments import Moments
-from mainstem_operators_windows.totals.sketches import Sketch, is_sketch
+from mainstem_operators_windows.totals.sketches import FREQUENT, FrequentItems, Sketch, is_sketch
 from mainstem_operators_windows.totals.sums import Count, FloatSum, Sum
 from mainstem_operators_windows.totals.value_lists import Values
 
@@ -29,6 +29,7 @@ _CLASSES: Mapping[str, type[Accumulator]] = {
     **dict.fromkeys(("bool_and", "every", "bool_or", "some", "any"), Booleans),
     **dict.fromkeys(("percentile", "percentile_cont", "percentile_disc"), Values),
     **dict.fromkeys(("median", "mode", "collect_list", "array_agg", "collect_set"), Values),
+    **dict.fromkeys(("approx_top_k", "approx_top_k_accumulate"), FrequentItems),
 }
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "string", "decimal")
 _UNORDERED = ("map", "array", "struct", "variant", "interval year", "interval month", "interval")
@@ -87,6 +88,8 @@ def _refuse(call: Call, types: Sequence[str]) -> None:
     )  # fmt: skip
     for kind in types:
         if numeric and kind.split("(")[0] not in _NUMBERS:
+            raise _unable(call, kind)
+        if found is FrequentItems and kind not in FREQUENT:
             raise _unable(call, kind)
     compared = {
         Extreme: types[:1],
