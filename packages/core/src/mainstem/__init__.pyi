@@ -1,5 +1,6 @@
 from .contracts.abilities import Advising as Advising
 from .contracts.abilities import AfterBatch as AfterBatch
+from .contracts.abilities import Answerable as Answerable
 from .contracts.abilities import Branching as Branching
 from .contracts.abilities import Checked as Checked
 from .contracts.abilities import Comparable as Comparable

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from mainstem import PermanentError, PipelineError, TransientError
 from mainstem.columns import Column, arrow_type
 from mainstem.patience import retry
 
+from mainstem_lookup.given import GivenAnswers
 from mainstem_lookup.lookup import MISSING, Answer, Key, Lookup
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Asking:
         keys: the key columns.
         columns: those of an answer.
         node: the operator's name in the document.
+        given: the answers of a test, which are asked in place of the lookup; see `GivenAnswers`.
         name: the same for all that ask the same; made where the object is, for tasks know classes of a
             notebook by value alone.
     """
@@ -47,11 +50,12 @@ class Asking:
     keys: tuple[Column, ...]
     columns: tuple[Column, ...]
     node: str
+    given: tuple[str, ...] | None = None
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
         kind = f"{self.lookup.__module__}.{self.lookup.__qualname__}"
-        told = pickle.dumps((kind, self.options, self.keys, self.columns, self.node))
+        told = pickle.dumps((kind, self.options, self.keys, self.columns, self.node, self.given))
         object.__setattr__(self, "name", sha256(told).hexdigest())
 
     def __call__(self, *arrays: pa.Array[Any]) -> pa.Array[Any]:
@@ -73,7 +77,10 @@ class Asker:
 
     def __init__(self, asking: Asking) -> None:
         options, columns = asking.options, asking.columns
-        self._make: Callable[[], Lookup] = lambda: asking.lookup(options, asking.keys, columns)
+        made: Callable[..., Lookup] = asking.lookup
+        if asking.given is not None:
+            made = partial(GivenAnswers, asking.given)
+        self._make: Callable[[], Lookup] = lambda: made(options, asking.keys, columns)
         self._options = options
         self._types = [arrow_type(column.type or "") for column in columns]
         self._names = [column.name for column in columns]

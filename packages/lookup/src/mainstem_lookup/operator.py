@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     EVENTS,
     REJECTED,
+    Answerable,
     Branching,
     Inputs,
     Operator,
@@ -37,7 +40,7 @@ _KEYS = frozenset(
 )
 
 
-class LookupOperator(Operator, Branching, Recorded):
+class LookupOperator(Operator, Branching, Recorded, Answerable):
     """Adds to each row what an external system says of its key.
 
     A subclass annotates `options` with a subclass of `LookupOptions`, and says which `Lookup` asks,
@@ -47,6 +50,8 @@ class LookupOperator(Operator, Branching, Recorded):
     options: LookupOptions
     ports = {"input": EVENTS}
     capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
+    #: What a test says the answers are.
+    _given: tuple[str, ...] | None = None
 
     @abstractmethod
     def lookup(self) -> type[Lookup]:
@@ -79,6 +84,20 @@ class LookupOperator(Operator, Branching, Recorded):
     def recorded(self) -> Operator | None:
         return _First(self) if self.options.record else None
 
+    def answered(self, rows: Sequence[Mapping[str, Any]]) -> Operator:
+        keys = [name for _, name in self.key()]
+        known = {*keys, *(column.name for column in self.options.table_schema)}
+        for row in rows:
+            if wrong := [*(row.keys() - known), *(name for name in keys if row.get(name) is None)]:
+                raise OptionError(
+                    f"{dict(row)}: {wrong[0]} is no column of it, or a key that is null",
+                    option=wrong[0],
+                    hint=f"Columns: {', '.join(sorted(known))}.",
+                )
+        made = copy(self)
+        made._given = tuple(json.dumps(row, default=str) for row in rows)
+        return made
+
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:
         frame = inputs.only
         if _ANSWER not in frame.columns:
@@ -106,7 +125,7 @@ class LookupOperator(Operator, Branching, Recorded):
 
         keys = self._keys(ctx.shapes.only.columns)
         schema = tuple(self.options.table_schema)
-        asking = Asking(self.lookup(), self.options, tuple(keys), schema, ctx.node)
+        asking = Asking(self.lookup(), self.options, tuple(keys), schema, ctx.node, self._given)
         columns = [F.col(quoted(column.name)) for column in keys]
         answer = arrow_call(asking, self.answer.type or "", *columns, once=True)
         return frame.withColumn(_ANSWER, answer)

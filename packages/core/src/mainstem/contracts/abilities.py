@@ -108,6 +108,21 @@ class Recorded(Ability):
         """
 
 
+class Answerable(Ability):
+    """An operator that asks an external system about its rows, for which a test can answer."""
+
+    @abstractmethod
+    def answered(self, rows: Sequence[Mapping[str, Any]]) -> Operator:
+        """Return an operator that does the same, but asks nobody: rows say what the answers are.
+
+        Args:
+            rows: JSON values of the columns that are asked by and of those that are answered.
+
+        Raises:
+            OptionError: a row has other columns.
+        """
+
+
 class Expressions(Ability):
     """A component whose options hold SQL expressions: lets a failure be traced to its node."""
 

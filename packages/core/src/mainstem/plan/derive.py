@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from mainstem.contracts.components import Source
+from mainstem.contracts.components import Operator, Source
 from mainstem.document.model import Trigger
 from mainstem.errors import DocumentError, Problem
 from mainstem.plan import identity, queries, relays
@@ -20,7 +20,7 @@ def derive(
     *,
     checkpoint: Path,
     pipeline: str | None = None,
-    sources: Mapping[str, Source] | None = None,
+    components: Mapping[str, Source | Operator] | None = None,
     trigger: Trigger | None = None,
     drop_rejected: bool = False,
     scripted: bool = False,
@@ -32,7 +32,7 @@ def derive(
         sinks: all sinks of the new plan; each reads nodes of the old one.
         checkpoint: the folder of checkpoints.
         pipeline: the new plan's name; as before when left out.
-        sources: what takes the place of the old sources, by name.
+        components: what takes the place of sources and operators, by name.
         trigger: as before when left out.
         drop_rejected: let no refused row end the run.
         scripted: give nodes with a watermark a control stream.
@@ -50,7 +50,7 @@ def derive(
         if name not in wanted:
             continue
         other = copy(node)
-        other.component = (sources or {}).get(name, node.component)
+        other.component = (components or {}).get(name, node.component)
         other.makes_id, other.makes_ids = False, set()
         # Refused rows that the old plan has a reader for are that reader's business.
         read = bool(plan.readers(name, "rejected"))

@@ -77,7 +77,7 @@ def replay_plan(
         sinks,
         pipeline="-".join(sorted(into.values())),
         checkpoint=plan.checkpoint / "replays",
-        sources=sources,
+        components=sources,
         trigger=given if given.available_now else Trigger(available_now=True),
         origin=f"replay of {query} from {when} into {', '.join(map('='.join, into.items()))}",
     )

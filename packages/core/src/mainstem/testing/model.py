@@ -36,6 +36,11 @@ class Case(Options):
     steps: Annotated[list[Step | Literal["crash"]], Field(min_length=1)] = option(
         description="What happens, in order. `crash`: the last batch is done but its commit is lost."
     )
+    answers: dict[str, list[dict[str, Any]]] = option(
+        dict,
+        description="What external systems answer, by the node that asks: rows of the columns that "
+        "it asks by and of those it is answered. There is nothing for a key that no row has.",
+    )
     expect: dict[str, list[dict[str, Any]]] = option(
         description="The rows that came out, in any order, by sink or by output (`node.rejected`); "
         "columns that are left out may hold anything."

@@ -89,7 +89,7 @@ def gather(
             plan,
             [standing_in(sink, kept)],
             checkpoint=Path(folder),
-            sources=sources,
+            components=sources,
             trigger=Trigger(available_now=True, flush=flush),
             drop_rejected=True,
         )

@@ -103,7 +103,9 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 def _play(plan: Plan, case: Case, folder: Path, spark: SparkSession) -> list[Difference]:
     """Go through the steps of a test and return what came out otherwise than expected."""
-    with Trial(plan, folder, spark, list(case.expect), show_rows=True) as trial:
+    with Trial(
+        plan, folder, spark, list(case.expect), answers=case.answers, show_rows=True
+    ) as trial:
         for step in case.steps:
             if isinstance(step, Step):
                 for source, rows in (step.rows or {}).items():

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.contracts.abilities import Answerable, Recorded
+from mainstem.contracts.components import Operator
 from mainstem.document.model import Trigger
-from mainstem.errors import PipelineError, nearest
+from mainstem.errors import OptionError, PipelineError, nearest
 from mainstem.plan.derive import derive
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.run.checkpoint import Checkpoint
@@ -32,13 +34,15 @@ class Trial:
         folder: for the checkpoint and what is fed; empty.
         spark: the session; see `mainstem.run.session.start`.
         outputs: what to keep beside what reaches the sinks: `node` or `node.output`.
+        answers: what external systems answer, by the node that asks; without it, they are asked.
         show_rows: whether errors may hold the content of rows; a run's do not, unless it is asked to.
 
     Attributes:
         facts: what each finished batch of each query reported, oldest first.
 
     Raises:
-        PipelineError: the plan has no such output.
+        PipelineError: the plan has no such output, or what a node is answered is not said, or has
+            other columns.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Trial:
         spark: SparkSession,
         outputs: Sequence[str] = (),
         *,
+        answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
         show_rows: bool = False,
     ) -> None:
         self._show_rows = show_rows
@@ -67,7 +72,7 @@ class Trial:
             plan,
             sinks,
             checkpoint=folder / "checkpoints",
-            sources=self._given,
+            components={**self._given, **({} if answers is None else _answered(plan, answers))},
             trigger=Trigger(available_now=True),
             scripted=True,
         )
@@ -155,6 +160,35 @@ class _Collect(Silent):
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         self._facts.append(facts)
+
+
+def _answered(
+    plan: Plan, answers: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, Operator]:
+    """Return what takes the place of each operator that asks an external system."""
+    asking = {
+        name: node.component
+        for name, node in plan.written.items()
+        if isinstance(node.component, Answerable)
+    }
+    for name in answers:
+        _check("node that asks an external system", name, list(asking))
+    for name in asking:
+        if name not in answers:
+            raise PipelineError(
+                f"{name} asks an external system. Say what it answers: `answers: {{{name}: [...]}}`"
+            )
+    found: dict[str, Operator] = {}
+    for name, operator in asking.items():
+        try:
+            found[name] = operator.answered(answers[name])
+        except OptionError as error:
+            raise PipelineError(f"answers, {name}: {error}") from None
+    for name, node in plan.written.items():
+        whole = found.get(node.step_of)
+        if isinstance(whole, Recorded) and (first := whole.recorded()) is not None:
+            found[name] = first
+    return found
 
 
 def _check(what: str, name: str, known: Sequence[str]) -> None:

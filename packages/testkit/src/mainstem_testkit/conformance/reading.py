@@ -67,7 +67,7 @@ class Reading:
         sink.needs_id = begins(self._whole.nodes["out"].streams[0], self._whole.nodes)
         sources = {"subject": self._source} if self._source is not None else {}
         return derive(
-            self._whole, [sink], checkpoint=self._folder, sources=sources, trigger=trigger
+            self._whole, [sink], checkpoint=self._folder, components=sources, trigger=trigger
         )
 
     def to_end(self) -> None:
