@@ -58,9 +58,11 @@ WHEELS = (
     "mainstem",
     "mainstem-broker-amqp",
     "mainstem-database-sql",
+    "mainstem-egress",
     "mainstem-fault-tolerance",
     "mainstem-ingress",
     "mainstem-keyed-state",
+    "mainstem-lookup",
     "mainstem-operators-joins",
     "mainstem-operators-windows",
 )

@@ -30,7 +30,7 @@ RIGHT_COLUMNS = pl.Schema({"right_id": INT, "right_v": pl.String()})
 def text(sequence: int | str) -> str:
     """Return a sequence as it stands in a version; what the operator does in SQL, in Python."""
     if isinstance(sequence, int):
-        return f"{sequence + 2**63:016X}"
+        return f"{sequence:016X}" if sequence >= 0 else f"/{sequence + 2**64:016X}"
     return "".join(c if c >= "0" else f"/{chr(ord(c) + 0x30)}" for c in sequence)
 
 

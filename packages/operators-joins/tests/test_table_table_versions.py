@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mainstem import OptionError
+from mainstem.columns import version_sql
 from mainstem_operators_joins.table_table_versions import check_sequence, known, version
 from table_table_world import version as modelled
 
@@ -59,6 +60,34 @@ def test_versions_sort_as_their_sequences(spark, kind):
             modelled({"_left_sequence": row[0], "_right_sequence": row[1], "_retracts": row[2]})
             for row in rows
         ] == [each.decode() for each in made]
+
+
+@pytest.mark.parametrize(("kind", "values"), [
+    ("bigint", [0, 7, 2**63 - 1]),
+    ("timestamp", [datetime(1970, 1, 1, tzinfo=UTC), datetime(2024, 5, 1, 0, 0, 0, 1, tzinfo=UTC)]),
+    ("decimal(10,2)", [Decimal(0), Decimal("99.10"), Decimal("99.2")]),
+    ("string", ["00000000000000a1-0000", "00000000000000a2-0000", "7000000000000000-ffff"]),
+])  # fmt: skip
+@pytest.mark.parametrize("b", ["true", "false"])
+def test_stores_that_compare_numbers_take_them(spark, kind, values, b):
+    """Pass: numbers in the order of the left sequences, whatever the right ones; none of what is below 0."""
+    made = version("l", kind, "r", "bigint", b)
+    rows = [(n, value, right) for n, value in enumerate(values) for right in (None, -5, 5)]
+    frame = spark.createDataFrame(rows, f"n INT, l {kind}, r BIGINT").selectExpr(
+        "n", f"{made} AS v"
+    )
+    number = (version_sql("string") or "").format("v")
+    found = frame.selectExpr("n", f"{number} AS number").collect()
+    by_left = {n: {row["number"] for row in found if row["n"] == n} for n in range(len(values))}
+    assert all(len(each) == 1 for each in by_left.values())
+    numbers = [each for (each,) in by_left.values()]
+    assert None not in numbers
+    assert numbers == sorted(set(numbers))
+    negative = version("-1L", "bigint", "1L", "bigint", b)
+    (none,) = spark.sql(
+        f"SELECT {(version_sql('string') or '').format('v')} FROM (SELECT {negative} AS v)"
+    ).head()
+    assert none is None
 
 
 def test_versions_of_local_times_do_not_go_by_the_sessions_zone(spark):

@@ -79,7 +79,7 @@ def _as_text(value: str, kind: str) -> str | None:
             f"CAST({value} * CAST(1{'0' * scale} AS DECIMAL({scale + 1},0)) AS DECIMAL({digits},0))"
         )
         positive = f"{whole} + CAST(1{'0' * digits} AS DECIMAL({digits + 1},0))"
-        return f"lpad(CAST({positive} AS STRING), {digits + 1}, '0')"
+        return f"lpad(CAST({positive} AS STRING), {max(digits + 1, 16)}, '0')"
     number = {
         **dict.fromkeys(_INTEGERS, f"CAST({value} AS BIGINT)"),
         "timestamp": f"unix_micros({value})",
@@ -87,8 +87,11 @@ def _as_text(value: str, kind: str) -> str | None:
         "timestamp_ntz": f"unix_micros(CAST(CAST({value} AS STRING) || 'Z' AS TIMESTAMP))",
         "date": f"CAST(unix_date({value}) AS BIGINT)",
     }.get(kind)
-    # The sign bit turned over: negative numbers before the others.
-    return number and f"lpad(hex({number} ^ shiftleft(1L, 63)), 16, '0')"
+    # So that stores which compare numbers find one at the beginning, as in other sequences of text;
+    # negative numbers come before.
+    return number and (
+        f"CASE WHEN {number} < 0 THEN concat('/', hex({number})) ELSE lpad(hex({number}), 16, '0') END"
+    )
 
 
 def _escaped(text: str) -> str:

@@ -107,8 +107,9 @@ def version_sql(kind: str) -> str | None:
     """Return SQL that makes a BIGINT version of a sequence, `{0}`; None where its type has none.
 
     Versions order as sequences do. Changes of a database's log have text as sequence: 16 hexadecimal
-    digits for the transaction, which are the version, and more for the change in it. So several changes
-    of a key may have one version; a later one of these must win over an earlier.
+    digits for the transaction, which are the version, and more for the change in it; those of a join of
+    two tables have what the left table's sequence makes, and more. So several changes of a key may have
+    one version; a later one of these must win over an earlier.
 
     Args:
         kind: the sequence's type.
@@ -118,6 +119,6 @@ def version_sql(kind: str) -> str | None:
     if kind == "timestamp":
         return "unix_micros({0})"
     if kind == "string":
-        digits = "{0} RLIKE '^[0-7][0-9a-f]{{15}}(-|$)'"
+        digits = "{0} RLIKE '^[0-7][0-9a-fA-F]{{15}}([^0-9a-zA-Z]|$)'"
         return f"IF({digits}, CAST(conv(left({{0}}, 16), 16, 10) AS BIGINT), NULL)"
     return None
