@@ -13,6 +13,7 @@ from mainstem_broker_amqp.testing import RabbitMQ
 from mainstem_broker_kafka.testing import Kafka
 from mainstem_broker_kinesis.testing import Kinesalite
 from mainstem_broker_nats.testing import NATS
+from mainstem_cache_redis.testing import Redis
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
@@ -114,6 +115,10 @@ class Places:
     @cached_property
     def opensearch(self) -> Place:
         return self._made(Place(OpenSearch(self._new("opensearch"))))
+
+    @cached_property
+    def redis(self) -> Place:
+        return self._made(Place(Redis(self._new("redis"))))
 
     @cached_property
     def endpoint(self) -> Place:

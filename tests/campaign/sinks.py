@@ -337,11 +337,24 @@ class Push(Sink):
         self._context.destroy(linger=0)
 
 
+class Entries(Sink):
+    name, use, needs = "redis", "redis", "redis"
+
+    def options(self) -> dict[str, Any]:
+        return {"url": self.place.url, "stream": self.id}
+
+    def rows(self) -> Rows:
+        from redis import Redis
+
+        with Redis("127.0.0.1", self.place.server.port) as client:
+            return [json.loads(fields[b"value"]) for _, fields in client.xrange(self.id)]
+
+
 SINKS = {
     each.name: each
     for each in (
         Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
         SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push, SqlPlain,
-        CoreSubject, Index, Lake,
+        CoreSubject, Index, Lake, Entries,
     )
 }  # fmt: skip

@@ -403,11 +403,28 @@ class MariaDB(MySQL):
     name = needs = "mariadb"
 
 
+class Entries(Source):
+    """A stream, which is appended to as the sink does: with ids that tell copies apart."""
+
+    name, needs, ordered, receives = "redis", "redis", True, True
+
+    def part(self) -> dict[str, Any]:
+        given = {"url": self.place.url, "streams": [self.id], "group": "campaign"}
+        return {"use": "redis", "with": {**given, "format": "messages", "answer_timeout": "3 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        from redis import Redis
+
+        with Redis("127.0.0.1", self.place.server.port, socket_timeout=5) as client:
+            for e in events:
+                client.xadd(self.id, {"id": str(e.n), "value": e.as_json()})
+
+
 SOURCES = {
     each.name: each
     for each in (
         Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, Core, Shards, Hook, Pull,
-        Poll, Datagrams, PostgreSQL, MySQL, MariaDB,
+        Poll, Datagrams, PostgreSQL, MySQL, MariaDB, Entries,
     )
 }  # fmt: skip
 

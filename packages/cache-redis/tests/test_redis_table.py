@@ -14,9 +14,11 @@ from mainstem import OptionError
 from mainstem.columns import read_columns
 from mainstem.errors import DocumentError
 from mainstem.plan.build import make_plan
-from mainstem_cache_redis.hashes import DELETED, VERSION_FIELD
+from mainstem.run.verifying import verify
 from mainstem_cache_redis.options import RedisTableOptions
+from mainstem_cache_redis.rows import DELETED, VERSION, VERSION_FIELD
 from mainstem_testkit import SinkSuite
+from mainstem_testkit.conformance.values import json_row
 from pydantic import ValidationError
 
 
@@ -25,6 +27,14 @@ def hashes(server, prefix):
     with redis.Redis("127.0.0.1", server.port) as client:
         names = sorted(n for n in client.keys(f"{prefix}:*") if not n.endswith(DELETED.encode()))
         return {name.decode(): client.hgetall(name) for name in names}
+
+
+def strings(server, pattern):
+    """Return the strings of a pattern by name, without versions and marks of deletions."""
+    with redis.Redis("127.0.0.1", server.port) as client:
+        ends = (DELETED.encode(), VERSION.encode())
+        names = sorted(name for name in client.keys(pattern) if not name.endswith(ends))
+        return {name.decode(): client.get(name) for name in names}
 
 
 _READ = {
@@ -69,6 +79,17 @@ class TestTable(SinkSuite):
             {name: value(kind, held.get(name.encode())) for name, kind in kinds.items()}
             for held in hashes(self.server, self.prefix).values()
         ]
+
+
+class TestJSON(TestTable):
+    """A string with a JSON object for each row."""
+
+    def options(self):
+        return {**super().options(), "format": "json"}
+
+    def rows(self, schema):
+        found = strings(self.server, f"{self.prefix}:*").values()
+        return [json_row(schema, json.loads(held, parse_float=Decimal)) for held in found]
 
 
 def document(server, **options):
@@ -139,6 +160,65 @@ def test_a_name_that_something_else_has_is_refused(pipeline, redis):
         assert client.hget(f"{prefix}:2", "note") == b"x"
 
 
+@pytest.mark.in_turn
+def test_the_value_of_a_column_is_a_string(pipeline, redis):
+    """Pass: an older change has no effect; a null is empty; what is gone is gone with its version."""
+    made = document(redis, format="value", value="note", ttl="1 hour")
+    prefix = made["sinks"]["table"]["with"]["key"].partition(":")[0]
+    pipeline.document(**made)
+    lines = [
+        {"id": 1, "at": 5, "note": "one"}, {"id": 1, "at": 3, "note": "older"},
+        {"id": 2, "at": 7, "note": "two"}, {"id": 3, "at": 1, "note": None},
+    ]  # fmt: skip
+    pipeline.feed("0.jsonl", [json.dumps(line) for line in lines])
+    pipeline.run()
+    expected = {f"{prefix}:1": b"one", f"{prefix}:2": b"two", f"{prefix}:3": b""}
+    assert strings(redis, f"{prefix}:*") == expected
+    with redis_client(redis) as client:
+        assert 3500 < client.ttl(f"{prefix}:1") <= 3600
+        assert 3500 < client.ttl(f"{prefix}:1{VERSION}") <= 3600
+    late = [
+        {"id": 1, "at": 4, "note": "late"},
+        {"id": 2, "at": 8, "gone": True},
+        {"id": 2, "at": 6},
+    ]
+    pipeline.feed("1.jsonl", [json.dumps(line) for line in late])
+    pipeline.run()
+    del expected[f"{prefix}:2"]
+    assert strings(redis, f"{prefix}:*") == expected
+    with redis_client(redis) as client:
+        assert not client.exists(f"{prefix}:2{VERSION}")
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("form", [{"format": "json"}, {"format": "value", "value": "note"}])
+def test_a_string_is_no_list_and_verify_finds_what_is_damaged(pipeline, redis, form):
+    """Pass: a list in a row's place is refused, and stays; verify tells what differs, is missing, is extra."""
+    made = document(redis, **form)
+    prefix = made["sinks"]["table"]["with"]["key"].partition(":")[0]
+    bad = {"path": "./bad", "format": "jsonlines"}
+    made["sinks"]["bad"] = {"use": "files", "from": "table.rejected", "with": bad}
+    with redis_client(redis) as client:
+        client.rpush(f"{prefix}:1", "x")
+    pipeline.document(**made)
+    lines = [{"id": n, "at": 1, "note": f"n{n}"} for n in range(1, 6)]
+    pipeline.feed("0.jsonl", [json.dumps(line) for line in lines])
+    pipeline.run()
+    (refused,) = pipeline.rows("bad")
+    assert "WRONGTYPE" in refused["reason"]
+    with redis_client(redis) as client:
+        assert client.lrange(f"{prefix}:1", 0, -1) == [b"x"]
+        client.delete(f"{prefix}:1", f"{prefix}:2")
+        client.set(f"{prefix}:3", "damaged")
+        client.copy(f"{prefix}:4", f"{prefix}:9")
+        client.copy(f"{prefix}:4{VERSION}", f"{prefix}:9{VERSION}")
+        client.set(f"{prefix}:other", "nobody's")
+    # Of a value nobody knows whose it is; what makes another name is none of the table's.
+    extra = {"extra": 1} if "value" in form else {}
+    found = verify(pipeline.plan(), "table")
+    assert {k: n for k, n in found.counts.items() if n} == {"missing": 2, "different": 1, **extra}
+
+
 def test_the_template_names_the_key_and_nothing_else():
     """Pass: another column, and a column too few, are errors at the option; so are braces without a name."""
     made = document(type("Server", (), {"url": "redis://host"})(), key="row:{at}")
@@ -165,7 +245,7 @@ def test_what_has_no_text_is_refused_before_a_run():
 
 def test_what_is_packed_for_redis_can_be_read_back():
     """Pass: any bytes, for rows that are refused."""
-    from mainstem_cache_redis.hashes import values_of
+    from mainstem_cache_redis.rows import values_of
 
     given = [b"", b"\r\n$3\r\n", "é".encode(), b"\x00\xff"]
     packed = b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in given)

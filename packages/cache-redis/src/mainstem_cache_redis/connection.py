@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
@@ -12,10 +12,17 @@ from redis import Connection, SSLConnection
 from redis import exceptions as errors
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
-from mainstem_cache_redis.options import RedisOptions, RedisTableOptions
+from mainstem_cache_redis.options import (
+    RedisOptions,
+    RedisSourceOptions,
+    RedisTableOptions,
+    place,
+)
 
-PORT = 6379
+PORT, SENTINEL_PORT = 6379, 26379
+Given = RedisOptions | RedisSourceOptions | RedisTableOptions
 #: Answers that pass with time. The library makes some of them classes, and cuts off the word.
 _TRANSIENT = ("BUSY", "NOREPLICAS", "MISCONF")
 _TRANSIENT_CLASSES = (
@@ -29,7 +36,7 @@ _FOR_ALL = ("unknown command",)
 _FOR_ALL_CLASSES = (errors.NoPermissionError, errors.AskError, errors.ClusterCrossSlotError)
 
 
-def connect(options: RedisOptions | RedisTableOptions, name: str) -> Any:
+def connect(options: Given, name: str) -> Any:
     """Return a connection of the vendor's that Redis has let in.
 
     Raises:
@@ -60,9 +67,17 @@ def connect(options: RedisOptions | RedisTableOptions, name: str) -> Any:
         files = {"ssl_ca_certs": tls.ca, "ssl_certfile": tls.certificate, "ssl_keyfile": tls.key}
         given |= {option: str(file) for option, file in files.items() if file is not None}
         given |= {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
+    if options.sentinels:
+        given["host"], given["port"] = _master(options, given, secure=kind is SSLConnection)
     made = kind(**given)
     try:
         made.connect()
+        if options.sentinels:
+            made.send_command("ROLE")
+            if made.read_response()[0] != b"master":
+                raise errors.ReadOnlyError(
+                    "it is no master any more, and its sentinels do not know yet"
+                )
         with suppress(errors.ResponseError):  # not every user may say who it is
             made.send_command("CLIENT", "SETNAME", name.replace(" ", "."))
             made.read_response()
@@ -72,6 +87,27 @@ def connect(options: RedisOptions | RedisTableOptions, name: str) -> Any:
     return made
 
 
+def _master(options: Given, given: Mapping[str, Any], *, secure: bool) -> tuple[str, int]:
+    """Return where the sentinels say that the master is.
+
+    Raises:
+        TransientError: none knows.
+    """
+    own = {name: value for name, value in given.items() if name.startswith(("socket_", "ssl_"))}
+    password = options.sentinel_password
+    own |= {"password": password.get_secret_value() if password else None, "ssl": secure}
+    kind: Any = Sentinel  # the library says no types
+    known = kind([place(each, SENTINEL_PORT) for each in options.sentinels], sentinel_kwargs=own)
+    try:
+        found: tuple[str, int] = known.discover_master(options.address().hostname)
+    except (errors.RedisError, OSError) as error:
+        raise TransientError(str(error)) from None
+    finally:
+        for client in known.sentinels:
+            client.close()
+    return found
+
+
 class Commands:
     """Commands that are sent together, each answered.
 
@@ -79,7 +115,7 @@ class Commands:
         TransientError, PermanentError: Redis can't be reached.
     """
 
-    def __init__(self, options: RedisOptions | RedisTableOptions, name: str) -> None:
+    def __init__(self, options: Given, name: str) -> None:
         self._connection = connect(options, name)
 
     def all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
@@ -100,6 +136,14 @@ class Commands:
     def close(self) -> None:
         """End the connection."""
         self._connection.disconnect()
+
+
+def place_of(options: Given) -> str:
+    """Return where Redis is, in words without secrets."""
+    address = options.address()
+    if options.sentinels:
+        return f"redis, service {address.hostname} of {', '.join(options.sentinels)}"
+    return f"redis at {address.hostname}:{address.port or PORT}"
 
 
 def failure(error: Exception) -> PermanentError | TransientError:

@@ -1,7 +1,8 @@
-"""What Redis holds of a table: its hashes, by the names that the template gives them."""
+"""What Redis holds of a table: its hashes or strings, by the names that the template gives them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -9,17 +10,18 @@ import pyarrow as pa
 from mainstem.columns import Template
 
 from mainstem_cache_redis.connection import Commands, failure
-from mainstem_cache_redis.hashes import DELETED, VERSION_FIELD
 from mainstem_cache_redis.options import RedisTableOptions
+from mainstem_cache_redis.rows import DELETED, VERSION, VERSION_FIELD
 
 #: So many names are asked for at a time.
 _MANY = 1_000
 
 
 class Holding:
-    """Reads and removes hashes."""
+    """Reads and removes what rows have become."""
 
     def __init__(self, options: RedisTableOptions) -> None:
+        self._options = options
         self._template = Template(options.key)
         self._commands = Commands(options, "mainstem verify")
 
@@ -30,24 +32,48 @@ class Holding:
         self._commands.close()
 
     def rows(self, take: Callable[[pa.RecordBatch], None]) -> None:
-        """Give the name and content of each hash of the table.
+        """Give the name and content of each row of the table.
 
         That is one with a version, whose fields make its own name by the template: others that its
-        pattern matches are of other tables, or of nobody.
+        pattern matches are of other tables, or of nobody. The value of one column makes no name, so that
+        the version must do.
         """
+        found = self._hashes if self._options.format == "hash" else self._strings
         for names in self._names():
-            found = self._commands.all([("HGETALL", name) for name in names])
-            keys, contents = [], []
-            for name, pairs in zip(names, found, strict=True):
-                if isinstance(pairs, Exception):  # a list or so, which is none of ours
-                    continue
-                fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
-                versioned = fields.pop(VERSION_FIELD.encode(), None) is not None
-                held = {_text(field): _text(value) for field, value in fields.items()}
-                if versioned and self._template.filled(held) == _text(name):
-                    keys.append(name.decode(errors="replace"))
-                    contents.append(content_of(fields))
+            rows = list(found(names))
+            keys, contents = [key for key, _ in rows], [content for _, content in rows]
             take(pa.RecordBatch.from_pydict({"key": keys, "content": contents}))
+
+    def _hashes(self, names: list[bytes]) -> Iterator[tuple[str, str]]:
+        found = self._commands.all([("HGETALL", name) for name in names])
+        for name, pairs in zip(names, found, strict=True):
+            if isinstance(pairs, Exception):  # a list or so, which is none of ours
+                continue
+            fields = dict(zip(pairs[::2], pairs[1::2], strict=True))
+            versioned = fields.pop(VERSION_FIELD.encode(), None) is not None
+            held = {_text(field): _text(value) for field, value in fields.items()}
+            if versioned and self._template.filled(held) == _text(name):
+                yield name.decode(errors="replace"), content_of(fields)
+
+    def _strings(self, names: list[bytes]) -> Iterator[tuple[str, str]]:
+        asked = [each for name in names for each in (name, name + VERSION.encode())]
+        found = self._commands.all([("GET", each) for each in asked])
+        for name, value, version in zip(names, found[::2], found[1::2], strict=True):
+            if isinstance(value, bytes) and isinstance(version, bytes) and self._named(name, value):
+                yield name.decode(errors="replace"), value.hex().upper()
+
+    def _named(self, name: bytes, value: bytes) -> bool:
+        """Whether a string's content makes its name; of a value nobody knows."""
+        if self._options.format == "value":
+            return True
+        try:
+            held = json.loads(value)
+        except ValueError:
+            return True  # damaged
+        if not isinstance(held, dict):
+            return True
+        texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in held.items()}
+        return self._template.filled(texts) == _text(name)
 
     def _names(self) -> Iterator[list[bytes]]:
         seen: set[bytes] = set()
@@ -55,7 +81,8 @@ class Holding:
         while True:
             asked = ("SCAN", cursor, "MATCH", self._template.pattern(plain=_plain), "COUNT", _MANY)
             cursor, names = self._commands.all([asked])[0]
-            fresh = [n for n in names if n not in seen and not n.endswith(DELETED.encode())]
+            ours = (DELETED.encode(), VERSION.encode())
+            fresh = [n for n in names if n not in seen and not n.endswith(ours)]
             seen.update(fresh)
             if fresh:
                 yield fresh
@@ -63,13 +90,15 @@ class Holding:
                 return
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Remove hashes, and that some were deleted.
+        """Remove rows, their versions, and that some were deleted.
 
         Raises:
             TransientError, PermanentError: Redis does not.
         """
         for part in _parts(keys):
-            for answer in self._commands.all([("DEL", key, f"{key}{DELETED}") for key in part]):
+            for answer in self._commands.all(
+                [("DEL", key, f"{key}{DELETED}", f"{key}{VERSION}") for key in part]
+            ):
                 if isinstance(answer, Exception):
                     raise failure(answer)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
 from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
 from mainstem.columns import Template, TemplateText
 from mainstem_egress import EgressOptions
-from pydantic import field_validator, model_validator
+from mainstem_ingress import IngressOptions
+from pydantic import Field, field_validator, model_validator
 
 _SCHEMES = ("redis", "rediss")
 
@@ -27,6 +28,18 @@ def _check(url: Secret) -> Secret:
     return url
 
 
+def place(text: str, port: int) -> tuple[str, int]:
+    """Return host and port of `host:port`, the port one of its own where it is left out.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or parts.path or parts.query or parts.username is not None:
+        raise ValueError(f"expected host:port, not {text!r}")
+    return parts.hostname, parts.port or port
+
+
 class ConnectionOptions(Options):
     """How Redis is reached."""
 
@@ -35,6 +48,13 @@ class ConnectionOptions(Options):
         "User, password, port (6379) and database (0) can be left out.",
         example="${env:REDIS_URL}",
     )
+    sentinels: list[str] = option(
+        list,
+        description="Sentinels, `host:port` (26379), that know which server is the master of a service; "
+        "the host in `url` is then the service's name. After a failover the new master is asked for.",
+        example=["sentinel-1:26379", "sentinel-2:26379"],
+    )
+    sentinel_password: Secret | None = option(None, description="The password of the sentinels.")
     tls: TLSOptions | None = option(
         None, description="Certificates of TLS. The files must be on every machine."
     )
@@ -47,6 +67,13 @@ class ConnectionOptions(Options):
         if self.tls is not None and self.address().scheme != "rediss":
             raise ValueError("tls is there, and url is not rediss://")
         return self
+
+    @field_validator("sentinels")
+    @classmethod
+    def _are_places(cls, value: list[str]) -> list[str]:
+        for each in value:
+            place(each, 0)
+        return value
 
     def address(self) -> SplitResult:
         """Return the parts of the URL, of which user and password are never shown."""
@@ -80,14 +107,83 @@ class RedisOptions(EgressOptions, ConnectionOptions):
         return self
 
 
+class RedisSourceOptions(ConnectionOptions, IngressOptions):
+    """Options of the source `redis`."""
+
+    streams: list[Annotated[str, Field(min_length=1)]] = option(
+        min_length=1, description="The streams that are read.", example=["orders"]
+    )
+    group: str = option(
+        min_length=1,
+        description="The consumer group; made where it is not there.",
+        example="mainstem",
+    )
+    start: Literal["earliest", "latest"] = option(
+        "earliest",
+        description="Where a group that is made begins: with what a stream holds, or comes.",
+    )
+    format: Literal["fields", "messages"] = option(
+        "fields",
+        description="What an entry is. `fields`: a message whose value is a JSON object of its fields, "
+        "as texts, or the one that `value` names; `messages`: as the sink `redis` writes it, whose field "
+        "`id` tells copies apart.",
+    )
+    value: str | None = option(
+        None,
+        description="The field that is a message's value; the other ones are its headers. Without it an "
+        "entry whose fields are no text is refused.",
+    )
+    key: str | None = option(None, description="The field that is a message's key.")
+    delete: bool = option(
+        False,
+        description="Whether entries are deleted once they are safe on disk, also for other groups.",
+    )
+    claim_after: PositiveDuration = option(
+        timedelta(minutes=1),
+        description="How long another consumer of the group may hold an entry before it is taken over. "
+        "Receivers say more often that they are at work.",
+    )
+    prefetch: int = option(
+        10_000,
+        ge=1,
+        description="How many entries each receiver takes ahead of acknowledgements.",
+        advanced=True,
+    )
+    answer_timeout: PositiveDuration = option(
+        timedelta(seconds=10), advanced=True, description="How long Redis may take to answer."
+    )
+
+    @field_validator("streams")
+    @classmethod
+    def _different(cls, value: list[str]) -> list[str]:
+        if len(set(value)) < len(value):
+            raise ValueError("one is there twice")
+        return value
+
+    @field_validator("claim_after")
+    @classmethod
+    def _patient(cls, value: timedelta) -> timedelta:
+        if value < timedelta(seconds=10):
+            raise ValueError("expected 10 seconds or more")
+        return value
+
+
 class RedisTableOptions(ConnectionOptions):
     """Options of the sink `redis_table`."""
 
     key: TemplateText = option(
         min_length=1,
-        description="The name of a row's hash, with the columns of the table's key in braces: all of "
-        "them. A brace is written twice.",
+        description="The name of a row's hash, or string, with the columns of the table's key in "
+        "braces: all of them. A brace is written twice.",
         example="customer:{id}",
+    )
+    format: Literal["hash", "json", "value"] = option(
+        "hash",
+        description="What a row becomes: a `hash` with a field for each column, a string with a `json` "
+        "object of them, or a string with the `value` of one column.",
+    )
+    value: str | None = option(
+        None, description="The column whose value a string has, for `format: value`."
     )
     ttl: PositiveDuration | None = option(
         None,
@@ -109,6 +205,12 @@ class RedisTableOptions(ConnectionOptions):
         advanced=True,
         description="How long to retry without any progress before the batch fails.",
     )
+
+    @model_validator(mode="after")
+    def _of_the_format(self) -> RedisTableOptions:
+        if (self.value is not None) != (self.format == "value"):
+            raise ValueError("value is the column of `format: value`")
+        return self
 
     @field_validator("key")
     @classmethod

@@ -12,7 +12,7 @@ from mainstem.sinks import Refused, micros_of, values_of
 from mainstem_egress import Answer, Fate, OutMessage, Sender
 from redis import exceptions as errors
 
-from mainstem_cache_redis.connection import PORT, can_be_taken_later, connect, failure
+from mainstem_cache_redis.connection import can_be_taken_later, connect, failure, place_of
 from mainstem_cache_redis.options import RedisOptions
 
 if TYPE_CHECKING:
@@ -107,5 +107,4 @@ class RedisSender(Sender):
             connection.disconnect()
 
     def place(self) -> str:
-        address = self.options.address()
-        return f"redis at {address.hostname}:{address.port or PORT}"
+        return place_of(self.options)

@@ -1,8 +1,8 @@
-"""Sink `redis_table`: keeps a hash for each row of a table in step with its changes."""
+"""Sink `redis_table`: keeps a hash or a string for each row of a table in step with its changes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from mainstem import (
     SinkCapabilities,
     Typed,
 )
-from mainstem.columns import Column, Template, find_column, literal, quoted
+from mainstem.columns import Column, Template, find_column, json_sql, literal, quoted
 
 from mainstem_cache_redis.options import RedisTableOptions
 
@@ -54,11 +54,13 @@ _DURABLE = (
 _PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
 #: Types that have no text of their own.
 _NOT_TEXT = ("array", "map", "struct", "variant", "interval", "void")
+#: Types that JSON does not have.
+_NOT_JSON = ("interval", "void")
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 
 
 class RedisTable(Sink, Typed, KeyedWrites, Comparable):
-    """Sets a hash for each row of a table, a field for each column, and deletes those of rows that go.
+    """Sets a hash or a string for each row of a table, and deletes those of rows that go.
 
     Redis compares and sets by itself: a change takes effect only over an older one, so that a batch that
     is written again, or a replay, changes nothing.
@@ -69,7 +71,7 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
     capabilities = SinkCapabilities(
         assumptions=(
             _DURABLE,
-            "nobody else writes the hashes",
+            "nobody else writes what the rows become",
             (
                 "no older change comes more than `deletes_within` after a deletion, or `ttl` after the "
                 "row's last change"
@@ -93,10 +95,17 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
                 f"{', '.join(columns_named)}",
                 option="key",
             )
-        for column in columns:
-            if (column.type or "").startswith(_NOT_TEXT):
+        where = {"hash": "a field of a hash", "json": "JSON", "value": "a string"}[
+            self.options.format
+        ]
+        held = list(columns)
+        if self.options.value is not None:
+            held = [find_column(columns, self.options.value, "value")]
+        for column in held:
+            held_type = column.type or ""
+            if held_type.startswith(_NOT_JSON if self.options.format == "json" else _NOT_TEXT):
                 raise OptionError(
-                    f"a field of a hash can't hold the column {column.name}, of type {column.type}",
+                    f"{where} can't hold the column {column.name}, of type {held_type}",
                     hint="Make text of it before: to_json(x).",
                 )
         known = {column.name: column.type for column in columns}
@@ -112,7 +121,7 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
     def write_keyed(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         from mainstem.changes import write_changes
 
-        from mainstem_cache_redis.hashes import Hashes
+        from mainstem_cache_redis.rows import Rows
 
         shape = batch.shape
         assert isinstance(shape, Changelog)  # noqa: S101
@@ -123,12 +132,16 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
             version = _VERSIONS[kinds[COMMIT_VERSION]].format(quoted(COMMIT_VERSION))
         names = [name for name in frame.columns if not name.startswith("_")]
         key, gone = Template(self.options.key).sql(), f"{CHANGE_TYPE} = 'delete'"
-        held = []
-        for name in names:
-            pair = f"{_packed(literal(name))}, {_packed(_text(name, kinds[name]))}"
-            held.append(f"IF({quoted(name)} IS NULL, X'', concat({pair}))")
-        present = [f"IF({quoted(name)} IS NULL, 0, 1)" for name in names]
-        count = f"({' + '.join(present) or '0'})"
+        if self.options.format == "hash":
+            held = []
+            for name in names:
+                pair = f"{_packed(literal(name))}, {_packed(_text(name, kinds[name]))}"
+                held.append(f"IF({quoted(name)} IS NULL, X'', concat({pair}))")
+            present = [f"IF({quoted(name)} IS NULL, 0, 1)" for name in names]
+            count = f"({' + '.join(present) or '0'})"
+        else:
+            # One pair, whose name is not looked at.
+            held, count = [_packed("''"), _packed(self._string(names, kinds))], "1"
         number = f"CAST(IF({gone}, -1, {count}) AS STRING)"
         fields = f"IF({gone}, X'', concat({', '.join(held)}))" if held else "X''"
         rows = frame.selectExpr(
@@ -140,13 +153,20 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
             f"2 + IF({gone}, 0, 2 * {count}) AS {COUNT}",
         )
         target = partial(
-            Hashes,
+            Rows,
             self.options,
             f"mainstem {batch.pipeline} {batch.sink}",
             f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}:{self.options.key}",
             batch.epoch,
         )
         return write_changes(rows, [KEY], VERSION if shape.sequence is not None else None, target)
+
+    def _string(self, names: Sequence[str], kinds: Mapping[str, str]) -> str:
+        """Return the SQL of what a string holds of a row."""
+        if self.options.value is None:
+            return json_sql(names)
+        name = next(n for n in names if n.lower() == self.options.value.lower())
+        return f"coalesce({_text(name, kinds[name])}, X'')"
 
     # -- Comparable -------------------------------------------------------------------------------
 
@@ -159,6 +179,10 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
                     f"a hash's name can't be made of its field {column.name}, of type {column.type}, "
                     "so that it is not known which hashes are of the table"
                 )
+        if self.options.format != "hash":
+            text = self._string([n for n in kinds if not n.startswith("_")], kinds)
+            content = f"hex({text})"
+            return Compared(template.sql(), content, "key STRING, content STRING", "key", "content")
         # As `content_of` has it.
         fields = [
             f"concat({literal(name + '=')}, hex({_text(name, kinds[name])}))"

@@ -45,3 +45,32 @@ class Redis(Server):
         with self.connect(_PATIENCE) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(100).startswith((b"+PONG", b"-NOAUTH"))
+
+
+class Sentinel(Redis):
+    """A sentinel that alone decides over the service `orders`.
+
+    Args:
+        folder: for its settings and log.
+        port: the master's.
+        password: of master and replicas.
+    """
+
+    name = "redis_sentinel"
+
+    def __init__(self, folder: Path, port: int, password: str) -> None:
+        super().__init__(folder)
+        self._watched = port, password
+
+    def prepare(self) -> None:
+        super().prepare()
+        port, password = self._watched
+        (self.folder / "redis.conf").write_text(
+            f"bind 127.0.0.1\nport {self.port}\ndir {self.folder}\n"
+            f"sentinel monitor orders 127.0.0.1 {port} 1\n"
+            f"sentinel auth-pass orders {password}\nsentinel down-after-milliseconds orders 1000\n"
+            "sentinel failover-timeout orders 5000\n"
+        )
+
+    def command(self) -> tuple[Sequence[str], Mapping[str, str]]:
+        return ["redis-server", str(self.folder / "redis.conf"), "--sentinel"], {}

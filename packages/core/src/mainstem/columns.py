@@ -9,6 +9,7 @@ from mainstem.contracts.columns import check_names as check_names
 from mainstem.contracts.columns import check_order as check_order
 from mainstem.contracts.columns import check_types as check_types
 from mainstem.contracts.columns import find_column as find_column
+from mainstem.contracts.columns import json_sql as json_sql
 from mainstem.contracts.columns import version_sql as version_sql
 from mainstem.contracts.ddl import Column as Column
 from mainstem.contracts.ddl import literal as literal

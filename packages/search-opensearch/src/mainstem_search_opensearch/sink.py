@@ -28,7 +28,7 @@ from mainstem import (
     Swappable,
     Typed,
 )
-from mainstem.columns import Column, Template, find_column, literal, quoted, version_sql
+from mainstem.columns import Column, Template, find_column, json_sql, literal, quoted, version_sql
 
 from mainstem_search_opensearch.options import OpenSearchOptions
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _SHOWN = "packages/search-opensearch/tests/test_opensearch_conformance.py"
 #: Types that JSON does not have.
 _NOT_JSON = ("interval", "void")
-_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _DURABLE = (
     "OpenSearch keeps what it has answered: with `index.translog.durability: async` a crash of a node "
     "loses the last seconds, and more where no replica has it"
@@ -184,7 +183,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
             f"{order} AS {_ORDER}",
             CHANGE_TYPE,
             f"{action} AS {ACTION}",
-            f"IF({gone}, NULL, {_document(frame.columns)}) AS {DOCUMENT}",
+            f"IF({gone}, NULL, {json_sql(frame.columns)}) AS {DOCUMENT}",
             f"CAST({wrong} AS STRING) AS {WRONG}",
         )
         sequence = _ORDER if shape.sequence is not None else None
@@ -212,7 +211,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
         wrong = f"IF({Template(self.options.index).sql()} IS NULL, 'a column of its index is null', NULL)"
         rows = frame.selectExpr(
             f"to_json(named_struct('{how}', named_struct({place}))) AS {ACTION}",
-            f"{_document(frame.columns)} AS {DOCUMENT}",
+            f"{json_sql(frame.columns)} AS {DOCUMENT}",
             f"{wrong} AS {WRONG}",
             "_id",
         )
@@ -243,7 +242,7 @@ class OpenSearchSink(Sink, Typed, Prepared, KeyedWrites, IdentifiedWrites, Swapp
                     )
         place = f"'index', {Template(self.options.index).sql()}, 'id', {named}{self._routed()}"
         key = f"IF({named} IS NULL, NULL, to_json(named_struct({place})))"
-        content = _document([column.name for column in columns])
+        content = json_sql([column.name for column in columns])
         held = "index STRING, id STRING, routing STRING, content STRING"
         return Compared(key, content, held, "to_json(struct(index, id, routing))", "content")
 
@@ -364,15 +363,3 @@ def _write(target: partial[Bulk], batches: Iterable[pa.RecordBatch]) -> Iterator
 def _escaped(part: str) -> str:
     """Return the SQL of what `escape` makes of a column's text."""
     return f"replace(replace({part}, '\\\\', '\\\\\\\\'), ':', '\\\\:')"
-
-
-def _document(columns: Sequence[str]) -> str:
-    """Return the SQL of a row as JSON: times by ISO 8601 in UTC, bytes as base64, without nulls."""
-    names = [name for name in columns if not name.startswith("_")]
-    if not names:
-        return "'{}'"
-    options = (
-        f"map('timestampFormat', {literal(_TIME + 'XXX')}, "
-        f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', 'true')"
-    )
-    return f"to_json(struct({', '.join(map(quoted, names))}), {options})"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mainstem.contracts.ddl import Column
+from mainstem.contracts.ddl import Column, literal, quoted
 from mainstem.errors import OptionError, nearest
 
 #: The columns whose order is that of the log which messages come from.
@@ -122,3 +122,22 @@ def version_sql(kind: str) -> str | None:
         digits = "{0} RLIKE '^[0-7][0-9a-fA-F]{{15}}([^0-9a-zA-Z]|$)'"
         return f"IF({digits}, CAST(conv(left({{0}}, 16), 16, 10) AS BIGINT), NULL)"
     return None
+
+
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+
+
+def json_sql(columns: Iterable[str]) -> str:
+    """Return SQL of a row as a JSON object: times by ISO 8601 in UTC, bytes as base64, without nulls.
+
+    Args:
+        columns: the names of a frame's columns; reserved ones are left out.
+    """
+    names = [name for name in columns if not name.startswith("_")]
+    if not names:
+        return "'{}'"
+    options = (
+        f"map('timestampFormat', {literal(_TIME + 'XXX')}, "
+        f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', 'true')"
+    )
+    return f"to_json(struct({', '.join(map(quoted, names))}), {options})"

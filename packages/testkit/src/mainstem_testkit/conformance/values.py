@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+from mainstem.columns import arrow_type, has_arrow_type, read_columns
 
 #: A time that falls into the hour that the clocks of Europe skip.
 EPOCH = datetime(2024, 3, 31, 1, 30, tzinfo=UTC)
@@ -97,6 +100,44 @@ def as_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: as_json(item) for key, item in value.items()}
     return value
+
+
+def json_row(schema: str, held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as `mainstem.columns.json_sql` has written it: with values of its columns' types.
+
+    Args:
+        schema: its columns, in DDL; those of types that Arrow does not have come as they are.
+        held: the object.
+    """
+    return {
+        column.name: _of_json(
+            arrow_type(column.type) if has_arrow_type(column.type or "") else None,  # type: ignore[arg-type]
+            held.get(column.name),
+        )
+        for column in read_columns(schema)
+    }
+
+
+def _of_json(kind: Any, held: Any) -> Any:
+    import pyarrow.types as kinds
+
+    if held is None or kind is None:
+        return held
+    if kinds.is_struct(kind):
+        return {field.name: _of_json(field.type, held.get(field.name)) for field in kind}
+    if kinds.is_list(kind):
+        return [_of_json(kind.value_type, item) for item in held]
+    if kinds.is_map(kind):
+        return {key: _of_json(kind.item_type, item) for key, item in held.items()}
+    readers: Sequence[tuple[Callable[[Any], bool], Callable[[Any], Any]]] = (
+        (kinds.is_binary, base64.b64decode),
+        (kinds.is_date, date.fromisoformat),
+        (kinds.is_timestamp, datetime.fromisoformat),
+        (kinds.is_float32, lambda value: struct.unpack("f", struct.pack("f", float(value)))[0]),
+        (kinds.is_float64, float),
+        (kinds.is_decimal, Decimal),
+    )
+    return next((read(held) for is_one, read in readers if is_one(kind)), held)
 
 
 def few(items: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Sets rows as hashes, many by one call of a script that compares their versions in Redis itself."""
+"""Sets rows, many by one call of a script that compares their versions in Redis itself."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _ROWS = 500
 _KEPT = 90 * 24 * 3600
 #: Behind the name of a row: that it was deleted, and by which version.
 DELETED = ":deleted"
-#: The field of a row that holds its version.
+#: The field of a hash that holds its version; behind the name of a string, that of its version.
 VERSION_FIELD = "_version"
+VERSION = ":version"
 #: The first of KEYS holds the highest run that has written. Of each other a version and a count of fields
-#: follow, -1 for a deletion, then names and values. Returns pairs of a row's number and why it was not
-#: set.
+#: follow, -1 for a deletion, then names and values; of a string one of these, whose name says nothing.
+#: Returns pairs of a row's number and why it was not set.
 _SCRIPT = """
 local deleted, field, horizon, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local run, kept = tonumber(ARGV[5]), tonumber(ARGV[6])
-local at, failed = 7, {}
+local run, kept, versioned = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
+local at, failed = 8, {}
 local seen = tonumber(redis.call('GET', KEYS[1]) or '0')
 if seen > run then return redis.error_reply('FENCED ' .. seen) end
 redis.call('SET', KEYS[1], run, 'EX', kept)
@@ -41,7 +42,14 @@ for number = 1, #KEYS - 1 do
   local key = KEYS[number + 1]
   local version, count = ARGV[at], tonumber(ARGV[at + 1])
   at = at + 2
-  local known = redis.pcall('HGET', key, field)
+  local known
+  if versioned == '' then
+    known = redis.pcall('HGET', key, field)
+  else
+    known = redis.pcall('GET', key .. versioned)
+    local kind = redis.call('TYPE', key).ok
+    if kind ~= 'none' and kind ~= 'string' then known = {err = 'WRONGTYPE it is a ' .. kind} end
+  end
   local gone = redis.pcall('GET', key .. deleted)
   if type(known) == 'table' and known.err then
     failed[#failed + 1] = number
@@ -49,14 +57,21 @@ for number = 1, #KEYS - 1 do
   elseif version == '' or not ((known and known >= version) or (gone and gone >= version)) then
     local done
     redis.pcall('DEL', key)
+    if versioned ~= '' then redis.pcall('DEL', key .. versioned) end
     if count < 0 then
       if version ~= '' then
         done = redis.pcall('SET', key .. deleted, version, 'EX', horizon)
       end
     else
-      local fields = {field, version}
-      for n = at, at + 2 * count - 1 do fields[#fields + 1] = ARGV[n] end
-      done = redis.pcall('HSET', key, unpack(fields))
+      if versioned == '' then
+        local fields = {field, version}
+        for n = at, at + 2 * count - 1 do fields[#fields + 1] = ARGV[n] end
+        done = redis.pcall('HSET', key, unpack(fields))
+      else
+        redis.pcall('SET', key .. versioned, version)
+        if ttl > 0 then redis.pcall('EXPIRE', key .. versioned, ttl) end
+        done = redis.pcall('SET', key, ARGV[at + 1])
+      end
       if ttl > 0 then redis.pcall('EXPIRE', key, ttl) end
       if gone then redis.pcall('DEL', key .. deleted) end
     end
@@ -71,7 +86,7 @@ return failed
 """
 
 
-class Hashes(ChangeTarget):
+class Rows(ChangeTarget):
     """Sets the rows of a task over one connection.
 
     Args:
@@ -106,7 +121,7 @@ class Hashes(ChangeTarget):
         horizon = int(self._options.deletes_within.total_seconds())
         ttl = int(self._options.ttl.total_seconds()) if self._options.ttl else 0
         given = [DELETED, VERSION_FIELD, max(horizon, 1), max(ttl, 1) if ttl else 0]
-        given += (self._run, _KEPT)
+        given += (self._run, _KEPT, "" if self._options.format == "hash" else VERSION)
         begin = ["EVAL", _SCRIPT, len(changes) + 1, self._ledger]
         count = len(begin) + len(changes) + len(given) + sum(each for _, _, each in changes)
         parts = [b"*%d\r\n" % count, *map(_packed, begin), *(key for key, _, _ in changes)]
@@ -133,7 +148,7 @@ class Hashes(ChangeTarget):
             connection.disconnect()
 
 
-#: A row: its hash's name, its version and fields, as Redis takes them, and how many arguments those are.
+#: A row: its name, its version and fields, as Redis takes them, and how many arguments those are.
 _Change = tuple[bytes, bytes, int]
 _FULL = ("OOM", "READONLY")
 

@@ -1,0 +1,198 @@
+"""The source `redis` over a real server: groups, entries of any kind, trimmed streams, other consumers."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import contextmanager
+
+import pytest
+import redis
+from mainstem import PermanentError
+from mainstem_cache_redis.options import RedisSourceOptions
+from mainstem_cache_redis.receiver import RedisReceiver
+from mainstem_ingress.losses import loss_of
+
+
+@pytest.fixture
+def client(redis_server):
+    with redis.Redis("127.0.0.1", redis_server.port) as made:
+        yield made
+
+
+@pytest.fixture
+def redis_server(request):
+    return request.getfixturevalue("redis")
+
+
+@pytest.fixture
+def stream():
+    return f"s-{uuid.uuid4()}"
+
+
+@contextmanager
+def receiver(server, stream, *, number=0, cursor=None, **more):
+    given = {"url": server.url, "streams": [stream], "group": "readers", **more}
+    made = RedisReceiver(RedisSourceOptions.model_validate(given), number, "node")
+    try:
+        made.connect(cursor)
+        yield made
+    finally:
+        made.close()
+
+
+def take(made, number, seconds=10.0):
+    found, until = [], time.monotonic() + seconds
+    while len(found) < number and time.monotonic() < until:
+        found += made.take(0.1)
+    return found
+
+
+def test_an_entry_is_a_json_object_of_its_fields(redis_server, client, stream):
+    """Pass: texts in their order, the time of the id; bytes that are no text are refused as they are."""
+    client.xadd(stream, {"näme": "Zoë", "n": "1"}, id="1700000000123-7")
+    client.xadd(stream, {"n": b"\xff"})
+    with receiver(redis_server, stream) as made:
+        first, second = take(made, 2)
+    assert json.loads(first.value) == {"näme": "Zoë", "n": "1"}
+    assert first.timestamp == 1700000000123000
+    assert (first.origin, first.refused) == (stream, None)
+    assert second.refused
+    assert second.value == b"n \xff"
+
+
+def test_a_field_is_the_value_and_another_the_key(redis_server, client, stream):
+    client.xadd(stream, {"body": b"\xff\x00", "who": "7", "more": "x"})
+    client.xadd(stream, {"who": "7"})
+    with receiver(redis_server, stream, value="body", key="who") as made:
+        first, second = take(made, 2)
+    assert (first.value, first.key) == (b"\xff\x00", b"7")
+    assert list(first.headers) == [("who", b"7"), ("more", b"x")]
+    assert second.refused == "it has no field body"
+
+
+def test_what_the_sink_has_written_is_read_as_it_was(redis_server, client, stream):
+    """Pass: id, key, time and headers; an entry that somebody else has written is known by its own id."""
+    mine = {"id": "ab" * 16, "value": "v", "key": "k", "timestamp": "-5", "header:a": "b"}
+    client.xadd(stream, mine)
+    client.xadd(stream, {"value": "w"}, id="1800000000000-3")
+    with receiver(redis_server, stream, format="messages") as made:
+        first, second = take(made, 2)
+    assert (first.id, first.value, first.key, first.timestamp) == (b"ab" * 16, b"v", b"k", -5)
+    assert list(first.headers) == [("a", b"b")]
+    assert second.id == f"{stream} 1800000000000-3".encode()
+
+
+def test_what_was_not_acknowledged_comes_again_first_and_in_order(redis_server, client, stream):
+    for number in range(10):
+        client.xadd(stream, {"n": str(number)})
+    with receiver(redis_server, stream, value="n", prefetch=6) as made:
+        taken = take(made, 6)
+        assert take(made, 1, 0.5) == []  # no more than `prefetch` in hand
+        made.acknowledge(taken[:2])
+    with receiver(redis_server, stream, value="n") as made:
+        assert [int(message.value) for message in take(made, 8)] == [*range(2, 10)]
+        assert made.waiting() == 8
+
+
+def test_deleted_entries_are_gone_for_all(redis_server, client, stream):
+    for number in range(5):
+        client.xadd(stream, {"n": str(number)})
+    with receiver(redis_server, stream, value="n", delete=True) as made:
+        made.acknowledge(take(made, 5)[:3])
+    assert client.xlen(stream) == 2
+
+
+def test_a_group_can_begin_with_what_comes(redis_server, client, stream):
+    client.xadd(stream, {"n": "old"})
+    with receiver(redis_server, stream, value="n", start="latest") as made:
+        client.xadd(stream, {"n": "new"})
+        assert [message.value for message in take(made, 1)] == [b"new"]
+
+
+def test_what_another_consumer_holds_is_taken_over_once_it_is_silent(redis_server, client, stream):
+    """Pass: entries of a consumer that is gone come; those of one that is at work do not."""
+    for number in range(4):
+        client.xadd(stream, {"n": str(number)})
+    with receiver(redis_server, stream, value="n", number=1, receivers=2, prefetch=2) as other:
+        at_work = take(other, 2)
+        client.xreadgroup("readers", "gone", {stream: ">"}, count=2)
+        with receiver(redis_server, stream, value="n", receivers=2) as made:
+            # 10 seconds are the least that the option takes.
+            object.__setattr__(made.options, "claim_after", made.options.claim_after / 30)
+            object.__setattr__(other.options, "claim_after", other.options.claim_after / 30)
+            found, until = [], time.monotonic() + 8
+            while time.monotonic() < until:
+                other.take(0)
+                found += made.take(0.1)
+    assert sorted(int(message.value) for message in found) == [2, 3]
+    assert sorted(int(message.value) for message in at_work) == [0, 1]
+
+
+def test_trimmed_entries_are_told_once_with_their_number(redis_server, client, stream, monkeypatch):
+    """Pass: before they were taken, by count; of what was given and not acknowledged, by id."""
+    monkeypatch.setattr("mainstem_cache_redis.receiver._LOOK", 0.1)
+    for number in range(10):
+        client.xadd(stream, {"n": str(number)})
+    with receiver(redis_server, stream, value="n", prefetch=3) as made:
+        made.acknowledge(take(made, 3))
+        held = take(made, 3)
+        client.xtrim(stream, maxlen=2, approximate=False)
+        time.sleep(0.2)
+        told = take(made, 1, 2)
+        cursor = made.cursor()
+    assert [loss_of(message)["count"] for message in told] == [2]  # 6 and 7
+    with receiver(redis_server, stream, value="n", cursor=cursor) as made:
+        found = take(made, 5)
+        time.sleep(0.2)
+        found += take(made, 1, 0.5)
+    gone = [message.token[1] for message in found if message.refused]
+    assert gone == [message.token[1] for message in held]
+    assert [loss_of(message)["count"] for message in found if message.refused] == [1, 1, 1]
+    assert [int(message.value) for message in found if not message.refused] == [8, 9]
+
+
+def test_a_group_that_is_gone_is_made_where_the_log_is(redis_server, client, stream):
+    """Pass: nothing comes twice; of several receivers nobody knows, so that it is an error."""
+    for number in range(6):
+        client.xadd(stream, {"n": str(number)})
+    with receiver(redis_server, stream, value="n", prefetch=4) as made:
+        made.acknowledge(take(made, 4))
+        cursor = made.cursor()
+    client.xgroup_destroy(stream, "readers")
+    with (
+        pytest.raises(PermanentError, match="is gone, and entries that it gave are stored"),
+        receiver(redis_server, stream, value="n", receivers=2, cursor=cursor),
+    ):
+        pass
+    with receiver(redis_server, stream, value="n", cursor=cursor) as made:
+        assert [int(message.value) for message in take(made, 2)] == [4, 5]
+        assert take(made, 1, 0.5) == []
+
+
+def test_a_group_that_goes_while_it_is_read_is_made_again(redis_server, client, stream):
+    """Pass: the receiver fails in a way that is retried, and goes on where it was."""
+    from mainstem import TransientError
+
+    client.xadd(stream, {"n": "0"})
+    with receiver(redis_server, stream, value="n") as made:
+        made.acknowledge(take(made, 1))
+        client.xgroup_destroy(stream, "readers")
+        with pytest.raises(TransientError):
+            take(made, 1, 1)
+        made.close()
+        made.connect(made.cursor())
+        client.xadd(stream, {"n": "1"})
+        assert [message.value for message in take(made, 1)] == [b"1"]
+
+
+def test_several_streams_are_one_source(redis_server, client, stream):
+    for number in range(3):
+        client.xadd(stream, {"n": str(number)})
+        client.xadd(stream + "b", {"n": str(number)})
+    with receiver(redis_server, stream, value="n", streams=[stream, stream + "b"]) as made:
+        assert made.waiting() == 6
+        found = take(made, 6)
+    assert {message.origin for message in found} == {stream, stream + "b"}
+    assert len({message.id for message in found}) == 6
