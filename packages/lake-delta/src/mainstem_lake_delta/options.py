@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, Self
 
-from mainstem import LocalPath, Options, PositiveDuration, Secret, option
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    Changelog,
+    LocalPath,
+    Options,
+    PositiveDuration,
+    Schema,
+    Secret,
+    option,
+)
+from mainstem.columns import find_column
+from mainstem_ingress import IngressOptions
 from pydantic import model_validator
 
 #: The column of a table kept in step that orders the changes of a row.
 SEQUENCE = "_sequence"
 
 
-class DeltaOptions(Options):
-    """Options of the sink `delta`."""
+class TableOptions(Options):
+    """Where a table is."""
 
     path: LocalPath | None = option(
         None,
@@ -31,6 +44,26 @@ class DeltaOptions(Options):
         description="Settings of the storage, as the library `deltalake` names them.",
         example={"AWS_REGION": "eu-central-1"},
     )
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if (self.path is None) == (self.url is None):
+            raise ValueError("expected either path or url")
+        return self
+
+    @property
+    def place(self) -> str:
+        """The table's address."""
+        return str(self.path) if self.path is not None else str(self.url)
+
+    def keys(self) -> dict[str, str]:
+        """Return the settings of the storage, which are never shown."""
+        return {name: value.get_secret_value() for name, value in self.storage.items()}
+
+
+class DeltaOptions(TableOptions):
+    """Options of the sink `delta`."""
+
     partition_by: list[str] = option(
         list,
         description="Columns whose values become folders: text, whole numbers, dates or BOOLEAN. Of a "
@@ -64,17 +97,44 @@ class DeltaOptions(Options):
         description="How long a commit is retried that others come before.",
     )
 
+
+class DeltaSourceOptions(TableOptions, IngressOptions):
+    """Options of the source `delta`."""
+
+    key: list[str] = option(
+        min_length=1, description="The columns that tell the rows apart.", example=["id"]
+    )
+    table_schema: Schema = option(
+        alias="schema",
+        description="The columns to read, with the types that they are to have.",
+        example="id BIGINT, name STRING",
+    )
+    preimages: bool = option(
+        False, description="Whether an update also tells the row as it was before."
+    )
+    snapshot: Literal["initial", "never"] = option(
+        "initial",
+        description="Where a new log begins: `initial`, with the rows of the table as it is then, as "
+        "inserts; `never`, with the changes from then on.",
+    )
+    poll: PositiveDuration = option(
+        timedelta(seconds=1), description="How often it is looked for new versions of the table."
+    )
+
     @model_validator(mode="after")
-    def _placed(self) -> Self:
-        if (self.path is None) == (self.url is None):
-            raise ValueError("expected either path or url")
+    def _keyed(self) -> Self:
+        for name in self.key:
+            find_column(self.table_schema, name, "key")
         return self
 
-    @property
-    def place(self) -> str:
-        """The table's address."""
-        return str(self.path) if self.path is not None else str(self.url)
-
-    def keys(self) -> dict[str, str]:
-        """Return the settings of the storage, which are never shown."""
-        return {name: value.get_secret_value() for name, value in self.storage.items()}
+    def shape(self) -> Changelog:
+        """Return the shape of the rows."""
+        key = {name.lower() for name in self.key}
+        return Changelog(
+            [replace(c, nullable=c.name.lower() not in key) for c in self.table_schema],
+            key=self.key,
+            sequence=COMMIT_VERSION,
+            preimages=self.preimages,
+            identity=(*self.key, COMMIT_VERSION, CHANGE_TYPE),
+            sequence_type="string",
+        )

@@ -100,7 +100,7 @@ class DeltaSink(Sink, Typed, Prepared, Transactional, Comparable):
         wanted = self._schema(columns, shape)
         table = Table(self.options)
         if table.delta is None:
-            table.make(wanted)
+            table.make(self.options, wanted)
             return
         if held := table.constraints():
             raise OptionError(

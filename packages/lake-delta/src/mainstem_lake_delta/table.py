@@ -16,7 +16,7 @@ from mainstem import Batch, PermanentError, TransientError, failpoint
 from mainstem.sinks import Step, ledger_step
 from pyarrow import fs
 
-from mainstem_lake_delta.options import DeltaOptions
+from mainstem_lake_delta.options import DeltaOptions, TableOptions
 
 
 class File(NamedTuple):
@@ -34,7 +34,7 @@ class File(NamedTuple):
     stats: str
 
 
-def filesystem(options: DeltaOptions) -> fs.FileSystem:
+def filesystem(options: TableOptions) -> fs.FileSystem:
     """Return where the table's files are; paths are below its folder."""
     if options.path is not None:
         return fs.SubTreeFileSystem(str(options.path), fs.LocalFileSystem())
@@ -43,17 +43,17 @@ def filesystem(options: DeltaOptions) -> fs.FileSystem:
 
 
 class Table:
-    """A table at its newest version.
+    """A table at its newest version, or at one of its versions.
 
     Raises:
         TransientError, PermanentError: it can't be read.
     """
 
-    def __init__(self, options: DeltaOptions) -> None:
+    def __init__(self, options: TableOptions, version: int | None = None) -> None:
         self._options = options
         try:
             self.delta: DeltaTable | None = DeltaTable(
-                options.place, storage_options=options.keys() or None
+                options.place, version=version, storage_options=options.keys() or None
             )
         except TableNotFoundError:
             self.delta = None
@@ -93,9 +93,8 @@ class Table:
                 found.append(f"{field.name}: {field.metadata['delta.invariants']}")
         return found
 
-    def make(self, schema: pa.Schema) -> None:
+    def make(self, options: DeltaOptions, schema: pa.Schema) -> None:
         """Make the table; nothing where another has just made it."""
-        options = self._options
         if options.path is not None:
             options.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -200,6 +199,39 @@ class Table:
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 
+    def changes(self, version: int) -> Iterator[pa.RecordBatch]:
+        """Yield the changes of a version, as the table's change data feed has them.
+
+        Raises:
+            PermanentError: they are not there any more.
+        """
+        try:
+            found = self.open.load_cdf(starting_version=version, ending_version=version)
+            reader = pa.RecordBatchReader.from_stream(found)
+            kinds = pa.schema([field.with_type(_plain(field.type)) for field in reader.schema])
+            for batch in reader:
+                yield batch.cast(kinds)
+        except pa.ArrowInvalid as error:  # of a file, in the library's words
+            gone = "not found" in str(error).lower()
+            told: type[Exception] = PermanentError if gone else TransientError
+            raise told(f"{self._options.place}, version {version}: {error}") from None
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows file by file, always in the same order for a version."""
+        try:
+            dataset = self.open.to_pyarrow_dataset()
+            for each in sorted(dataset.get_fragments(), key=lambda fragment: fragment.path):
+                # Columns of partitions are none of the file's.
+                yield from each.to_batches(schema=dataset.schema, use_threads=False)
+        except FileNotFoundError:
+            raise PermanentError(
+                f"{self._options.place}: files of version {self.open.version()} are gone"
+            ) from None
+        except (DeltaError, OSError) as error:
+            raise failure(self._options, error) from None
+
     def note(self, batch: Batch) -> None:
         """Write the ledger's entry of a batch that changes nothing."""
         self.append([], batch, once=True)
@@ -226,6 +258,21 @@ class Table:
         return len(gone)
 
 
+def _plain(kind: Any) -> Any:
+    """Return a type without views, which Arrow's functions do not all know."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    return kind
+
+
 def _ledger(batch: Batch) -> str:
     return f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}"
 
@@ -246,7 +293,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def failure(options: DeltaOptions, error: Exception) -> PermanentError | TransientError:
+def failure(options: TableOptions, error: Exception) -> PermanentError | TransientError:
     """Return what an error is."""
     text = " ".join(str(error).split())
     for secret in filter(None, options.keys().values()):

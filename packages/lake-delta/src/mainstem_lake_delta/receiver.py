@@ -1,0 +1,213 @@
+"""The receiver of the source `delta`: a version of the table whole, then the changes of each version."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+    PermanentError,
+    failpoint,
+)
+from mainstem_ingress import Columns, Message, Receiver, Rows
+from mainstem_ingress.tables import columns_of, struct_type
+
+from mainstem_lake_delta.options import DeltaSourceOptions
+from mainstem_lake_delta.source import ROWS
+from mainstem_lake_delta.table import Table
+
+_FEED = "delta.enableChangeDataFeed"
+#: So many rows of a snapshot are given at a time.
+_ROWS = 50_000
+_TIME = pa.timestamp("us", "UTC")
+#: By each kind of change, whether a row comes by it or goes.
+_COMES = {"delete": 0, "update_preimage": 0, "insert": 1, "update_postimage": 1}
+
+
+class DeltaReceiver(Receiver):
+    """Reads a table; nothing is acknowledged, for its place is the cursor.
+
+    The cursor has the table's id and the last version that was given whole; while a version is read as
+    a snapshot, how many of its rows were.
+    """
+
+    options: DeltaSourceOptions
+
+    def __init__(self, options: DeltaSourceOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._kind = struct_type(ROWS, options.shape())
+        self._begin()
+
+    def _begin(self) -> None:
+        self._id = ""
+        self._version, self._newest, self._began = -1, -1, -1
+        #: How many rows of the snapshot were given; None once all were.
+        self._given: int | None = None
+        self._rows: Iterator[pa.RecordBatch] | None = None
+        self._looked = 0.0
+        self._paused = False
+        self._waiting: int | None = None
+
+    def connect(self, cursor: str | None) -> None:
+        self._begin()
+        table = Table(self.options)
+        if table.delta is None:
+            raise PermanentError(f"there is no Delta table at {self.options.place}")
+        self._newest = self._began = table.delta.version()
+        self._check(table)
+        found = table.delta.metadata()
+        self._id = str(found.id)
+        if cursor is None:
+            self._version = self._newest
+            self._given = 0 if self.options.snapshot == "initial" else None
+        else:
+            known = json.loads(cursor)
+            if known["table"] != self._id:
+                raise PermanentError(
+                    f"the table at {self.options.place} was made anew: begin with another checkpoint"
+                )
+            self._version, self._given = known["version"], known["given"]
+        if found.configuration.get(_FEED) != "true":
+            raise PermanentError(
+                f"the table at {self.options.place} does not tell its changes: set its property "
+                f"{_FEED} to true (`properties` of the sink `delta`)"
+            )
+        if self._given is not None:
+            counts = table.delta.get_add_actions(flatten=True)
+            numbers: list[Any] = pa.table(counts).column("num_records").to_pylist()
+            if None not in numbers:
+                self._waiting = max(0, sum(numbers) - self._given)
+        failpoint("delta.after-connect")
+
+    def _check(self, table: Table) -> None:
+        """See that the columns are there."""
+        there = {name.lower() for name in table.schema.names}
+        missing = [c.name for c in self.options.table_schema if c.name.lower() not in there]
+        if missing:
+            raise PermanentError(
+                f"the table at {self.options.place} has no column {', '.join(missing)}"
+            )
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        if not self._paused:
+            if self._given is not None:
+                return self._snapshot()
+            now = time.monotonic()
+            if (
+                self._version >= self._newest
+                and now - self._looked >= self.options.poll.total_seconds()
+            ):
+                self._looked = now
+                self._newest = Table(self.options).open.version()
+            if self._version < self._newest:
+                return self._next()
+        time.sleep(seconds)
+        return []
+
+    def _snapshot(self) -> Iterable[Message]:
+        """Return the next rows of the version that is read whole."""
+        assert self._given is not None  # noqa: S101
+        if self._rows is None:
+            self._rows = _behind(Table(self.options, self._version).rows(), self._given)
+        parts, count = [], 0
+        for batch in self._rows:
+            parts.append(batch)
+            count += batch.num_rows
+            if count >= _ROWS:
+                break
+        else:
+            self._rows = self._given = None
+        failpoint("delta.after-snapshot")
+        if self._given is not None:
+            self._given += count
+        if not count:
+            return []
+        rows = pa.Table.from_batches(parts)
+        now = pa.array([time.time_ns() // 1000] * count, _TIME)
+        return self._told(rows, ["insert"] * count, self._version, now)
+
+    def _next(self) -> Iterable[Message]:
+        """Return the changes of the next version, all of them: they have no order to go on in."""
+        version = self._version + 1
+        batches = [batch for batch in Table(self.options).changes(version) if batch.num_rows]
+        failpoint("delta.after-changes")
+        self._version = version
+        if not batches:
+            return []
+        rows = pa.Table.from_batches(batches)
+        told: list[Any] = rows.column(CHANGE_TYPE).to_pylist()
+        # What goes before what comes: a version can replace a row by another one of its key.
+        order = sorted(range(len(told)), key=lambda at: _COMES[told[at]])
+        if not self.options.preimages:
+            order = [at for at in order if told[at] != "update_preimage"]
+        rows = rows.take(pa.array(order, pa.int64()))
+        at = rows.column(COMMIT_TIMESTAMP).cast(_TIME).combine_chunks()
+        return self._told(rows, [told[at] for at in order], version, at)
+
+    def _told(self, rows: pa.Table, kinds: Sequence[str], version: int, times: Any) -> Rows:
+        """Return rows as the log has them."""
+        columns: dict[str, Any] = {}
+        known = {name.lower(): name for name in rows.column_names}
+        for at, column in enumerate(self.options.table_schema):
+            kind = self._kind.field(at).type
+            name = known.get(column.name.lower())
+            if name is None:  # an older version lacks it
+                continue
+            try:
+                columns[column.name] = rows.column(name).cast(kind).combine_chunks()
+            except pa.ArrowException as error:
+                raise PermanentError(
+                    f"version {version} of {self.options.place}: {column.name} is no "
+                    f"{(column.type or '').upper()}: {error}"
+                ) from None
+        versions = [f"{version:016x}-{_COMES[kind]}" for kind in kinds]
+        columns[CHANGE_TYPE] = pa.array(kinds, pa.string())
+        columns[COMMIT_VERSION] = pa.array(versions, pa.string())
+        columns[COMMIT_TIMESTAMP] = times
+        micros = times.cast(pa.int64()).to_pylist()
+        return Rows([Columns(ROWS, columns_of(self._kind, columns), micros, self.options.place)])
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        """Nothing: the cursor is all."""
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def cursor(self) -> str | None:
+        return json.dumps({"table": self._id, "version": self._version, "given": self._given})
+
+    def waiting(self) -> int | None:
+        return self._waiting
+
+    def caught_up(self) -> bool | None:
+        return self._given is None and self._version >= self._began
+
+    def gauges(self) -> dict[str, float]:
+        return {"log_behind_versions": max(0, self._newest - self._version)}
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"table": self.options.place, "version": self._version}
+        if self._given is not None:
+            found["doing"] = f"reads version {self._version}: {self._given:,} rows"
+        return found
+
+
+def _behind(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """Yield what comes behind so many rows, in pieces of some size."""
+    for batch in batches:
+        rest = batch
+        if count:
+            passed = min(count, batch.num_rows)
+            count -= passed
+            rest = batch.slice(passed)
+        for start in range(0, rest.num_rows, _ROWS):
+            yield rest.slice(start, _ROWS)
