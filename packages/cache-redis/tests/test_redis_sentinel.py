@@ -110,8 +110,8 @@ def test_a_server_that_is_no_master_is_not_written_to(service):
 def test_sentinels_that_know_nothing_are_told(service):
     """Pass: a service that there is not, and sentinels that are away, pass with time; no password shows."""
     _, _, sentinel = service
-    for changed in ({"url": "redis://:pw@other"}, {"sentinels": ["127.0.0.1:1"]}):
+    for changed in ({"url": "redis://:pw@Orders"}, {"sentinels": ["127.0.0.1:1"]}):
         options = RedisOptions.model_validate(given(sentinel, stream="s") | changed)
-        with pytest.raises(TransientError) as caught:
+        with pytest.raises(TransientError, match=r"knows no Orders|127.0.0.1:1: ") as caught:
             Commands(options, "name")
         assert "pw" not in str(caught.value)

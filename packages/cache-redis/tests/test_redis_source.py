@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 import uuid
 from contextlib import contextmanager
@@ -130,27 +131,147 @@ def test_what_another_consumer_holds_is_taken_over_once_it_is_silent(redis_serve
     assert sorted(int(message.value) for message in at_work) == [0, 1]
 
 
-def test_trimmed_entries_are_told_once_with_their_number(redis_server, client, stream, monkeypatch):
-    """Pass: before they were taken, by count; of what was given and not acknowledged, by id."""
-    monkeypatch.setattr("mainstem_cache_redis.receiver._LOOK", 0.1)
-    for number in range(10):
-        client.xadd(stream, {"n": str(number)})
+def told(messages):
+    """Return what is missing: how many, from where to where."""
+    found = [loss_of(message) for message in messages if message.refused]
+    return [(each["count"], each["from"]) for each in found]
+
+
+def test_trimmed_entries_are_told_once(redis_server, client, stream):
+    """Pass: before they were taken, how many, and not what was read; of what was given, by id."""
+    ids = [client.xadd(stream, {"n": str(n)}).decode() for n in range(10)]
     with receiver(redis_server, stream, value="n", prefetch=3) as made:
         made.acknowledge(take(made, 3))
         held = take(made, 3)
         client.xtrim(stream, maxlen=2, approximate=False)
-        time.sleep(0.2)
-        told = take(made, 1, 2)
+        made.acknowledge(held[:1])
+        found = take(made, 2)
+        assert told(found) == [(2, ids[5])]
+        assert [message.value for message in found[1:]] == [b"8"]
         cursor = made.cursor()
-    assert [loss_of(message)["count"] for message in told] == [2]  # 6 and 7
     with receiver(redis_server, stream, value="n", cursor=cursor) as made:
-        found = take(made, 5)
-        time.sleep(0.2)
-        found += take(made, 1, 0.5)
-    gone = [message.token[1] for message in found if message.refused]
-    assert gone == [message.token[1] for message in held]
-    assert [loss_of(message)["count"] for message in found if message.refused] == [1, 1, 1]
-    assert [int(message.value) for message in found if not message.refused] == [8, 9]
+        found = take(made, 4, 3)
+        assert told(found) == [(1, ids[4]), (1, ids[5])]
+        assert [message.id for message in found[:2]] == [message.id for message in held[1:]]
+        assert [message.value for message in found[2:]] == [b"8", b"9"]
+        made.acknowledge(found)
+        for n in range(10, 30):
+            client.xadd(stream, {"n": str(n)})
+        made.acknowledge(take(made, 20))
+        client.xtrim(stream, maxlen=1, approximate=False)
+        client.xadd(stream, {"n": "30"})
+        assert [message.value for message in take(made, 2, 1)] == [
+            b"30"
+        ]  # all that is gone was read
+
+
+def test_what_is_trimmed_while_nobody_reads_is_told(redis_server, client, stream):
+    """Pass: also where nothing is left, and not what was gone before the group was there."""
+    client.xadd(stream, {"n": "0"})
+    client.xtrim(stream, maxlen=0, approximate=False)
+    first = client.xadd(stream, {"n": "1"}).decode()
+    with receiver(redis_server, stream, value="n") as made:
+        found = take(made, 1)
+        assert [message.value for message in found] == [b"1"]
+        made.acknowledge(found)
+        cursor = made.cursor()
+    for n in range(5):
+        client.xadd(stream, {"n": str(n)})
+    client.xtrim(stream, maxlen=0, approximate=False)
+    with receiver(redis_server, stream, value="n", cursor=cursor) as made:
+        assert told(take(made, 2, 1)) == [(5, first)]
+        cursor = made.cursor()
+    with receiver(redis_server, stream, value="n", cursor=cursor) as made:
+        assert take(made, 1, 0.5) == []
+
+
+def test_a_slow_reader_of_a_short_stream_is_told_all_that_it_missed(redis_server, client, stream):
+    """Pass: what came and what is told are all that was added, however they take turns."""
+    added = came = missed = 0
+    with receiver(redis_server, stream, value="n") as made:
+        chance = random.Random(5)
+        for _ in range(120):
+            for _ in range(chance.randrange(12)):
+                client.xadd(stream, {"n": str(added)}, maxlen=5, approximate=False)
+                added += 1
+            if chance.random() < 0.6:
+                found = list(made.take(0))
+                made.acknowledge(found)
+                missed += sum(count for count, _ in told(found))
+                came += sum(not message.refused for message in found)
+        found = take(made, 100, 1)
+        client.xtrim(stream, maxlen=0, approximate=False)  # what was passed over is seen by then
+        found += take(made, 100, 1)
+    missed += sum(count for count, _ in told(found))
+    came += sum(not message.refused for message in found)
+    assert (came + missed, missed > 100) == (added, True)
+
+
+def test_trimmed_entries_of_a_consumer_that_is_gone_are_told(redis_server, client, stream):
+    ids = [client.xadd(stream, {"n": str(n)}).decode() for n in range(4)]
+    client.xgroup_create(stream, "readers", 0)
+    client.xreadgroup("readers", "gone", {stream: ">"})
+    client.xtrim(stream, maxlen=1, approximate=False)
+    with receiver(redis_server, stream, value="n") as made:
+        object.__setattr__(made.options, "claim_after", made.options.claim_after * 0)
+        found = take(made, 4, 3)
+    assert sorted(told(found)) == [(1, each) for each in ids[:3]]
+    assert [message.value for message in found if not message.refused] == [b"3"]
+
+
+def test_a_stream_that_is_made_anew_is_told(redis_server, client, stream):
+    client.xadd(stream, {"n": "0"}, id="1000-0")
+    with receiver(redis_server, stream, value="n") as made:
+        made.acknowledge(take(made, 1))
+        cursor = made.cursor()
+    client.delete(stream)
+    client.xadd(stream, {"n": "1"}, id="5-0")
+    with (
+        pytest.raises(PermanentError, match="was made anew"),
+        receiver(redis_server, stream, value="n", cursor=cursor),
+    ):
+        pass
+
+
+def test_no_more_is_in_hand_than_was_said_whatever_the_streams(redis_server, client, stream):
+    streams = [f"{stream}{n}" for n in range(3)]
+    for each in streams:
+        for number in range(20):
+            client.xadd(each, {"n": str(number)})
+    with receiver(redis_server, stream, streams=streams, prefetch=10) as made:
+        assert len(take(made, 30, 1)) == 10
+
+
+@pytest.mark.parametrize("time", [b"--5", b"9" * 5000, b"x", b""])
+def test_an_odd_time_is_that_of_the_entry(redis_server, client, stream, time):
+    client.xadd(stream, {"value": "v", "timestamp": time, "id": ""}, id="1700000000000-0")
+    with receiver(redis_server, stream, format="messages") as made:
+        (found,) = take(made, 1)
+    assert (found.timestamp, found.value) == (1700000000000000, b"v")
+    assert found.id == f"{stream} 1700000000000-0".encode()
+
+
+def test_an_id_that_is_no_time_has_none(redis_server, client, stream):
+    client.xadd(stream, {"n": "1"}, id="18446744073709551615-1")
+    with receiver(redis_server, stream) as made:
+        assert take(made, 1)[0].timestamp is None
+
+
+def test_a_new_receiver_does_not_make_a_group_that_others_have_read(
+    redis_server, client, stream, monkeypatch
+):
+    """Pass: what another receiver has stored counts, be it that this one has nothing."""
+    client.xadd(stream, {"n": "0"})
+    with receiver(redis_server, stream, value="n") as made:
+        made.acknowledge(take(made, 1))
+        stored = made.cursor()
+    client.xgroup_destroy(stream, "readers")
+    monkeypatch.setattr(RedisReceiver, "stored_cursors", lambda _: {0: stored})
+    with (
+        pytest.raises(PermanentError, match="is gone, and entries that it gave are stored"),
+        receiver(redis_server, stream, value="n", number=1, receivers=2),
+    ):
+        pass
 
 
 def test_a_group_that_is_gone_is_made_where_the_log_is(redis_server, client, stream):

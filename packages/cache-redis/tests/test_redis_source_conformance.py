@@ -22,6 +22,7 @@ class Streams:
             "streams": [self.stream],
             "group": "readers",
             "value": "value",
+            "answer_timeout": "3 s",
         }
 
     def put(self, numbers):

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 def hashes(server, prefix):
     """Return the hashes below a prefix, by name, as Redis has them."""
     with redis.Redis("127.0.0.1", server.port) as client:
-        names = sorted(n for n in client.keys(f"{prefix}:*") if not n.endswith(DELETED.encode()))
+        names = sorted(n for n in client.keys(f"{prefix}:*") if not n.startswith(DELETED.encode()))
         return {name.decode(): client.hgetall(name) for name in names}
 
 
@@ -33,7 +33,7 @@ def strings(server, pattern):
     """Return the strings of a pattern by name, without versions and marks of deletions."""
     with redis.Redis("127.0.0.1", server.port) as client:
         ends = (DELETED.encode(), VERSION.encode())
-        names = sorted(name for name in client.keys(pattern) if not name.endswith(ends))
+        names = sorted(name for name in client.keys(pattern) if not name.startswith(ends))
         return {name.decode(): client.get(name) for name in names}
 
 
@@ -132,7 +132,7 @@ def test_a_row_lives_as_long_as_it_is_said_and_a_deletion_is_remembered(pipeline
         assert one[VERSION_FIELD.encode()] > found[f"{prefix}:3"][VERSION_FIELD.encode()]
         assert b"note" not in found[f"{prefix}:3"]
         assert 3500 < client.ttl(f"{prefix}:1") <= 3600
-        assert 7100 < client.ttl(f"{prefix}:2{DELETED}") <= 7200
+        assert 7100 < client.ttl(f"{DELETED}{prefix}:2") <= 7200
     pipeline.feed("1.jsonl", [json.dumps({"id": 2, "at": 6, "note": "late"})])
     pipeline.run()
     assert f"{prefix}:2" not in hashes(redis, prefix)
@@ -176,7 +176,7 @@ def test_the_value_of_a_column_is_a_string(pipeline, redis):
     assert strings(redis, f"{prefix}:*") == expected
     with redis_client(redis) as client:
         assert 3500 < client.ttl(f"{prefix}:1") <= 3600
-        assert 3500 < client.ttl(f"{prefix}:1{VERSION}") <= 3600
+        assert 3500 < client.ttl(f"{VERSION}{prefix}:1") <= 3600
     late = [
         {"id": 1, "at": 4, "note": "late"},
         {"id": 2, "at": 8, "gone": True},
@@ -187,7 +187,7 @@ def test_the_value_of_a_column_is_a_string(pipeline, redis):
     del expected[f"{prefix}:2"]
     assert strings(redis, f"{prefix}:*") == expected
     with redis_client(redis) as client:
-        assert not client.exists(f"{prefix}:2{VERSION}")
+        assert not client.exists(f"{VERSION}{prefix}:2")
 
 
 @pytest.mark.in_turn
@@ -211,7 +211,7 @@ def test_a_string_is_no_list_and_verify_finds_what_is_damaged(pipeline, redis, f
         client.delete(f"{prefix}:1", f"{prefix}:2")
         client.set(f"{prefix}:3", "damaged")
         client.copy(f"{prefix}:4", f"{prefix}:9")
-        client.copy(f"{prefix}:4{VERSION}", f"{prefix}:9{VERSION}")
+        client.copy(f"{VERSION}{prefix}:4", f"{VERSION}{prefix}:9")
         client.set(f"{prefix}:other", "nobody's")
     # Of a value nobody knows whose it is; what makes another name is none of the table's.
     extra = {"extra": 1} if "value" in form else {}

@@ -44,7 +44,7 @@ def test_rows_get_the_answers_of_the_test(tmp_path):
         known={"steps": STEPS, "answers": {"known": [ANSWER]}, "expect": expect},
         other={
             "steps": STEPS,
-            "answers": {"known": [{**ANSWER, "name": "Bob"}]},
+            "answers": {"known": [{k.upper(): v for k, v in {**ANSWER, "name": "Bob"}.items()}]},
             "expect": {"out": [{"customer": 7, "name": "Bob"}]},
         },
     )
@@ -55,11 +55,12 @@ def test_rows_get_the_answers_of_the_test(tmp_path):
 
 
 @pytest.mark.parametrize(("answers", "words"), [
-    ({}, "known asks an external system. Say what it answers"),
+    ({}, "known asks an external system. Say what that answers"),
     ({"orders": []}, "there is no node that asks an external system 'orders'"),
-    ({"known": [{**ANSWER, "nmae": "x"}]}, "nmae is no column"),
-    ({"known": [{"customer": 7, "name": "x"}]}, "day is no column of it, or a key that is null"),
+    ({"known": [{**ANSWER, "nmae": "x"}]}, "there is no column nmae"),
+    ({"known": [{"customer": 7, "name": "x"}]}, "day, by which it is asked, is null"),
     ({"known": [{**ANSWER, "since": "soon"}]}, "since is no DATE"),
+    ({"known": [ANSWER, {**ANSWER, "name": "x"}]}, "there is an answer for that key already"),
 ])  # fmt: skip
 def test_answers_that_can_not_be_are_told(tmp_path, answers, words):
     """Pass: the test fails by an error that names the node or the column."""

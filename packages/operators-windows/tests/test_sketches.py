@@ -108,6 +108,16 @@ def test_types_that_have_no_frequent_items_here_are_refused(kind):
         inputs_of(call, [kind])
 
 
+@pytest.mark.parametrize("text", [
+    "hll_sketch_agg(v, 3)", "theta_sketch_agg(v, 27)", "kll_sketch_agg_bigint(v, 7)",
+    "kll_sketch_agg_double(v, 70000)", "approx_top_k_accumulate(v, 0)", "approx_top_k_accumulate(v, 1000001)",
+    "approx_top_k(v, 0)", "approx_top_k(v, n)", "approx_top_k(v, -1)", "approx_top_k(v, 6, 5)", "approx_top_k(v, 5, x)",
+])  # fmt: skip
+def test_sizes_that_can_not_be_are_told_with_the_document(text):
+    with pytest.raises(OptionError, match="number"):
+        read_total("t", text)
+
+
 def test_without_the_library_a_sketch_is_refused(monkeypatch):
     """Pass: the error says what to install."""
 

@@ -12,7 +12,6 @@ from redis import Connection, SSLConnection
 from redis import exceptions as errors
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from mainstem_cache_redis.options import (
     RedisOptions,
@@ -92,20 +91,31 @@ def _master(options: Given, given: Mapping[str, Any], *, secure: bool) -> tuple[
 
     Raises:
         TransientError: none knows.
+        PermanentError: none of them lets us in.
     """
-    own = {name: value for name, value in given.items() if name.startswith(("socket_", "ssl_"))}
+    own = {name: given[name] for name in ("socket_connect_timeout", "socket_timeout", "protocol")}
+    own |= {name: value for name, value in given.items() if name.startswith("ssl_")}
     password = options.sentinel_password
-    own |= {"password": password.get_secret_value() if password else None, "ssl": secure}
-    kind: Any = Sentinel  # the library says no types
-    known = kind([place(each, SENTINEL_PORT) for each in options.sentinels], sentinel_kwargs=own)
-    try:
-        found: tuple[str, int] = known.discover_master(options.address().hostname)
-    except (errors.RedisError, OSError) as error:
-        raise TransientError(str(error)) from None
-    finally:
-        for client in known.sentinels:
-            client.close()
-    return found
+    own |= {"password": password.get_secret_value() if password else None, "retry": given["retry"]}
+    told, lasting = [], True
+    for each in options.sentinels:
+        host, port = place(each, SENTINEL_PORT)
+        made: Any = (SSLConnection if secure else Connection)(host=host, port=port, **own)
+        try:
+            made.connect()
+            made.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", options.service)
+            if (found := made.read_response()) is not None:
+                return found[0].decode(), int(found[1])
+            told.append(f"{each} knows no {options.service}")
+            lasting = False
+        except (errors.AuthenticationError, errors.NoPermissionError) as error:
+            told.append(f"{each}: {error}")
+        except (errors.RedisError, OSError) as error:
+            told.append(f"{each}: {error}")
+            lasting = False
+        finally:
+            made.disconnect()
+    raise (PermanentError if lasting else TransientError)("; ".join(told))
 
 
 class Commands:
@@ -142,7 +152,7 @@ def place_of(options: Given) -> str:
     """Return where Redis is, in words without secrets."""
     address = options.address()
     if options.sentinels:
-        return f"redis, service {address.hostname} of {', '.join(options.sentinels)}"
+        return f"redis, service {options.service} of {', '.join(options.sentinels)}"
     return f"redis at {address.hostname}:{address.port or PORT}"
 
 
@@ -150,7 +160,7 @@ def failure(error: Exception) -> PermanentError | TransientError:
     """Return what an error is that is not about one message."""
     text = str(error) or type(error).__name__
     if isinstance(error, errors.AskError):  # MOVED too
-        return PermanentError(f"it is of a Redis Cluster, which this sink does not know: {text}")
+        return PermanentError(f"it is of a Redis Cluster, which is not supported: {text}")
     if isinstance(error, errors.ResponseError | errors.AuthenticationError):
         return TransientError(text) if _passes(error) else PermanentError(text)
     if "certificate verify failed" in text.lower():

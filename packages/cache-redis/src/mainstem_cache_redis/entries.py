@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +13,9 @@ from mainstem_ingress import Message
 from mainstem_cache_redis.options import RedisSourceOptions
 from mainstem_cache_redis.sender import HEADER
 
+_MICROS = re.compile(rb"-?\d{1,19}")
+#: The end of the year 9999, in microseconds: ids can be anybody's.
+_LAST = 253_402_300_799_999_999
 #: The stream, the entry's id, its fields and their values in turn.
 Reader = Callable[[str, bytes, Sequence[bytes]], Message]
 
@@ -42,8 +46,15 @@ def _fields(
             refused = "a field is no UTF-8 text: name the one that is the value"
     key = held.get(options.key.encode()) if options.key is not None else None
     return Message(
-        value, key, headers, _time(id_), stream, _name(stream, id_), token=(stream, id_), refused=refused
-    )  # fmt: skip
+        value,
+        key,
+        headers,
+        _time(id_),
+        stream,
+        name_of(stream, id_),
+        token=(stream, id_),
+        refused=refused,
+    )
 
 
 def _written(stream: str, id_: bytes, fields: Sequence[bytes]) -> Message:
@@ -54,21 +65,23 @@ def _written(stream: str, id_: bytes, fields: Sequence[bytes]) -> Message:
         for name, each in held.items()
         if name.startswith(HEADER)
     ]
-    given: dict[str, Any] = {"timestamp": _time(id_), "id": _name(stream, id_)}
+    given: dict[str, Any] = {"timestamp": _time(id_), "id": name_of(stream, id_)}
     written = held.get(b"timestamp", b"")
-    if written.lstrip(b"-").isdigit() and abs(int(written)) < 2**63:
+    if _MICROS.fullmatch(written) and abs(int(written)) < 2**63:
         given["timestamp"] = int(written)
-    if b"id" in held:
+    if held.get(b"id"):
         given["id"] = held[b"id"]
     return Message(
         held.get(b"value"), held.get(b"key"), headers, origin=stream, token=(stream, id_), **given
     )
 
 
-def _name(stream: str, id_: bytes) -> bytes:
+def name_of(stream: str, id_: bytes) -> bytes:
+    """Return what tells an entry from every other."""
     return b"%b %b" % (stream.encode(), id_)
 
 
-def _time(id_: bytes) -> int:
-    """Return when an entry was added, by its id, in microseconds; ids can be anybody's."""
-    return min(int(id_.partition(b"-")[0]) * 1000, 2**63 - 1)
+def _time(id_: bytes) -> int | None:
+    """Return when an entry was added, by its id, in microseconds; None where that can't be a time."""
+    micros = int(id_.partition(b"-")[0]) * 1000
+    return micros if micros <= _LAST else None

@@ -56,7 +56,7 @@ class Holding:
                 yield name.decode(errors="replace"), content_of(fields)
 
     def _strings(self, names: list[bytes]) -> Iterator[tuple[str, str]]:
-        asked = [each for name in names for each in (name, name + VERSION.encode())]
+        asked = [each for name in names for each in (name, VERSION.encode() + name)]
         found = self._commands.all([("GET", each) for each in asked])
         for name, value, version in zip(names, found[::2], found[1::2], strict=True):
             if isinstance(value, bytes) and isinstance(version, bytes) and self._named(name, value):
@@ -82,7 +82,7 @@ class Holding:
             asked = ("SCAN", cursor, "MATCH", self._template.pattern(plain=_plain), "COUNT", _MANY)
             cursor, names = self._commands.all([asked])[0]
             ours = (DELETED.encode(), VERSION.encode())
-            fresh = [n for n in names if n not in seen and not n.endswith(ours)]
+            fresh = [n for n in names if n not in seen and not n.startswith(ours)]
             seen.update(fresh)
             if fresh:
                 yield fresh
@@ -97,7 +97,7 @@ class Holding:
         """
         for part in _parts(keys):
             for answer in self._commands.all(
-                [("DEL", key, f"{key}{DELETED}", f"{key}{VERSION}") for key in part]
+                [("DEL", key, f"{DELETED}{key}", f"{VERSION}{key}") for key in part]
             ):
                 if isinstance(answer, Exception):
                     raise failure(answer)

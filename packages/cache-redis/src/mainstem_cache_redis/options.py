@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
@@ -12,6 +13,7 @@ from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions
 from pydantic import Field, field_validator, model_validator
 
+_PLACE = re.compile(r"(?P<host>[\w.-]+|\[[\da-fA-F:.]+\])(?::(?P<port>\d{1,5}))?")
 _SCHEMES = ("redis", "rediss")
 
 
@@ -34,10 +36,10 @@ def place(text: str, port: int) -> tuple[str, int]:
     Raises:
         ValueError: it is no such text.
     """
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname or parts.path or parts.query or parts.username is not None:
+    found = _PLACE.fullmatch(text)
+    if found is None or (found["port"] and not 0 < int(found["port"]) < 2**16):
         raise ValueError(f"expected host:port, not {text!r}")
-    return parts.hostname, parts.port or port
+    return found["host"].strip("[]"), int(found["port"] or port)
 
 
 class ConnectionOptions(Options):
@@ -64,6 +66,8 @@ class ConnectionOptions(Options):
 
     @model_validator(mode="after")
     def _securely(self) -> Self:
+        if self.sentinel_password is not None and not self.sentinels:
+            raise ValueError("sentinel_password is there, and sentinels are not")
         if self.tls is not None and self.address().scheme != "rediss":
             raise ValueError("tls is there, and url is not rediss://")
         return self
@@ -74,6 +78,11 @@ class ConnectionOptions(Options):
         for each in value:
             place(each, 0)
         return value
+
+    @property
+    def service(self) -> str:
+        """The host as it is written: the name of a service, in which case counts."""
+        return self.address().netloc.rpartition("@")[2].partition(":")[0]
 
     def address(self) -> SplitResult:
         """Return the parts of the URL, of which user and password are never shown."""
@@ -120,7 +129,8 @@ class RedisSourceOptions(ConnectionOptions, IngressOptions):
     )
     start: Literal["earliest", "latest"] = option(
         "earliest",
-        description="Where a group that is made begins: with what a stream holds, or comes.",
+        description="Where a group that is made begins: with what the stream holds (`earliest`), or with "
+        "what comes after (`latest`).",
     )
     format: Literal["fields", "messages"] = option(
         "fields",
@@ -150,7 +160,7 @@ class RedisSourceOptions(ConnectionOptions, IngressOptions):
         advanced=True,
     )
     answer_timeout: PositiveDuration = option(
-        timedelta(seconds=10), advanced=True, description="How long Redis may take to answer."
+        timedelta(seconds=30), advanced=True, description="How long Redis may take to answer."
     )
 
     @field_validator("streams")
@@ -209,7 +219,7 @@ class RedisTableOptions(ConnectionOptions):
     @model_validator(mode="after")
     def _of_the_format(self) -> RedisTableOptions:
         if (self.value is not None) != (self.format == "value"):
-            raise ValueError("value is the column of `format: value`")
+            raise ValueError("value: give it with `format: value`, and only then")
         return self
 
     @field_validator("key")
@@ -217,4 +227,6 @@ class RedisTableOptions(ConnectionOptions):
     def _named(cls, value: str) -> str:
         if not Template(value).columns:
             raise ValueError("expected the key's columns in braces, such as customer:{id}")
+        if value.startswith("mainstem:"):
+            raise ValueError("names that begin with mainstem: are kept for what is known of rows")
         return value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -13,16 +14,15 @@ from mainstem_ingress import Message, Receiver, lost
 from redis import exceptions as errors
 
 from mainstem_cache_redis.connection import Commands, failure, place_of
-from mainstem_cache_redis.entries import reader
+from mainstem_cache_redis.entries import name_of, reader
 from mainstem_cache_redis.options import RedisSourceOptions
 
 T = TypeVar("T")
 
-#: How often it is looked at what the streams have lost, in seconds.
-_LOOK = 2.0
 #: So many entries are asked for by one command.
 _MANY = 2_000
-_TRIMMED = "the stream was trimmed before it was taken"
+_TRIMMED = "the stream was trimmed before the entry was acknowledged"
+_UNREAD = "the stream was trimmed before these entries were taken"
 
 #: An entry's place: its stream and its id.
 Place = tuple[str, bytes]
@@ -40,6 +40,7 @@ class RedisReceiver(Receiver):
     def __init__(self, options: RedisSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._read = reader(options)
+        self._turn = 0
         self._begin(None)
 
     def _begin(self, cursor: str | None) -> None:
@@ -50,12 +51,15 @@ class RedisReceiver(Receiver):
         #: The streams of which entries are pending that this consumer was given before, and behind which
         #: they are still to be read.
         self._pending: dict[str, bytes] = {}
-        self._looked = self._kept = self._claimed = time.monotonic()
+        self._kept = time.monotonic()
+        self._claimed = -math.inf
         self._waiting: int | None = None
-        #: By stream, the last entry taken, and how many entries are accounted for as trimmed.
+        #: By stream, the last entry taken, and how many it is told of that were trimmed before.
         self._reached: dict[str, tuple[str, int]] = {}
-        for stream, (last, gone) in json.loads(cursor or "{}").items():
-            self._reached[stream] = last, gone
+        for stream, (last, told) in json.loads(cursor or "{}").items():
+            self._reached[stream] = last, told
+        #: By stream, its newest entry when it was looked at last.
+        self._ends: dict[str, str] = {}
 
     @property
     def _consumer(self) -> str:
@@ -73,38 +77,71 @@ class RedisReceiver(Receiver):
         failpoint("redis.after-connect")
 
     def _join(self) -> None:
-        """See that the group is there, and what waits."""
+        """See that the groups are there, and what waits."""
         waiting: int | None = 0
         for stream in self.options.streams:
+            last, _ = self._reached.get(stream, ("", 0))
+            info = self._stream(stream)
+            if _order(str(info.get("last-generated-id", ""))) < _order(last):
+                raise PermanentError(
+                    f"the stream {stream!r} was made anew, or has lost its newest entries: it ends "
+                    f"before {last}, which is stored. Begin with another checkpoint"
+                )
             there = self._group(stream)
             if there is None:
-                self._make(stream)
+                self._make(stream, info)
                 there = self._group(stream) or {}
             lag = there.get("lag")  # which Redis does not always know
             known = None if lag is None else int(lag) + int(there.get("pending", 0))
             waiting = None if waiting is None or known is None else waiting + known
-        self._waiting = waiting
+        # Others take of it too.
+        self._waiting = waiting if self.options.receivers == 1 else None
 
-    def _make(self, stream: str) -> None:
+    def _make(self, stream: str, info: Mapping[str, Any]) -> None:
         """Make the group of a stream where it goes on.
+
+        Redis is told how many entries are before that: it then counts right how many were read.
 
         Raises:
             PermanentError: entries of it are stored, and nobody knows which were not.
         """
         options = self.options
-        begin = "$" if options.start == "latest" else "0"
-        if stream in self._reached and self._reached[stream][0]:
-            if options.receivers > 1:
+        added = int(info.get("entries-added", 0))
+        passed = added - int(info.get("length", 0))
+        begin = "0"
+        if options.start == "latest":
+            begin, passed = "$", added
+        known = {self.number: json.dumps(self._reached), **self.stored_cursors()}
+        stored = {
+            number: last
+            for number, cursor in known.items()
+            if (last := json.loads(cursor).get(stream, ("", 0))[0])
+        }
+        if stored:
+            if options.receivers > 1 or stored.keys() != {self.number}:
                 raise PermanentError(
                     f"the group {options.group!r} of {stream!r} is gone, and entries that it gave are "
                     "stored: make it where it is to go on (XGROUP CREATE), or begin with another "
                     "checkpoint"
                 )
-            begin = self._reached[stream][0]
-        made = self._answers([("XGROUP", "CREATE", stream, options.group, begin, "MKSTREAM")])[0]
+            begin = stored[self.number]
+            self._reached[stream] = begin, 0
+        command = ("XGROUP", "CREATE", stream, options.group, begin, "MKSTREAM")
+        (made,) = self._answers([(*command, "ENTRIESREAD", passed)])
+        if isinstance(made, Exception) and "syntax" in str(made).lower():  # before Redis 7
+            (made,) = self._answers([command])
         if isinstance(made, Exception) and not str(made).startswith("BUSYGROUP"):
             raise made
         failpoint("redis.after-group")
+
+    def _stream(self, stream: str) -> dict[str, Any]:
+        """Return what Redis says of a stream; nothing if it is not there."""
+        (found,) = self._answers([("XINFO", "STREAM", stream)])
+        if isinstance(found, errors.ResponseError) and "no such key" in str(found):
+            return {}
+        if isinstance(found, Exception):
+            raise found
+        return _pairs(found)
 
     def _group(self, stream: str) -> dict[str, Any] | None:
         """Return what Redis says of the stream's group; None if there is none."""
@@ -113,10 +150,11 @@ class RedisReceiver(Receiver):
             return None
         if isinstance(found, Exception):
             raise found
-        for each in map(_pairs, found):
-            if each["name"] == self.options.group.encode():
-                return each
-        return None
+        return self._of(found)
+
+    def _of(self, groups: Sequence[Any]) -> dict[str, Any] | None:
+        named = (each for each in map(_pairs, groups) if each["name"] == self.options.group)
+        return next(named, None)
 
     def take(self, seconds: float) -> Iterable[Message]:
         return self._told(lambda: self._take(seconds))
@@ -124,9 +162,6 @@ class RedisReceiver(Receiver):
     def _take(self, seconds: float) -> list[Message]:
         now = time.monotonic()
         found: list[Message] = []
-        if now - self._looked > _LOOK:
-            self._looked = now
-            found += self._trimmed()
         if now - self._kept > self.options.claim_after.total_seconds() / 3:
             self._kept = now
             self._keep()
@@ -141,14 +176,74 @@ class RedisReceiver(Receiver):
         if now - self._claimed > self.options.claim_after.total_seconds() / 2:
             self._claimed = now
             found += self._taken_over(room)
-        return found + self._new(room, 0.0 if found else seconds)
+            if found:
+                return found
+        found += self._new(room)
+        if not found and seconds:
+            self._wait(seconds)
+        return found
 
-    def _new(self, room: int, seconds: float) -> list[Message]:
-        """Return entries that nobody was given yet."""
+    def _new(self, room: int) -> list[Message]:
+        """Return entries that nobody was given yet, and tell of those that were trimmed before."""
+        found: list[Message] = []
+        for stream in self._turns():
+            if room <= 0:
+                break
+            asked = (*self._asking(room), "STREAMS", stream, ">")
+            commands = [
+                ("MULTI",), ("XINFO", "STREAM", stream), ("XINFO", "GROUPS", stream), asked, ("EXEC",),
+            ]  # fmt: skip
+            given = self._answer_of_all(commands)
+            info, groups, entries = given
+            group = self._of(groups) or {}
+            self._ends[stream] = str(info.get("last-generated-id", "0-0"))
+            found += self._gap(stream, info, group)
+            taken = list(self._messages(entries or ()))
+            found += taken
+            room -= len(taken)
+        return found
+
+    def _answer_of_all(self, commands: Sequence[Sequence[Any]]) -> tuple[Any, Any, Any]:
+        """Return the answers of a transaction of three commands."""
+        answers = self._answers(commands)
+        for each in (*answers[1:4], answers[4]):
+            if isinstance(each, Exception):
+                raise each
+        info, groups, entries = answers[4]
+        for each in (info, groups, entries):
+            if isinstance(each, Exception):
+                raise each
+        return _pairs(info), groups, entries
+
+    def _turns(self) -> list[str]:
+        """Return the streams, another one first each time."""
         streams = self.options.streams
-        block = ("BLOCK", max(1, int(seconds * 1000))) if seconds else ()
-        asked = (*self._asking(room), *block, "STREAMS", *streams, *([">"] * len(streams)))
-        return list(self._messages(self._answer(asked) or ()))
+        self._turn = (self._turn + 1) % len(streams)
+        return streams[self._turn :] + streams[: self._turn]
+
+    def _wait(self, seconds: float) -> None:
+        """Wait until something is added to a stream; it is not taken by that."""
+        ends = [self._ends.get(stream, "$") for stream in self.options.streams]
+        given = ("COUNT", 1, "BLOCK", max(1, int(seconds * 1000)), "STREAMS")
+        self._answer(("XREAD", *given, *self.options.streams, *ends))
+
+    def _gap(self, stream: str, info: Mapping[str, Any], group: Mapping[str, Any]) -> list[Message]:
+        """Tell how many entries were trimmed before anybody was given them.
+
+        Redis counts the entries that were added, and those that the group was given. Where all is gone
+        that the group was given, what is gone beyond that was given to nobody. Servers before 7 do not
+        count.
+        """
+        read, passed = group.get("entries-read"), str(group.get("last-delivered-id", ""))
+        first = info.get("first-entry")
+        if self.number or read is None or (first and _order(first[0].decode()) <= _order(passed)):
+            return []  # one receiver tells for all
+        last, told = self._reached.get(stream, ("", 0))
+        count = int(info["entries-added"]) - int(info["length"]) - int(read)
+        if count <= told:
+            return []
+        self._reached[stream] = last, count
+        return [lost(_UNREAD, origin=stream, count=count - told, first=passed)]
 
     def _again(self, room: int) -> list[Message]:
         """Return entries that this consumer was given before, and did not acknowledge."""
@@ -165,12 +260,18 @@ class RedisReceiver(Receiver):
         """Return entries that another consumer has had for too long."""
         idle = int(self.options.claim_after.total_seconds() * 1000)
         found: list[Message] = []
-        for stream in self.options.streams:
-            given = (stream, self.options.group, self._consumer, idle, "0-0", "COUNT", room)
-            entries = self._answer(("XAUTOCLAIM", *given))[1]
-            # Older servers leave a hole for one that was trimmed.
-            held = [entry for entry in entries if entry is not None]
-            found += self._messages([(stream.encode(), held)])
+        for stream in self._turns():
+            if room - len(found) <= 0:
+                break
+            given = (stream, self.options.group, self._consumer, idle, "0-0", "COUNT")
+            answer = self._answer(("XAUTOCLAIM", *given, room - len(found)))
+            entries = [entry for entry in answer[1] if entry is not None]
+            if len(entries) < len(
+                answer[1]
+            ):  # a server before 7 leaves a hole, and the entry with us
+                self._pending[stream] = b"0"
+            gone = [(id_, None) for id_ in (answer[2] if len(answer) > 2 else ())]
+            found += self._messages([(stream.encode(), [*entries, *gone])])
         return found
 
     def _asking(self, room: int) -> tuple[Any, ...]:
@@ -179,44 +280,20 @@ class RedisReceiver(Receiver):
     def _messages(self, given: Iterable[Any]) -> Iterator[Message]:
         for name, entries in given:
             stream = name.decode()
-            last, trimmed = self._reached.get(stream, ("", 0))
+            last, told = self._reached.get(stream, ("", 0))
             for id_, fields in entries:
                 if (stream, id_) in self._in_hand:
                     continue  # taken over from itself
                 self._in_hand.add((stream, id_))
-                if _order(id_.decode()) > _order(last):
-                    last = id_.decode()
+                last = max(last, id_.decode(), key=_order)
                 if fields is None:
+                    # With the entry's own id: if it is stored, nothing is lost.
                     there = id_.decode()
                     one = lost(_TRIMMED, origin=stream, count=1, first=there, last=there)
-                    yield one._replace(token=(stream, id_), id=b"%b trimmed %b" % (name, id_))
+                    yield one._replace(token=(stream, id_), id=name_of(stream, id_))
                     continue
                 yield self._read(stream, id_, fields)
-            self._reached[stream] = last, trimmed
-
-    def _trimmed(self) -> list[Message]:
-        """Return what tells of entries that were trimmed before anybody was given them.
-
-        Redis counts what was ever added and what the group has read; what is gone from the beginning
-        beyond that was never read.
-        """
-        if self.number:
-            return []  # one tells for all
-        found = []
-        for stream in self.options.streams:
-            info, group = self._answers([("XINFO", "STREAM", stream)])[0], self._group(stream)
-            if isinstance(info, Exception) or group is None:
-                continue
-            info = _pairs(info)
-            if "entries-added" not in info or group.get("entries-read") is None:
-                continue  # an older server, or one that can't tell
-            begun = int(info["entries-added"]) - int(info["length"])
-            last, told = self._reached.get(stream, ("", 0))
-            count = begun - max(int(group["entries-read"]), told)
-            if count > 0:
-                self._reached[stream] = last, begun
-                found.append(lost(_TRIMMED, origin=stream, count=count))
-        return found
+            self._reached[stream] = last, told
 
     def _keep(self) -> None:
         """Let no other consumer take over what is in hand.
@@ -291,7 +368,9 @@ class RedisReceiver(Receiver):
 
 
 def _pairs(answer: Sequence[Any]) -> dict[str, Any]:
-    return {name.decode(): value for name, value in zip(answer[::2], answer[1::2], strict=True)}
+    """Return names and values, which stand in turn, with texts of the bytes."""
+    pairs = zip(answer[::2], answer[1::2], strict=True)
+    return {n.decode(): v.decode() if isinstance(v, bytes) else v for n, v in pairs}
 
 
 def _order(id_: str) -> tuple[int, int]:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _ROWS = 500
 #: How long Redis remembers the run that wrote last, in seconds.
 _KEPT = 90 * 24 * 3600
-#: Behind the name of a row: that it was deleted, and by which version.
-DELETED = ":deleted"
-#: The field of a hash that holds its version; behind the name of a string, that of its version.
+#: Before the name of a row: that it was deleted, and by which version.
+DELETED = "mainstem:deleted:"
+#: The field of a hash that holds its version; before the name of a string, that of its version.
 VERSION_FIELD = "_version"
-VERSION = ":version"
+VERSION = "mainstem:version:"
 #: The first of KEYS holds the highest run that has written. Of each other a version and a count of fields
 #: follow, -1 for a deletion, then names and values; of a string one of these, whose name says nothing.
 #: Returns pairs of a row's number and why it was not set.
@@ -46,21 +46,24 @@ for number = 1, #KEYS - 1 do
   if versioned == '' then
     known = redis.pcall('HGET', key, field)
   else
-    known = redis.pcall('GET', key .. versioned)
+    known = redis.pcall('GET', versioned .. key)
     local kind = redis.call('TYPE', key).ok
     if kind ~= 'none' and kind ~= 'string' then known = {err = 'WRONGTYPE it is a ' .. kind} end
   end
-  local gone = redis.pcall('GET', key .. deleted)
+  local gone = redis.pcall('GET', deleted .. key)
   if type(known) == 'table' and known.err then
     failed[#failed + 1] = number
     failed[#failed + 1] = known.err
+  elseif type(gone) == 'table' and gone.err then
+    failed[#failed + 1] = number
+    failed[#failed + 1] = gone.err
   elseif version == '' or not ((known and known >= version) or (gone and gone >= version)) then
     local done
     redis.pcall('DEL', key)
-    if versioned ~= '' then redis.pcall('DEL', key .. versioned) end
+    if versioned ~= '' then redis.pcall('DEL', versioned .. key) end
     if count < 0 then
       if version ~= '' then
-        done = redis.pcall('SET', key .. deleted, version, 'EX', horizon)
+        done = redis.pcall('SET', deleted .. key, version, 'EX', horizon)
       end
     else
       if versioned == '' then
@@ -68,12 +71,12 @@ for number = 1, #KEYS - 1 do
         for n = at, at + 2 * count - 1 do fields[#fields + 1] = ARGV[n] end
         done = redis.pcall('HSET', key, unpack(fields))
       else
-        redis.pcall('SET', key .. versioned, version)
-        if ttl > 0 then redis.pcall('EXPIRE', key .. versioned, ttl) end
+        redis.pcall('SET', versioned .. key, version)
+        if ttl > 0 then redis.pcall('EXPIRE', versioned .. key, ttl) end
         done = redis.pcall('SET', key, ARGV[at + 1])
       end
       if ttl > 0 then redis.pcall('EXPIRE', key, ttl) end
-      if gone then redis.pcall('DEL', key .. deleted) end
+      if gone then redis.pcall('DEL', deleted .. key) end
     end
     if type(done) == 'table' and done.err then
       failed[#failed + 1] = number

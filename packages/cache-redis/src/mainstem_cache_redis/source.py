@@ -18,10 +18,12 @@ class RedisSource(IngressSource):
 
     def __init__(self, options: RedisSourceOptions) -> None:
         super().__init__(options)
+        if options.key is not None and options.key == options.value:
+            raise OptionError("is the field of `value` too", option="key")
         if options.format == "messages":
             for name in ("value", "key"):
                 if getattr(options, name) is not None:
-                    raise OptionError("is of `format: fields`", option=name)
+                    raise OptionError("goes with `format: fields` only", option=name)
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
@@ -45,6 +47,8 @@ class RedisSource(IngressSource):
             assumptions.append(
                 f"the order of messages does not matter: {options.receivers} receivers share them"
             )
+        elif len(options.streams) == 1:
+            assumptions.append("nobody else reads by the group, whose entries would come late")
         return SourceCapabilities(
             ordered=options.receivers == 1 and len(options.streams) == 1,
             may_duplicate=not remembers,

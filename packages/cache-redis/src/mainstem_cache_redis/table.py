@@ -100,7 +100,8 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
         ]
         held = list(columns)
         if self.options.value is not None:
-            held = [find_column(columns, self.options.value, "value")]
+            own = [column for column in columns if not column.name.startswith("_")]
+            held = [find_column(own, self.options.value, "value")]
         for column in held:
             held_type = column.type or ""
             if held_type.startswith(_NOT_JSON if self.options.format == "json" else _NOT_TEXT):
@@ -176,8 +177,8 @@ class RedisTable(Sink, Typed, KeyedWrites, Comparable):
         for column in (find_column(columns, name, "key") for name in template.columns):
             if column.type not in _PLAIN:
                 raise OptionError(
-                    f"a hash's name can't be made of its field {column.name}, of type {column.type}, "
-                    "so that it is not known which hashes are of the table"
+                    f"a row's name can't be made of its column {column.name}, of type {column.type}, "
+                    "so that it is not known which names are of the table"
                 )
         if self.options.format != "hash":
             text = self._string([n for n in kinds if not n.startswith("_")], kinds)

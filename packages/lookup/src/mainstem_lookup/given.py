@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ class GivenAnswers(Lookup):
     """Answers by rows that a test gives, in place of an external system.
 
     Args:
-        rows: JSON objects with the key columns and those of the answer.
+        rows: JSON objects with the key columns and those of the answer, in lower case.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class GivenAnswers(Lookup):
         return 1_000
 
     def connect(self) -> None:
-        arrays, reasons = json_reader([*self.keys, *self.columns])(
+        # Case says nothing in names of columns.
+        columns = [replace(c, name=c.name.lower()) for c in (*self.keys, *self.columns)]
+        arrays, reasons = json_reader(columns)(
             pa.array([row.encode() for row in self._rows], pa.binary())
         )
         for row, reason in zip(self._rows, reasons, strict=True):

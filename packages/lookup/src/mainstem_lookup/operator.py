@@ -85,17 +85,26 @@ class LookupOperator(Operator, Branching, Recorded, Answerable):
         return _First(self) if self.options.record else None
 
     def answered(self, rows: Sequence[Mapping[str, Any]]) -> Operator:
-        keys = [name for _, name in self.key()]
-        known = {*keys, *(column.name for column in self.options.table_schema)}
+        keys = [name.lower() for _, name in self.key()]
+        known = [*keys, *(column.name.lower() for column in self.options.table_schema)]
+        found: dict[tuple[str, ...], str] = {}
         for row in rows:
-            if wrong := [*(row.keys() - known), *(name for name in keys if row.get(name) is None)]:
-                raise OptionError(
-                    f"{dict(row)}: {wrong[0]} is no column of it, or a key that is null",
-                    option=wrong[0],
-                    hint=f"Columns: {', '.join(sorted(known))}.",
-                )
+            own = {name.lower(): value for name, value in row.items()}
+            hint = f"Columns: {', '.join(known)}."
+            for name in own:
+                if name not in known:
+                    raise OptionError(f"{dict(row)}: there is no column {name}", hint=hint)
+            for name in keys:
+                if own.get(name) is None:
+                    raise OptionError(
+                        f"{dict(row)}: {name}, by which it is asked, is null", hint=hint
+                    )
+            key = tuple(str(own[name]) for name in keys)
+            if key in found:
+                raise OptionError(f"{dict(row)}: there is an answer for that key already")
+            found[key] = json.dumps(own, default=str)
         made = copy(self)
-        made._given = tuple(json.dumps(row, default=str) for row in rows)
+        made._given = tuple(found.values())
         return made
 
     def apply(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> DataFrame:

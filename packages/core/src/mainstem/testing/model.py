@@ -39,7 +39,7 @@ class Case(Options):
     answers: dict[str, list[dict[str, Any]]] = option(
         dict,
         description="What external systems answer, by the node that asks: rows of the columns that "
-        "it asks by and of those it is answered. There is nothing for a key that no row has.",
+        "it asks by and of those it is answered. A key that is in no row has no answer.",
     )
     expect: dict[str, list[dict[str, Any]]] = option(
         description="The rows that came out, in any order, by sink or by output (`node.rejected`); "

@@ -176,7 +176,7 @@ def _answered(
     for name in asking:
         if name not in answers:
             raise PipelineError(
-                f"{name} asks an external system. Say what it answers: `answers: {{{name}: [...]}}`"
+                f"{name} asks an external system. Say what that answers: `answers: {{{name}: [...]}}`"
             )
     found: dict[str, Operator] = {}
     for name, operator in asking.items():

@@ -58,6 +58,13 @@ SIZED: Mapping[str, int] = {
     **dict.fromkeys(("kll_sketch_agg_bigint", "approx_top_k_accumulate"), 1),
     "approx_top_k": 2,
 }
+#: By each of them, between which sizes Spark has it.
+_SIZES: Mapping[str, tuple[int, int]] = {
+    "hll_sketch_agg": (4, 21),
+    "theta_sketch_agg": (4, 26),
+    **dict.fromkeys((each for each in SIZED if each.startswith("kll")), (8, 65_535)),
+    **dict.fromkeys(("approx_top_k", "approx_top_k_accumulate"), (1, 1_000_000)),
+}
 #: Functions that may leave nulls out.
 _NULLS = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 
@@ -251,6 +258,8 @@ def _check(name: str, call: Call) -> None:
     if call.function.startswith("percentile"):
         fractions(call)
     size_of(call)
+    if call.function == "approx_top_k":
+        most_frequent(call)
     for inner in (*call.arguments, call.where, call.order):
         words = [token.word for token in _tokens(inner) if not token.is_space]
         signs = [token.text for token in _tokens(inner) if not token.is_space]
@@ -270,6 +279,25 @@ def size_of(call: Call) -> int | None:
     text = call.arguments[SIZED[call.function]]
     if not text.isdecimal():
         message = f"{call.text}: how large a sketch is, is a whole number"
+        raise OptionError(message, option="columns")
+    least, most = _SIZES[call.function]
+    if not least <= int(text) <= most:
+        message = f"{call.text}: how large a sketch is, is a number from {least} to {most:,}"
+        raise OptionError(message, option="columns")
+    return int(text)
+
+
+def most_frequent(call: Call) -> int:
+    """Return how many values `approx_top_k` gives.
+
+    Raises:
+        OptionError: what it says is no number of values that its sketch has.
+    """
+    text = call.arguments[1] if len(call.arguments) > 1 else "5"
+    size = size_of(call)
+    most = 10_000 if size is None else size
+    if not text.isdecimal() or not 1 <= int(text) <= most:
+        message = f"{call.text}: how many values it gives is a number from 1 to {most:,}"
         raise OptionError(message, option="columns")
     return int(text)
 

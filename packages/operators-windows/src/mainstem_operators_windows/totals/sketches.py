@@ -19,7 +19,7 @@ import polars as pl
 from mainstem import OptionError
 
 from mainstem_operators_windows.totals.accumulator import Accumulator, Asked, where
-from mainstem_operators_windows.totals.calls import Call, size_of
+from mainstem_operators_windows.totals.calls import Call, most_frequent, size_of
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -231,7 +231,8 @@ class FrequentItems(Accumulator):
     @property
     def _most(self) -> int:
         """How many items are kept account of."""
-        return size_of(self.call) or 10_000
+        size = size_of(self.call)
+        return 10_000 if size is None else size
 
     def lifted(self, weight: pl.Expr) -> list[pl.Expr]:
         sketch, values, nulls = self.parts
@@ -286,8 +287,7 @@ class FrequentItems(Accumulator):
         )
         if self.call.function == "approx_top_k_accumulate":
             return state
-        number = self.call.arguments[1] if len(self.call.arguments) > 1 else "5"
-        return f"approx_top_k_estimate({state}, {number})"
+        return f"approx_top_k_estimate({state}, {most_frequent(self.call)})"
 
 
 def _log_size(most: int) -> int:
