@@ -159,7 +159,7 @@ def written(folder, table, partition_by=()):
     if made.delta is None:
         options = options.model_copy(update={"partition_by": list(partition_by)})
         made = Table(options)
-        made.make(table.schema)
+        made.make(options, table.schema)
     schema = made.schema.serialize().to_pybytes()
     told = write_files(options, schema, list(partition_by), "t", table.to_batches())
     return made, [row for batch in told for row in batch.to_pylist()]
