@@ -233,6 +233,18 @@ def test_a_stream_that_is_made_anew_is_told(redis_server, client, stream):
         pass
 
 
+def test_a_stream_whose_newest_entries_a_failover_has_lost_goes_on(redis_server, client, stream):
+    """Pass: its group is there, so it is the same one; what comes then is taken."""
+    client.xadd(stream, {"n": "0"}, id="1000-0")
+    with receiver(redis_server, stream, value="n") as made:
+        made.acknowledge(take(made, 1))
+        _, told_before = json.loads(made.cursor())[stream]
+    cursor = json.dumps({stream: ["2000-0", told_before]})
+    client.xadd(stream, {"n": "1"}, id="1500-0")
+    with receiver(redis_server, stream, value="n", cursor=cursor) as made:
+        assert [message.value for message in take(made, 1)] == [b"1"]
+
+
 def test_no_more_is_in_hand_than_was_said_whatever_the_streams(redis_server, client, stream):
     streams = [f"{stream}{n}" for n in range(3)]
     for each in streams:

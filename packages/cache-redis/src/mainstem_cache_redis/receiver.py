@@ -80,16 +80,9 @@ class RedisReceiver(Receiver):
         """See that the groups are there, and what waits."""
         waiting: int | None = 0
         for stream in self.options.streams:
-            last, _ = self._reached.get(stream, ("", 0))
-            info = self._stream(stream)
-            if _order(str(info.get("last-generated-id", ""))) < _order(last):
-                raise PermanentError(
-                    f"the stream {stream!r} was made anew, or has lost its newest entries: it ends "
-                    f"before {last}, which is stored. Begin with another checkpoint"
-                )
             there = self._group(stream)
             if there is None:
-                self._make(stream, info)
+                self._make(stream)
                 there = self._group(stream) or {}
             lag = there.get("lag")  # which Redis does not always know
             known = None if lag is None else int(lag) + int(there.get("pending", 0))
@@ -97,15 +90,22 @@ class RedisReceiver(Receiver):
         # Others take of it too.
         self._waiting = waiting if self.options.receivers == 1 else None
 
-    def _make(self, stream: str, info: Mapping[str, Any]) -> None:
+    def _make(self, stream: str) -> None:
         """Make the group of a stream where it goes on.
 
         Redis is told how many entries are before that: it then counts right how many were read.
 
         Raises:
-            PermanentError: entries of it are stored, and nobody knows which were not.
+            PermanentError: entries of it are stored, and nobody knows which were not; or the stream was
+                made anew.
         """
-        options = self.options
+        options, info = self.options, self._stream(stream)
+        last, _ = self._reached.get(stream, ("", 0))
+        if _order(str(info.get("last-generated-id", ""))) < _order(last):
+            raise PermanentError(
+                f"the stream {stream!r} was made anew: it ends before {last}, which is stored. Begin "
+                "with another checkpoint"
+            )
         added = int(info.get("entries-added", 0))
         passed = added - int(info.get("length", 0))
         begin = "0"
@@ -113,9 +113,9 @@ class RedisReceiver(Receiver):
             begin, passed = "$", added
         known = {self.number: json.dumps(self._reached), **self.stored_cursors()}
         stored = {
-            number: last
+            number: place
             for number, cursor in known.items()
-            if (last := json.loads(cursor).get(stream, ("", 0))[0])
+            if (place := json.loads(cursor).get(stream, ("", 0))[0])
         }
         if stored:
             if options.receivers > 1 or stored.keys() != {self.number}:
@@ -161,24 +161,21 @@ class RedisReceiver(Receiver):
 
     def _take(self, seconds: float) -> list[Message]:
         now = time.monotonic()
-        found: list[Message] = []
         if now - self._kept > self.options.claim_after.total_seconds() / 3:
             self._kept = now
             self._keep()
         room = min(self.options.prefetch - len(self._in_hand), _MANY)
         if self._paused or room <= 0:
             self._answers([("PING",)])
-            if not found:
-                time.sleep(seconds)
-            return found
+            time.sleep(seconds)
+            return []
         if self._pending:
-            return found + self._again(room)
+            return self._again(room)
         if now - self._claimed > self.options.claim_after.total_seconds() / 2:
             self._claimed = now
-            found += self._taken_over(room)
-            if found:
+            if found := self._taken_over(room):
                 return found
-        found += self._new(room)
+        found = self._new(room)
         if not found and seconds:
             self._wait(seconds)
         return found
@@ -206,13 +203,11 @@ class RedisReceiver(Receiver):
     def _answer_of_all(self, commands: Sequence[Sequence[Any]]) -> tuple[Any, Any, Any]:
         """Return the answers of a transaction of three commands."""
         answers = self._answers(commands)
-        for each in (*answers[1:4], answers[4]):
+        done = answers[4] if isinstance(answers[4], list) else []
+        for each in (*answers, *done):
             if isinstance(each, Exception):
                 raise each
-        info, groups, entries = answers[4]
-        for each in (info, groups, entries):
-            if isinstance(each, Exception):
-                raise each
+        info, groups, entries = done
         return _pairs(info), groups, entries
 
     def _turns(self) -> list[str]:
@@ -266,9 +261,9 @@ class RedisReceiver(Receiver):
             given = (stream, self.options.group, self._consumer, idle, "0-0", "COUNT")
             answer = self._answer(("XAUTOCLAIM", *given, room - len(found)))
             entries = [entry for entry in answer[1] if entry is not None]
-            if len(entries) < len(
-                answer[1]
-            ):  # a server before 7 leaves a hole, and the entry with us
+            if (
+                None in answer[1]
+            ):  # so servers before 7 tell one that was trimmed, which is pending here now
                 self._pending[stream] = b"0"
             gone = [(id_, None) for id_ in (answer[2] if len(answer) > 2 else ())]
             found += self._messages([(stream.encode(), [*entries, *gone])])
