@@ -225,13 +225,12 @@ class RedisReceiver(Receiver):
     def _gap(self, stream: str, info: Mapping[str, Any], group: Mapping[str, Any]) -> list[Message]:
         """Tell how many entries were trimmed before anybody was given them.
 
-        Redis counts the entries that were added, and those that the group was given. Where all is gone
-        that the group was given, what is gone beyond that was given to nobody. Servers before 7 do not
-        count.
+        Redis counts the entries that were added, and those that the group was given. What is gone and
+        was not given is missing; as long as some of what was given is there, less of it is seen, and the
+        rest later. Servers before 7 do not count.
         """
         read, passed = group.get("entries-read"), str(group.get("last-delivered-id", ""))
-        first = info.get("first-entry")
-        if self.number or read is None or (first and _order(first[0].decode()) <= _order(passed)):
+        if self.number or read is None:
             return []  # one receiver tells for all
         last, told = self._reached.get(stream, ("", 0))
         count = int(info["entries-added"]) - int(info["length"]) - int(read)
