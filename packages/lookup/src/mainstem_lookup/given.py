@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 from mainstem import PermanentError
 from mainstem.arrays import json_reader
 from mainstem.columns import Column
@@ -33,6 +32,8 @@ class GivenAnswers(Lookup):
         return 1_000
 
     def connect(self) -> None:
+        import pyarrow as pa
+
         # Case says nothing in names of columns.
         columns = [replace(c, name=c.name.lower()) for c in (*self.keys, *self.columns)]
         arrays, reasons = json_reader(columns)(
