@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mainstem import Level, OptionError, Shown, SourceCapabilities, write_duration
+from mainstem import Level, OptionError, Shown, SourceCapabilities
 from mainstem_ingress import IngressSource, Receiver
 
 from mainstem_cache_redis.options import RedisSourceOptions
@@ -31,23 +31,14 @@ class RedisSource(IngressSource):
         options = self.options
         remembers = bool(options.duplicates_within)
         assumptions = [
-            "the disk keeps what it says it has written",
+            *options.assumed(remembers=remembers),
             "Redis keeps what it has answered (see `appendfsync`), and a replica that is promoted has it",
             "the streams keep each entry until it was taken; what is trimmed comes out of `lost`",
             "nobody else moves the group (`XGROUP SETID`) or acknowledges its entries",
         ]
         if options.format == "messages":
             assumptions.append("the field `id` is one that the sink `redis` has written")
-        if remembers:
-            assumptions.append(
-                f"a copy comes within {write_duration(options.duplicates_within)}, and before "
-                f"{options.duplicates_most:,} other messages"
-            )
-        if options.receivers > 1:
-            assumptions.append(
-                f"the order of messages does not matter: {options.receivers} receivers share them"
-            )
-        elif len(options.streams) == 1:
+        if options.receivers == 1 and len(options.streams) == 1:
             assumptions.append("nobody else reads by the group, whose entries would come late")
         return SourceCapabilities(
             ordered=options.receivers == 1 and len(options.streams) == 1,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from mainstem import Duration, LocalPath, Options, Size, option, read_duration, read_size
+from mainstem import (
+    Duration,
+    LocalPath,
+    Options,
+    Size,
+    option,
+    read_duration,
+    read_size,
+    write_duration,
+)
 from pydantic import PlainValidator, WithJsonSchema
 
 
@@ -99,3 +108,21 @@ class IngressOptions(Options):
         description="or when its first message has waited so long.",
         advanced=True,
     )
+
+    def assumed(self, *, remembers: bool) -> list[str]:
+        """Return what sources assume whose external system gives messages again.
+
+        Args:
+            remembers: whether copies are known by their ids.
+        """
+        found = ["the disk keeps what it says it has written"]
+        if remembers:
+            horizon = write_duration(self.duplicates_within)
+            found.append(
+                f"a copy comes within {horizon}, and before {self.duplicates_most:,} other messages"
+            )
+        if self.receivers > 1:
+            found.append(
+                f"the order of messages does not matter: {self.receivers} receivers share them"
+            )
+        return found

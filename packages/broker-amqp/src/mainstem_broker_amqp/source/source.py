@@ -39,7 +39,8 @@ class AMQPSource(IngressSource):
         """Nothing is lost; what can come twice depends on the kind of queue, and on ids."""
         options = self.options
         horizon = write_duration(options.duplicates_within)
-        assumptions = ["the disk keeps what it says it has written"]
+        exact = options.ids == "always"
+        assumptions = options.assumed(remembers=exact)
         if options.type == "stream":
             assumptions.append("the stream keeps its messages until they were taken")
             if options.start in ("latest", "last_chunk"):
@@ -50,19 +51,10 @@ class AMQPSource(IngressSource):
             return SourceCapabilities(
                 ordered=True, assumptions=tuple(assumptions), shown=_shown(Level.EXACTLY_ONCE)
             )
-        if options.receivers > 1:
-            assumptions.append(
-                f"the order of messages does not matter: {options.receivers} receivers share them"
-            )
         if options.type == "quorum":
             assumptions.append("the queue has no delivery limit, or a dead-letter exchange")
         if options.ids != "never" and options.duplicates_within:
             assumptions.append("no two messages have one message id")
-        if options.ids == "always":
-            assumptions.append(
-                f"a copy comes within {horizon}, and before {options.duplicates_most:,} other messages"
-            )
-        exact = options.ids == "always"
         return SourceCapabilities(
             shown=_shown(Level.EXACTLY_ONCE if exact else Level.AT_LEAST_ONCE),
             may_duplicate=not exact,

@@ -10,7 +10,6 @@ from mainstem import (
     Level,
     Shown,
     SourceCapabilities,
-    write_duration,
 )
 from mainstem_ingress import IngressSource, Receiver
 
@@ -33,7 +32,7 @@ class JetStreamQueue(IngressSource):
         options = self.options
         remembers = bool(options.duplicates_within)
         assumptions = [
-            "the disk keeps what it says it has written",
+            *options.assumed(remembers=remembers),
             "publishers that retry give each message a Nats-Msg-Id",
             "the stream keeps each message until it was taken",
         ]
@@ -44,15 +43,6 @@ class JetStreamQueue(IngressSource):
             )
         else:
             assumptions.append("a consumer that is there already has no `max_deliver`")
-        if remembers:
-            assumptions.append(
-                f"a copy comes within {write_duration(options.duplicates_within)}, and before "
-                f"{options.duplicates_most:,} other messages"
-            )
-        if options.receivers > 1:
-            assumptions.append(
-                f"the order of messages does not matter: {options.receivers} receivers share them"
-            )
         return SourceCapabilities(
             ordered=False,  # what is given again comes after what was published later
             may_duplicate=not remembers,
