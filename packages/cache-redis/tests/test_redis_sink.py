@@ -115,7 +115,7 @@ def test_a_cluster_is_not_known(tmp_path, stream):
         its.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         asked.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
         wait_for(lambda: b"cluster_state:ok" in asked.execute_command("CLUSTER", "INFO"))
-        with pytest.raises(PermanentError, match="is of a Redis Cluster, which this sink does not"):
+        with pytest.raises(PermanentError, match="is of a Redis Cluster, which is not supported"):
             send_by(to_one, [row(1)])
 
 
