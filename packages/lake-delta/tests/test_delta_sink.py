@@ -7,10 +7,10 @@ import json
 import pytest
 from deltalake import DeltaTable
 from mainstem import DocumentError, OptionError
+from mainstem_lake.files import written
 from mainstem_lake_delta.commands import app
-from mainstem_lake_delta.files import write_files
 from mainstem_lake_delta.options import DeltaOptions
-from mainstem_lake_delta.table import Table, failure
+from mainstem_lake_delta.table import Table, failure, statistics
 from typer.testing import CliRunner
 
 SCHEMA = "id INT, day STRING, note STRING, at BIGINT, gone BOOLEAN"
@@ -130,39 +130,13 @@ def test_tables_that_demand_what_nobody_looks_at_are_told(pipeline):
         document(pipeline, "id INT").run()
 
 
-@pytest.mark.parametrize(
-    ("given", "there", "fits"),
-    [
-        ("INT", "BIGINT", True),
-        ("BIGINT", "INT", False),
-        ("STRUCT<a: INT>", "STRUCT<a: INT, b: INT>", True),
-        ("STRUCT<a: INT, b: INT>", "STRUCT<a: INT>", False),
-        ("ARRAY<STRUCT<a: INT>>", "ARRAY<STRUCT<a: STRING>>", False),
-        ("ARRAY<INT>", "STRUCT<a: INT>", False),
-        ("MAP<STRING, INT>", "MAP<STRING, BIGINT>", True),
-        ("TIMESTAMP", "TIMESTAMP_NTZ", False),
-    ],
-)
-def test_types_that_hold_all_values_fit(given, there, fits):
-    """Pass: within structs, lists and maps too; no field of a struct is left out."""
-    from mainstem.columns import arrow_type, read_columns
-    from mainstem_lake_delta.sink import _fits
-
-    one, two = (arrow_type(read_columns(f"x {kind}")[0].type) for kind in (given, there))
-    assert _fits(one, two) is fits
-
-
-def written(folder, table, partition_by=()):
-    """Write rows into a table's folder, as a task does."""
+def put(folder, table):
+    """Write rows into a table's folder, as a task does; return the table, and what the file is."""
     options = DeltaOptions(path=str(folder))
     made = Table(options)
-    if made.delta is None:
-        options = options.model_copy(update={"partition_by": list(partition_by)})
-        made = Table(options)
-        made.make(options, table.schema)
-    schema = made.schema.serialize().to_pybytes()
-    told = write_files(options, schema, list(partition_by), "t", table.to_batches())
-    return made, [row for batch in told for row in batch.to_pylist()]
+    made.make(table.schema)
+    (file,) = written(made.room(), options, made.schema, [], "t", table.to_batches())
+    return made, file
 
 
 def test_what_files_hold_is_told(tmp_path):
@@ -177,8 +151,8 @@ def test_what_files_hold_is_told(tmp_path):
             "f": [0.5, 1.0, 2.0],
         }
     )
-    _, (file,) = written(tmp_path, table)
-    stats = json.loads(file["stats"])
+    _, file = put(tmp_path, table)
+    stats = json.loads(statistics(file.footer))
     assert stats["numRecords"] == 3
     assert stats["minValues"] == {"n": 1, "t": "a"}
     assert stats["maxValues"] == {"n": 3, "t": "b"}
@@ -199,12 +173,11 @@ def test_of_two_runs_that_commit_at_once_one_does(tmp_path):
     import pyarrow as pa
     from mainstem import FencedError, TransientError
     from mainstem.sinks import Step
-    from mainstem_lake_delta.table import File
 
-    _, (file,) = written(tmp_path, pa.table({"n": [1]}))
+    _, file = put(tmp_path, pa.table({"n": [1]}))
     options = DeltaOptions(path=str(tmp_path))
     one, two = Table(options), Table(options)
-    files = [File(file["path"], file["size"], {}, file["stats"])]
+    files = [file]
     assert one.step(_Batch(0)) is two.step(_Batch(0)) is Step.WRITE
     one.append(files, _Batch(0), once=True)
     with pytest.raises(TransientError, match=r"(?i)concurrent"):

@@ -13,7 +13,7 @@ from deltalake.schema import PrimitiveType
 from mainstem import PermanentError
 from mainstem_ingress import Columns
 from mainstem_lake_delta.options import DeltaSourceOptions
-from mainstem_lake_delta.receiver import DeltaReceiver
+from mainstem_lake_delta.table import DeltaReceiver
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
 DAY = date(2026, 1, 2)
@@ -113,7 +113,7 @@ def test_rows_as_they_were_are_told_if_asked_for(table):
 
 def test_a_snapshot_goes_on_in_the_middle(table, monkeypatch):
     """Pass: from any cursor of it the rest comes, once, though the table is another one by now."""
-    monkeypatch.setattr("mainstem_lake_delta.receiver._ROWS", 7)
+    monkeypatch.setattr("mainstem_lake.receiver._ROWS", 7)
     for first in (0, 20, 40):
         add(table, *((n, str(n), DAY if n % 3 else None) for n in range(first, first + 20)))
     with receiver(table) as made:

@@ -32,8 +32,8 @@ def compact(file: File, node: Node, set_: Set = None) -> None:
     """  # noqa: D301
     from mainstem_lake_delta.table import Table
 
-    done = Table(_options(file, node, set_)).compact()
-    typer.echo(f"{node}: {done['numFilesRemoved']} files became {done['numFilesAdded']}")
+    before, after = Table(_options(file, node, set_)).compact()
+    typer.echo(f"{node}: {before} files became {after}")
 
 
 @app.command()

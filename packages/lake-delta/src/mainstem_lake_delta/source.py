@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from mainstem import Level, OptionError, Shown, SourceCapabilities
-from mainstem.columns import has_arrow_type
-from mainstem_ingress import IngressSource, Receiver
+from mainstem import Level, Shown, SourceCapabilities
+from mainstem_ingress import Receiver
+from mainstem_lake.source import LakeSource
 
 from mainstem_lake_delta.options import DeltaSourceOptions
 
 _SHOWN = "packages/lake-delta/tests/test_delta_source_conformance.py"
-#: The output with the changelog.
-ROWS = "rows"
 
 
-class DeltaSource(IngressSource):
-    """Reads a table as it is, and its change data feed from there, into the output `rows`."""
+class DeltaSource(LakeSource):
+    """Reads a table as it is, and its change data feed from there."""
 
     options: DeltaSourceOptions
-
-    def __init__(self, options: DeltaSourceOptions) -> None:
-        super().__init__(options)
-        if options.receivers > 1:
-            raise OptionError("a table has one receiver", option="receivers")
-        for column in options.table_schema:
-            if not has_arrow_type(column.type or ""):
-                raise OptionError(f"no value is read as {column.ddl}", option="schema")
-        self.tables = {ROWS: options.shape()}
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]
@@ -38,6 +27,6 @@ class DeltaSource(IngressSource):
         )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_lake_delta.receiver import DeltaReceiver
+        from mainstem_lake_delta.table import DeltaReceiver
 
         return DeltaReceiver

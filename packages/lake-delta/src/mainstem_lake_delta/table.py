@@ -3,54 +3,62 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from datetime import date
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from mainstem import Batch, PermanentError, TransientError, failpoint
-from mainstem.sinks import Step, ledger_step
+from mainstem_lake.options import SEQUENCE
+from mainstem_lake.receiver import LakeReceiver
+from mainstem_lake.table import GONE, File, LakeTable, Room
 from pyarrow import fs
 
-from mainstem_lake_delta.options import DeltaOptions, TableOptions
+from mainstem_lake_delta.options import DeltaOptions, DeltaSourceOptions, TableOptions
+
+_FEED = "delta.enableChangeDataFeed"
+#: Texts in statistics are no longer.
+_LONGEST = 32
 
 
-class File(NamedTuple):
-    """A file of rows, which is no part of the table yet.
+class Folder(Room):
+    """The table's folder."""
 
-    Attributes:
-        path: below the table's folder, as its log has it.
-        partition: the values of partition columns, as its log has them.
-        stats: what the file's rows are, as JSON.
-    """
+    def __init__(self, options: TableOptions) -> None:
+        self._options = options
 
-    path: str
-    size: int
-    partition: dict[str, str | None]
-    stats: str
+    def open(self, path: str) -> Any:
+        place = self._options.path
+        if place is None:
+            handler = DeltaStorageHandler(self._options.place, self._options.keys())
+            return fs.PyFileSystem(handler).open_output_stream(path)
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        return fs.LocalFileSystem().open_output_stream(str(place / path))
+
+    def keep(self, path: str) -> None:
+        place = self._options.path
+        if place is not None:
+            for each in (place / path, (place / path).parent):
+                handle = os.open(each, os.O_RDONLY)
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
 
 
-def filesystem(options: TableOptions) -> fs.FileSystem:
-    """Return where the table's files are; paths are below its folder."""
-    if options.path is not None:
-        return fs.SubTreeFileSystem(str(options.path), fs.LocalFileSystem())
-    handler = DeltaStorageHandler(options.place, options.keys())
-    return fs.PyFileSystem(handler)
-
-
-class Table:
-    """A table at its newest version, or at one of its versions.
-
-    Raises:
-        TransientError, PermanentError: it can't be read.
-    """
+class Table(LakeTable):
+    """A table at its newest version, or at one of its versions."""
 
     def __init__(self, options: TableOptions, version: int | None = None) -> None:
         self._options = options
+        self.place = options.place
         try:
             self.delta: DeltaTable | None = DeltaTable(
                 options.place, version=version, storage_options=options.keys() or None
@@ -59,6 +67,7 @@ class Table:
             self.delta = None
         except (DeltaError, OSError) as error:
             raise failure(options, error) from None
+        self.there = self.delta is not None
 
     @property
     def open(self) -> DeltaTable:
@@ -78,8 +87,8 @@ class Table:
         """The columns whose values are folders."""
         return list(self.open.metadata().partition_columns)
 
-    def constraints(self) -> list[str]:
-        """Return what the table demands of its rows: checks, and columns that are never null."""
+    def demands(self) -> list[str]:
+        """Return checks, and columns that are never null."""
         delta = self.open
         found = [
             f"{name.removeprefix('delta.constraints.')} ({text})"
@@ -93,8 +102,9 @@ class Table:
                 found.append(f"{field.name}: {field.metadata['delta.invariants']}")
         return found
 
-    def make(self, options: DeltaOptions, schema: pa.Schema) -> None:
-        """Make the table; nothing where another has just made it."""
+    def make(self, schema: pa.Schema) -> None:
+        options = self._options
+        assert isinstance(options, DeltaOptions)  # noqa: S101
         if options.path is not None:
             options.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -111,87 +121,66 @@ class Table:
             raise failure(options, error) from None
 
     def add(self, fields: Sequence[pa.Field[Any]]) -> None:
-        """Add columns."""
         try:
             self.open.alter.add_columns(list(Schema.from_arrow(pa.schema(fields)).fields))
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 
-    # -- the ledger, which is in the table's own log ----------------------------------------------
+    def known(self, entry: str) -> int | None:
+        return self.open.transaction_version(entry)
 
-    def step(self, batch: Batch, *, once: bool = True) -> Step:
-        """Return what is to be done with a batch.
+    # -- commits ----------------------------------------------------------------------------------
 
-        Raises:
-            FencedError: a later run, or a later batch of this checkpoint, is in.
-        """
-        last = self._known(_ledger(batch))
-        epoch = self._known(f"{_ledger(batch)}:run")
-        return ledger_step(batch, last=-1 if last is None else last, epoch=epoch or 0, once=once)
-
-    def _known(self, name: str) -> int | None:
-        return self.open.transaction_version(name)
+    def room(self) -> Room:
+        return Folder(self._options)
 
     def append(self, files: Sequence[File], batch: Batch, *, once: bool) -> None:
-        """Make files a part of the table, with the ledger's entry.
-
-        Raises:
-            TransientError: somebody else came before.
-        """
         now = time.time_ns() // 1_000_000
         actions: Any = [
-            AddAction(each.path, each.size, each.partition, now, True, each.stats) for each in files
+            AddAction(each.path, each.size, each.partition, now, True, statistics(each.footer))
+            for each in files
         ]
         table = self.open
         try:
-            failpoint("delta.before-commit")
+            failpoint("lake.before-commit")
             table.create_write_transaction(
                 actions,
                 "append",
                 table.schema(),
                 self.partition_by or None,
-                commit_properties=_commit(batch, once=once),
+                commit_properties=self._commit(batch, once=once),
             )
-            failpoint("delta.after-commit")
+            failpoint("lake.after-commit")
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 
     def merge(
-        self, changes: pa.Table, key: Sequence[str], newer: str, batch: Batch, *, once: bool
+        self, changes: pa.Table, key: Sequence[str], batch: Batch, *, once: bool, guarded: bool
     ) -> None:
-        """Set and delete rows by their key, with the ledger's entry.
-
-        Args:
-            changes: one of each key, with `__gone`.
-            newer: the condition that a change (`s`) is not older than the row (`t`).
-
-        Raises:
-            TransientError: somebody else came before.
-        """
-        names = [name for name in changes.column_names if name != "__gone"]
+        names = [name for name in changes.column_names if name != GONE]
         sets = {_quoted(name): f"s.{_quoted(name)}" for name in names}
         same = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
+        newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} >= t.{SEQUENCE})" if guarded else "true"
         try:
-            failpoint("delta.before-commit")
+            failpoint("lake.before-commit")
             (
                 self.open.merge(
                     changes,
                     same,
                     source_alias="s",
                     target_alias="t",
-                    commit_properties=_commit(batch, once=once),
+                    commit_properties=self._commit(batch, once=once),
                 )
-                .when_matched_delete(f"s.__gone AND ({newer})")
-                .when_matched_update(sets, f"NOT s.__gone AND ({newer})")
-                .when_not_matched_insert(sets, "NOT s.__gone")
+                .when_matched_delete(f"s.{GONE} AND {newer}")
+                .when_matched_update(sets, f"NOT s.{GONE} AND {newer}")
+                .when_not_matched_insert(sets, f"NOT s.{GONE}")
                 .execute()
             )
-            failpoint("delta.after-commit")
+            failpoint("lake.after-commit")
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
         try:
             there = set(self.schema.names)
             wanted = [name for name in names if name in there]
@@ -199,27 +188,47 @@ class Table:
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 
-    def changes(self, version: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a version, as the table's change data feed has them.
+    # -- versions ---------------------------------------------------------------------------------
 
-        Raises:
-            PermanentError: they are not there any more.
-        """
+    @property
+    def identity(self) -> str:
+        return str(self.open.metadata().id)
+
+    @property
+    def version(self) -> int:
+        return self.open.version()
+
+    def count(self) -> int | None:
+        counts = self.open.get_add_actions(flatten=True)
+        numbers: list[Any] = pa.table(counts).column("num_records").to_pylist()
+        return None if None in numbers else sum(numbers)
+
+    def check_feed(self) -> None:
+        if self.open.metadata().configuration.get(_FEED) != "true":
+            raise PermanentError(
+                f"the table at {self.place} does not tell its changes: set its property {_FEED} to true "
+                "(`properties` of the sink `delta`)"
+            )
+
+    def following(self, version: int) -> int | None:
+        return version + 1 if version < self.version else None
+
+    def changes(self, version: int, key: Sequence[str], names: Sequence[str]) -> pa.Table | None:
+        """Return them by the table's change data feed."""
         try:
             found = self.open.load_cdf(starting_version=version, ending_version=version)
             reader = pa.RecordBatchReader.from_stream(found)
             kinds = pa.schema([field.with_type(_plain(field.type)) for field in reader.schema])
-            for batch in reader:
-                yield batch.cast(kinds)
+            batches = [batch.cast(kinds) for batch in reader if batch.num_rows]
         except pa.ArrowInvalid as error:  # of a file, in the library's words
             gone = "not found" in str(error).lower()
             told: type[Exception] = PermanentError if gone else TransientError
-            raise told(f"{self._options.place}, version {version}: {error}") from None
+            raise told(f"{self.place}, version {version}: {error}") from None
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
+        return pa.Table.from_batches(batches) if batches else None
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows file by file, always in the same order for a version."""
         try:
             dataset = self.open.to_pyarrow_dataset()
             for each in sorted(dataset.get_fragments(), key=lambda fragment: fragment.path):
@@ -232,20 +241,14 @@ class Table:
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
 
-    def note(self, batch: Batch) -> None:
-        """Write the ledger's entry of a batch that changes nothing."""
-        self.append([], batch, once=True)
+    # -- care -------------------------------------------------------------------------------------
 
-    def compact(self) -> Mapping[str, Any]:
-        """Make larger files of small ones; returns what was done.
-
-        Raises:
-            TransientError: somebody else came before.
-        """
+    def compact(self) -> tuple[int, int]:
         try:
-            return self.open.optimize.compact()
+            done = self.open.optimize.compact()
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
+        return done["numFilesRemoved"], done["numFilesAdded"]
 
     def vacuum(self, hours: int) -> int:
         """Remove files that no version of so many hours has; returns how many."""
@@ -256,6 +259,26 @@ class Table:
         except (DeltaError, OSError) as error:
             raise failure(self._options, error) from None
         return len(gone)
+
+    def _commit(self, batch: Batch, *, once: bool) -> CommitProperties:
+        told = json.dumps({"pipeline": batch.pipeline, "batch": batch.id})
+        return CommitProperties(
+            custom_metadata={"mainstem": told},
+            max_commit_retries=5,
+            app_transactions=[
+                Transaction(name, number, None)
+                for name, number in self.entries(batch, once=once).items()
+            ],
+        )
+
+
+class DeltaReceiver(LakeReceiver):
+    """Reads a Delta table."""
+
+    options: DeltaSourceOptions
+
+    def table(self, version: int | None = None) -> Table:
+        return Table(self.options, version)
 
 
 def _plain(kind: Any) -> Any:
@@ -273,24 +296,42 @@ def _plain(kind: Any) -> Any:
     return kind
 
 
-def _ledger(batch: Batch) -> str:
-    return f"mainstem:{batch.pipeline}:{batch.sink}:{batch.query_id}"
-
-
-def _commit(batch: Batch, *, once: bool) -> CommitProperties:
-    name = _ledger(batch)
-    entries = [Transaction(f"{name}:run", batch.epoch, None)]
-    if once:
-        entries.append(Transaction(name, batch.id, None))
-    return CommitProperties(
-        custom_metadata={"mainstem": json.dumps({"pipeline": batch.pipeline, "batch": batch.id})},
-        max_commit_retries=5,
-        app_transactions=entries,
-    )
-
-
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def statistics(footer: bytes) -> str:
+    """Return what the log says of a file's rows: least and greatest of plain columns, and nulls."""
+    told: Any = pq.read_metadata(pa.BufferReader(footer))
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for at in range(told.num_columns):
+        chunks = [told.row_group(group).column(at) for group in range(told.num_row_groups)]
+        name = chunks[0].path_in_schema
+        known = [chunk.statistics for chunk in chunks]
+        if "." in name or any(each is None for each in known):
+            continue
+        if all(each.has_null_count for each in known):
+            nulls[name] = sum(each.null_count for each in known)
+        if all(each.has_min_max and _comparable(each) for each in known):
+            least[name] = _shown(min(each.min for each in known))
+            greatest[name] = _shown(max(each.max for each in known))
+    found: Mapping[str, Any] = {
+        "numRecords": told.num_rows, "minValues": least, "maxValues": greatest, "nullCount": nulls,
+    }  # fmt: skip
+    return json.dumps(found)
+
+
+def _comparable(known: Any) -> bool:
+    values = (known.min, known.max)
+    if all(isinstance(value, str) for value in values):
+        return all(len(value) <= _LONGEST for value in values)
+    return all(type(value) in (int, date) for value in values)
+
+
+def _shown(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def failure(options: TableOptions, error: Exception) -> PermanentError | TransientError:

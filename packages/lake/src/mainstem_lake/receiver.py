@@ -1,9 +1,10 @@
-"""The receiver of the source `delta`: a version of the table whole, then the changes of each version."""
+"""The receiver of a table: one version of it whole, then the changes of each version."""
 
 from __future__ import annotations
 
 import json
 import time
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -18,11 +19,10 @@ from mainstem import (
 from mainstem_ingress import Columns, Message, Receiver, Rows
 from mainstem_ingress.tables import columns_of, struct_type
 
-from mainstem_lake_delta.options import DeltaSourceOptions
-from mainstem_lake_delta.source import ROWS
-from mainstem_lake_delta.table import Table
+from mainstem_lake.options import LakeSourceOptions
+from mainstem_lake.source import ROWS
+from mainstem_lake.table import LakeTable, actual
 
-_FEED = "delta.enableChangeDataFeed"
 #: So many rows of a snapshot are given at a time.
 _ROWS = 50_000
 _TIME = pa.timestamp("us", "UTC")
@@ -30,39 +30,44 @@ _TIME = pa.timestamp("us", "UTC")
 _COMES = {"delete": 0, "update_preimage": 0, "insert": 1, "update_postimage": 1}
 
 
-class DeltaReceiver(Receiver):
+class LakeReceiver(Receiver):
     """Reads a table; nothing is acknowledged, for its place is the cursor.
 
     The cursor has the table's id and the last version that was given whole; while a version is read as
     a snapshot, how many of its rows were.
     """
 
-    options: DeltaSourceOptions
+    options: LakeSourceOptions
 
-    def __init__(self, options: DeltaSourceOptions, number: int, node: str) -> None:
+    @abstractmethod
+    def table(self, version: int | None = None) -> LakeTable:
+        """Return the table at a version; the newest, if none is said."""
+
+    def __init__(self, options: LakeSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._kind = struct_type(ROWS, options.shape())
         self._begin()
 
     def _begin(self) -> None:
-        self._id = ""
+        self._id = self._place = ""
         self._version, self._newest, self._began = -1, -1, -1
         #: How many rows of the snapshot were given; None once all were.
         self._given: int | None = None
         self._rows: Iterator[pa.RecordBatch] | None = None
         self._looked = 0.0
+        self._table: LakeTable | None = None
         self._paused = False
         self._waiting: int | None = None
 
     def connect(self, cursor: str | None) -> None:
         self._begin()
-        table = Table(self.options)
-        if table.delta is None:
-            raise PermanentError(f"there is no Delta table at {self.options.place}")
-        self._newest = self._began = table.delta.version()
+        table = self.table()
+        self._place = table.place
+        if not table.there:
+            raise PermanentError(f"there is no table at {table.place}")
+        self._newest = self._began = table.version
         self._check(table)
-        found = table.delta.metadata()
-        self._id = str(found.id)
+        self._id = table.identity
         if cursor is None:
             self._version = self._newest
             self._given = 0 if self.options.snapshot == "initial" else None
@@ -70,43 +75,35 @@ class DeltaReceiver(Receiver):
             known = json.loads(cursor)
             if known["table"] != self._id:
                 raise PermanentError(
-                    f"the table at {self.options.place} was made anew: begin with another checkpoint"
+                    f"the table at {table.place} was made anew: begin with another checkpoint"
                 )
             self._version, self._given = known["version"], known["given"]
-        if found.configuration.get(_FEED) != "true":
-            raise PermanentError(
-                f"the table at {self.options.place} does not tell its changes: set its property "
-                f"{_FEED} to true (`properties` of the sink `delta`)"
-            )
+        table.check_feed()
         if self._given is not None:
-            counts = table.delta.get_add_actions(flatten=True)
-            numbers: list[Any] = pa.table(counts).column("num_records").to_pylist()
-            if None not in numbers:
-                self._waiting = max(0, sum(numbers) - self._given)
-        failpoint("delta.after-connect")
+            count = table.count()
+            self._waiting = None if count is None else max(0, count - self._given)
+        failpoint("lake.after-connect")
 
-    def _check(self, table: Table) -> None:
+    def _check(self, table: LakeTable) -> None:
         """See that the columns are there."""
         there = {name.lower() for name in table.schema.names}
         missing = [c.name for c in self.options.table_schema if c.name.lower() not in there]
         if missing:
-            raise PermanentError(
-                f"the table at {self.options.place} has no column {', '.join(missing)}"
-            )
+            raise PermanentError(f"the table at {table.place} has no column {', '.join(missing)}")
 
     def take(self, seconds: float) -> Iterable[Message]:
         if not self._paused:
             if self._given is not None:
                 return self._snapshot()
             now = time.monotonic()
-            if (
-                self._version >= self._newest
-                and now - self._looked >= self.options.poll.total_seconds()
-            ):
+            due = now - self._looked >= self.options.poll.total_seconds()
+            if self._table is None or (self._version >= self._newest and due):
                 self._looked = now
-                self._newest = Table(self.options).open.version()
-            if self._version < self._newest:
-                return self._next()
+                self._table = self.table()
+                self._newest = self._table.version
+            following = self._table.following(self._version)
+            if following is not None:
+                return self._next(self._table, following)
         time.sleep(seconds)
         return []
 
@@ -114,7 +111,7 @@ class DeltaReceiver(Receiver):
         """Return the next rows of the version that is read whole."""
         assert self._given is not None  # noqa: S101
         if self._rows is None:
-            self._rows = _behind(Table(self.options, self._version).rows(), self._given)
+            self._rows = _behind(self.table(self._version).rows(), self._given)
         parts, count = [], 0
         for batch in self._rows:
             parts.append(batch)
@@ -123,7 +120,7 @@ class DeltaReceiver(Receiver):
                 break
         else:
             self._rows = self._given = None
-        failpoint("delta.after-snapshot")
+        failpoint("lake.after-snapshot")
         if self._given is not None:
             self._given += count
         if not count:
@@ -132,15 +129,15 @@ class DeltaReceiver(Receiver):
         now = pa.array([time.time_ns() // 1000] * count, _TIME)
         return self._told(rows, ["insert"] * count, self._version, now)
 
-    def _next(self) -> Iterable[Message]:
+    def _next(self, table: LakeTable, version: int) -> Iterable[Message]:
         """Return the changes of the next version, all of them: they have no order to go on in."""
-        version = self._version + 1
-        batches = [batch for batch in Table(self.options).changes(version) if batch.num_rows]
-        failpoint("delta.after-changes")
+        there = table.schema.names
+        names = [column.name for column in self.options.table_schema]
+        rows = table.changes(version, actual(self.options.key, there), actual(names, there))
+        failpoint("lake.after-changes")
         self._version = version
-        if not batches:
+        if rows is None:
             return []
-        rows = pa.Table.from_batches(batches)
         told: list[Any] = rows.column(CHANGE_TYPE).to_pylist()
         # What goes before what comes: a version can replace a row by another one of its key.
         order = sorted(range(len(told)), key=lambda at: _COMES[told[at]])
@@ -163,7 +160,7 @@ class DeltaReceiver(Receiver):
                 columns[column.name] = rows.column(name).cast(kind).combine_chunks()
             except pa.ArrowException as error:
                 raise PermanentError(
-                    f"version {version} of {self.options.place}: {column.name} is no "
+                    f"version {version} of {self._place}: {column.name} is no "
                     f"{(column.type or '').upper()}: {error}"
                 ) from None
         versions = [f"{version:016x}-{_COMES[kind]}" for kind in kinds]
@@ -171,7 +168,7 @@ class DeltaReceiver(Receiver):
         columns[COMMIT_VERSION] = pa.array(versions, pa.string())
         columns[COMMIT_TIMESTAMP] = times
         micros = times.cast(pa.int64()).to_pylist()
-        return Rows([Columns(ROWS, columns_of(self._kind, columns), micros, self.options.place)])
+        return Rows([Columns(ROWS, columns_of(self._kind, columns), micros, self._place)])
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
         """Nothing: the cursor is all."""
@@ -195,7 +192,7 @@ class DeltaReceiver(Receiver):
         return {"log_behind_versions": max(0, self._newest - self._version)}
 
     def facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"table": self.options.place, "version": self._version}
+        found: dict[str, Any] = {"table": self._place, "version": self._version}
         if self._given is not None:
             found["doing"] = f"reads version {self._version}: {self._given:,} rows"
         return found

@@ -1,0 +1,238 @@
+"""The source `iceberg`: snapshots, changes of every kind, tables that change their columns or are made anew."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from iceberg_tables import catalog
+from mainstem import PermanentError
+from mainstem_ingress import Columns
+from mainstem_lake_iceberg.options import IcebergOptions, IcebergSourceOptions
+from mainstem_lake_iceberg.rows import difference
+from mainstem_lake_iceberg.table import IcebergReceiver, Table
+from pyiceberg.expressions import EqualTo
+from pyiceberg.types import LongType, StringType
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
+DAY = date(2026, 1, 2)
+
+
+@pytest.fixture
+def table(tmp_path):
+    made = catalog(tmp_path)
+    made.create_namespace("s")
+    return made.create_table("s.t", SCHEMA)
+
+
+def of(*rows):
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+
+
+class _Batch:
+    """What the ledger looks at of a batch."""
+
+    pipeline, sink, query_id, id, epoch = "p", "s", "q", 0, 1
+
+
+def merge(folder, *changes):
+    """Set or delete rows in one snapshot, as the sink does."""
+    options = IcebergOptions.model_validate({"path": str(folder), "table": "s.t"})
+    kinds = pa.schema([*SCHEMA, ("__gone", pa.bool_())])
+    rows = [dict(zip(kinds.names, change, strict=True)) for change in changes]
+    made = pa.Table.from_pylist(rows, kinds)
+    Table(options).merge(made, ["id"], _Batch(), once=False, guarded=False)
+
+
+@contextmanager
+def receiver(folder, cursor=None, **more):
+    given = {
+        "path": str(folder),
+        "table": "s.t",
+        "key": ["id"],
+        "schema": "id BIGINT, name STRING, day DATE",
+        "poll": "1 ms",
+        **more,
+    }
+    made = IcebergReceiver(IcebergSourceOptions.model_validate(given), 0, "node")
+    made.connect(cursor)
+    yield made
+    made.close()
+
+
+def take(made, quiet=5):
+    """Return the rows of what comes, as (change, id, name, version, rank)."""
+    found, silent = [], 0
+    while silent < quiet:
+        rows = made.take(0.01)
+        silent = 0 if len(rows) else silent + 1
+        for part in rows.parts if len(rows) else ():
+            assert isinstance(part, Columns)
+            for row in part.rows.to_pylist():
+                version, rank = row["_commit_version"].split("-")
+                found.append((row["_change_type"], row["id"], row["name"], int(version, 16), rank))
+    return found
+
+
+def test_the_table_as_it_is_then_each_change(table, tmp_path):
+    """Pass: inserts of the snapshot that is there; updates, deletes and inserts of later ones; nothing of compaction."""
+    table.append(of((1, "a", DAY), (2, "b", None)))
+    table.append(of((3, "c", DAY)))
+    with receiver(tmp_path) as made:
+        assert made.waiting() == 3
+        assert sorted(take(made)) == [
+            ("insert", 1, "a", 2, "1"),
+            ("insert", 2, "b", 2, "1"),
+            ("insert", 3, "c", 2, "1"),
+        ]
+        assert made.caught_up()
+        merge(tmp_path, (2, "B", None, False), (9, "n", None, False), (3, "c", DAY, False))
+        options = IcebergOptions.model_validate({"path": str(tmp_path), "table": "s.t"})
+        assert Table(options).compact()[1] == 1
+        table.refresh()
+        table.delete(EqualTo("id", 1))
+        table.append(of((5, "e", DAY)))
+        found = [change[:3] for change in take(made)]
+    assert sorted(found[:2]) == [("insert", 9, "n"), ("update_postimage", 2, "B")]
+    assert found[2:] == [("delete", 1, "a"), ("insert", 5, "e")]
+
+
+def test_rows_as_they_were_are_told_if_asked_for(table, tmp_path):
+    """Pass: of an update; of an overwrite, which the library does in two snapshots, a deletion and an insertion."""
+    table.append(of((1, "a", DAY), (2, "b", DAY)))
+    for asked in (False, True):
+        with receiver(tmp_path, preimages=asked, snapshot="never") as made:
+            merge(tmp_path, (1, "x", DAY, False))
+            found = take(made)
+            merge(tmp_path, (1, "a", DAY, False))
+            take(made)
+            before = [("update_preimage", 1, "a")] if asked else []
+            assert [change[:3] for change in found] == [*before, ("update_postimage", 1, "x")]
+            table.refresh()
+            table.overwrite(of((1, "A", DAY)))
+            found = take(made)
+            table.overwrite(of((1, "a", DAY), (2, "b", DAY)))
+        assert sorted(change[:3] for change in found[:2]) == [
+            ("delete", 1, "a"),
+            ("delete", 2, "b"),
+        ]
+        assert [change[:3] for change in found[2:]] == [("insert", 1, "A")]
+
+
+def test_a_snapshot_goes_on_in_the_middle(table, tmp_path, monkeypatch):
+    """Pass: from any cursor of it the rest comes, once, though the table is another one by now."""
+    monkeypatch.setattr("mainstem_lake.receiver._ROWS", 7)
+    for first in (0, 20, 40):
+        table.append(of(*((n, str(n), DAY) for n in range(first, first + 20))))
+    with receiver(tmp_path) as made:
+        cursors, whole = [made.cursor()], []
+        while json.loads(made.cursor())["given"] is not None:
+            rows = made.take(0)
+            parts = rows.parts if len(rows) else []
+            whole += [row["id"] for part in parts for row in part.rows.to_pylist()]
+            cursors.append(made.cursor())
+    assert sorted(whole) == list(range(60))
+    table.delete("id < 30")
+    for cursor in cursors[:-1]:
+        given = json.loads(cursor)["given"]
+        with receiver(tmp_path, cursor) as made:
+            found = take(made)
+        rest = [change[1] for change in found if change[0] == "insert"]
+        assert rest == whole[given:]
+        assert sorted(change[1] for change in found if change[0] == "delete") == list(range(30))
+
+
+def test_columns_are_found_by_what_they_are(table, tmp_path):
+    """Pass: one that is new is null before it was there; one that has another name now is read by that."""
+    table.append(of((1, "a", DAY)))
+    with table.update_schema() as update:
+        update.add_column("more", LongType())
+        update.rename_column("name", "title")
+    with table.update_schema() as update:
+        update.add_column("name", StringType())
+    schema = "id BIGINT, name STRING, title STRING, more BIGINT"
+    with receiver(tmp_path, schema=schema) as made:
+        rows = made.take(0)
+    (row,) = [row for part in rows.parts for row in part.rows.to_pylist()]
+    assert (row["name"], row["title"], row["more"]) == (None, "a", None)
+
+
+def test_a_table_without_any_snapshot_is_empty(table, tmp_path):
+    """Pass: nothing, and then what comes."""
+    with receiver(tmp_path) as made:
+        assert take(made) == []
+        assert made.caught_up()
+        table.append(of((1, "a", DAY)))
+        assert take(made) == [("insert", 1, "a", 1, "1")]
+
+
+def test_what_can_not_be_read_is_told(table, tmp_path):
+    """Pass: another table at the place, snapshots that have expired, files that are gone, a value that does not fit."""
+    table.append(of((1, "a", DAY)))
+    with receiver(tmp_path) as made:
+        take(made)
+        cursor = made.cursor()
+    with (
+        pytest.raises(PermanentError, match="made anew"),
+        receiver(tmp_path, json.dumps(json.loads(cursor) | {"table": "x"})),
+    ):
+        pass
+    table.append(of((2, "b", DAY)))
+    with (
+        receiver(tmp_path, schema="id BIGINT, name BIGINT") as made,
+        pytest.raises(PermanentError, match="name is no BIGINT"),
+    ):
+        take(made)
+    for file in (tmp_path / "s").rglob("*.parquet"):
+        file.unlink()
+    with receiver(tmp_path) as made, pytest.raises(PermanentError, match="are gone"):
+        take(made)
+    with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="are gone"):
+        take(made)
+    table.overwrite(of((3, "c", DAY)))
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
+    with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="has expired"):
+        take(made)
+
+
+ROWS = st.dictionaries(
+    st.tuples(st.integers(0, 3), st.none() | st.sampled_from("ab")),
+    st.tuples(
+        st.none() | st.integers(0, 1),
+        st.none() | st.lists(st.none() | st.integers(0, 1), max_size=1),
+    ),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(before=ROWS, after=ROWS)
+def test_the_difference_of_rows_is_that_of_a_plain_comparison(before, after):
+    """Pass: for keys of two columns with nulls, and values with nulls and lists."""
+    kinds = pa.schema(
+        [("a", pa.int64()), ("b", pa.string()), ("n", pa.int64()), ("l", pa.list_(pa.int64()))]
+    )
+
+    def table(rows):
+        made = [dict(zip(kinds.names, (*k, *v), strict=True)) for k, v in rows.items()]
+        return pa.Table.from_pylist(made, kinds)
+
+    found = difference(table(before), table(after), ["a", "b"]).to_pylist()
+    told = {(r["_change_type"], r["a"], r["b"], r["n"], str(r["l"])) for r in found}
+    assert len(told) == len(found)
+    expected = set()
+    for key in {*before, *after}:
+        was, now = before.get(key), after.get(key)
+        if was == now:
+            continue
+        if was is not None:
+            kind = "delete" if now is None else "update_preimage"
+            expected.add((kind, *key, was[0], str(was[1])))
+        if now is not None:
+            kind = "insert" if was is None else "update_postimage"
+            expected.add((kind, *key, now[0], str(now[1])))
+    assert told == expected
