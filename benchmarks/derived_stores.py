@@ -1,8 +1,8 @@
-"""Sinks of derived data beside bare clients: Redis, OpenSearch, Delta.
+"""Sinks of derived data beside bare clients: Redis, OpenSearch, Delta, Iceberg.
 
 The same rows from the same session's cache, by the sink and by a client in this process that has them in
-memory. Redis: pipelines of 500 HSET; OpenSearch: bulk requests of 1,000; Delta: `write_deltalake` of one
-Arrow table.
+memory. Redis: pipelines of 500 HSET; OpenSearch: bulk requests of 1,000; Delta and
+Iceberg: their library's own writer of one Arrow table.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from mainstem_cache_redis.table import RedisTable
 from mainstem_cache_redis.testing import Redis
 from mainstem_lake_delta.options import DeltaOptions
 from mainstem_lake_delta.sink import DeltaSink
+from mainstem_lake_iceberg.options import IcebergOptions
+from mainstem_lake_iceberg.sink import IcebergSink
 from mainstem_search_opensearch.options import OpenSearchOptions
 from mainstem_search_opensearch.sink import OpenSearchSink
 from mainstem_search_opensearch.testing import OpenSearch
+from pyiceberg.catalog import load_catalog
 
 ROWS, LAKE_ROWS, RUNS = 100_000, 2_000_000, 3
 COLUMNS = "id BIGINT, name STRING, city STRING, cents BIGINT, at TIMESTAMP"
@@ -144,6 +147,22 @@ def lake(spark: Any, folder: Path) -> None:
 
     ours()
     compare("delta", LAKE_ROWS, "rows", ours, bare, RUNS)
+
+    def iceberg() -> None:
+        given = {"path": str(folder / str(next(NUMBERS))), "table": "s.t"}
+        sink = IcebergSink(IcebergOptions.model_validate(given))
+        sink.prepare(read_columns(COLUMNS), shape)
+        sink.write_once(events, batch(spark, shape))
+
+    def bare_iceberg() -> None:
+        place = folder / str(next(NUMBERS))
+        place.mkdir()
+        uri = f"sqlite:///{place}/catalog.db"
+        catalog = load_catalog("bench", type="sql", uri=uri, warehouse=f"file://{place}")
+        catalog.create_namespace("s")
+        catalog.create_table("s.t", table.schema).append(table)
+
+    compare("iceberg", LAKE_ROWS, "rows", iceberg, bare_iceberg, RUNS)
 
 
 if __name__ == "__main__":

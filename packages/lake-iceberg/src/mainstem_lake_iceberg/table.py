@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlparse
@@ -26,7 +26,7 @@ from mainstem_lake.options import SEQUENCE, LakeOptions
 from mainstem_lake.receiver import LakeReceiver
 from mainstem_lake.table import GONE, File, LakeTable, Room
 from pyiceberg import exceptions
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.expressions import (
     And,
     BooleanExpression,
@@ -121,7 +121,7 @@ class Table(LakeTable):
         try:
             if options.path is not None:
                 options.path.mkdir(parents=True, exist_ok=True)
-            self._catalog = load_catalog("mainstem", **options.settings())
+            self._catalog = _catalog(tuple(options.settings().items()))
             self._table = self._catalog.load_table(options.table)
         except exceptions.NoSuchTableError:
             pass
@@ -498,6 +498,12 @@ class IcebergReceiver(LakeReceiver):
 
     def table(self, version: int | None = None) -> Table:
         return Table(self.options, version)
+
+
+@lru_cache(maxsize=16)
+def _catalog(settings: tuple[tuple[str, str], ...]) -> Catalog:
+    """Return a catalog, whose connections stay for the next time."""
+    return load_catalog("mainstem", **dict(settings))
 
 
 def _among(changes: pa.Table, name: str) -> BooleanExpression:
