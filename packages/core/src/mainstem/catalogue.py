@@ -40,6 +40,8 @@ CATALOGUE = {
     ("source", "webhook"): "mainstem-direct-webhook",
     ("source", "udp"): "mainstem-direct-udp",
     ("source", "zeromq"): "mainstem-direct-zeromq",
+    ("operator", "decide"): "mainstem-operators-eventsourcing",
+    ("operator", "evolve"): "mainstem-operators-eventsourcing",
     ("operator", "aggregate"): "mainstem-operators-windows",
     ("operator", "clock"): "mainstem-operators-windows",
     ("operator", "deduplicate"): "mainstem-operators-windows",

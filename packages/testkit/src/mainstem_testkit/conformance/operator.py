@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mainstem import (
     Changelog,
     Expressions,
+    Shape,
 )
 from mainstem.contracts.shapes import REJECTED
 from mainstem.plan.model import Plan
@@ -243,21 +244,27 @@ class OperatorSuite(TryingSuite):
 def _misfits(plan: Plan, frame: DataFrame) -> list[str]:
     """Return how a frame of the subject differs from what was announced."""
     node, shape, found = plan.nodes["subject"], outputs_of(plan)["out"], dict(frame.dtypes)
-    announced = {column.name: column.type for column in shape.columns}
-    if isinstance(shape, Changelog):
-        told = shape.change_columns if shape.sequence is not None else shape.change_columns[:1]
-        announced |= {column.name: column.type for column in told}
+    announced = _announced(shape)
     if node.outputs:
         announced["_output"] = "string"
     visible = {n: kind for n, kind in found.items() if n in announced or not n.startswith("_")}
     lines = _differences("the main output", announced, visible)
     for name, other in node.outputs.items():
-        kinds = {column.name: column.type for column in other.columns}
+        kinds = _announced(other)
         if other == REJECTED:
             kinds = {"reason": "string", "payload": "binary"}
         inside = frame.select(f"_{name}.*").dtypes if f"_{name}" in found else ()
         lines += _differences(f"the output {name}", kinds, dict(inside))
     return lines
+
+
+def _announced(shape: Shape) -> dict[str, str | None]:
+    """Return the types of the columns that rows of a shape have."""
+    found = {column.name: column.type for column in shape.columns}
+    if isinstance(shape, Changelog):
+        told = shape.change_columns if shape.sequence is not None else shape.change_columns[:1]
+        found |= {column.name: column.type for column in told}
+    return found
 
 
 def _differences(

@@ -1,0 +1,135 @@
+"""What `decide` and `evolve` share: the class of the user, the state of each key, the order of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mainstem import (
+    COMMIT_VERSION,
+    EVENTS,
+    Changelog,
+    Inputs,
+    OperatorCapabilities,
+    OptionError,
+    Schema,
+    Shape,
+    StateFacts,
+    option,
+)
+from mainstem.columns import Column, check_names, find_column, quoted
+from mainstem.functions import FunctionName, FunctionOptions
+from mainstem_keyed_state import KeyedOperator, event_time
+
+if TYPE_CHECKING:
+    from mainstem_operators_eventsourcing.app import App
+
+#: The columns of messages that have a log's order, within a partition.
+_LOG = ("partition", "position")
+
+
+class RootOptions(FunctionOptions):
+    """Options of both."""
+
+    by: list[str] = option(
+        min_length=1, description="The columns that tell one whole from another.", example=["cart"]
+    )
+    state: Schema = option(
+        description="The columns of the state, beside those of the key.",
+        example="items MAP<STRING, INT>, paid BOOLEAN",
+    )
+
+
+class Root(KeyedOperator):
+    """An operator that has a state of each key, which a function of the user's makes of events."""
+
+    options: RootOptions
+    ports = {"input": EVENTS}
+    capabilities = OperatorCapabilities(batch_invariant=False)
+    nulls_equal = True
+
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        return {"input": [quoted(name) for name in self.key(inputs.only)]}
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        kept = [column.ddl for column in self.options.state]
+        found = StateFacts(
+            1,
+            keyed=True,
+            shaped_by={"by": self.key(inputs.only), "state": kept},
+            grows="of each key its state is kept, and how many events it has had.",
+        )
+        return replace(found, holds=self.holds(inputs))
+
+    def key(self, given: Shape) -> list[str]:
+        """Return the columns of the key, as the stream writes them."""
+        return [find_column(given.columns, name, "by").name for name in self.options.by]
+
+    def states(self, given: Shape) -> Changelog:
+        """Return the shape of the states: a table by key, each version above the one before."""
+        check_names([column.name for column in self.options.state], "state")
+        key = self.key(given)
+        columns = [replace(given.column(name) or Column(name), nullable=False) for name in key]
+        taken = {name.lower() for name in key}
+        for column in self.options.state:
+            if column.name.lower() in taken:
+                hint = "The key's columns are kept without being named."
+                raise OptionError(f"{column.name!r} is the key's", option="state", hint=hint)
+        return Changelog(
+            [*columns, *self.options.state],
+            key=key,
+            sequence=COMMIT_VERSION,
+            identity=[*key, COMMIT_VERSION],
+            sequence_type="bigint",
+        )
+
+    def app(self, call: str, methods: Sequence[str]) -> App:
+        """Return the user's class.
+
+        Raises:
+            OptionError: it is not there, lacks a method, or can't be sent to Spark's tasks.
+        """
+        from mainstem.functions import first_on_path, load_function
+        from pyspark import cloudpickle
+
+        from mainstem_operators_eventsourcing.app import App
+
+        options = self.options
+        with first_on_path(options.folder):
+            made: Any = load_function(call, options.folder)
+        for name in methods:
+            if not callable(getattr(made, name, None)):
+                raise OptionError(f"{call} has no function {name!r}", option="call")
+        try:
+            pickled: Any = cloudpickle  # which has no types
+            pickled.dumps(made)
+        except Exception as error:
+            message = f"{call} can't be sent to Spark's tasks: {error}"
+            hint = "Make in its functions what can't be pickled, such as a lock or a connection."
+            raise OptionError(message, option="call", hint=hint) from error
+        return App(made, call, options.folder, options.options)
+
+
+def order_of(given: Shape, named: Sequence[str]) -> list[str]:
+    """Return the columns by which a key's rows follow each other.
+
+    Raises:
+        OptionError: nothing says it.
+    """
+    if named:
+        return [find_column(given.columns, name, "order").name for name in named]
+    log = [given.column(name) for name in _LOG]
+    if all(log):
+        return [column.name for column in log if column is not None]
+    time = event_time(given)
+    if time is not None:
+        return [time]
+    raise OptionError(
+        "in which order do the rows of a key come?",
+        option="order",
+        hint="Keep `partition` and `position` of messages, or name columns in `order`.",
+    )
+
+
+__all__ = ["FunctionName", "Root", "RootOptions", "order_of"]

@@ -1,0 +1,50 @@
+"""The operators pass the standard tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainstem_testkit.conformance.operator import OperatorSuite
+
+FOLDER = str(Path(__file__).parent)
+
+
+class TestDecide(OperatorSuite):
+    use = "decide"
+    inputs = {"input": "k STRING, at TIMESTAMP, v INT"}
+    event_time = {"input": "at"}
+
+    def options(self):
+        return {
+            "call": "shop:Counter",
+            "folder": FOLDER,
+            "by": ["k"],
+            "state": "count BIGINT",
+            "events": "seen BIGINT",
+        }
+
+
+class TestDecideOnce(OperatorSuite):
+    use = "decide"
+    inputs = {"input": "k STRING, at TIMESTAMP, v INT"}
+    event_time = {"input": "at"}
+
+    def options(self):
+        return {
+            "call": "shop:Counter",
+            "folder": FOLDER,
+            "by": ["k"],
+            "state": "count BIGINT",
+            "events": "seen BIGINT",
+            "command": "v",
+            "remember": "1 hour",
+        }
+
+
+class TestEvolve(OperatorSuite):
+    use = "evolve"
+    inputs = {"input": "k STRING, at TIMESTAMP, v INT"}
+    event_time = {"input": "at"}
+
+    def options(self):
+        return {"call": "shop:Counter", "folder": FOLDER, "by": ["k"], "state": "count BIGINT"}

@@ -1,0 +1,183 @@
+"""What commands and events become, in any batches and beside a plain loop."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import polars as pl
+import pytest
+from carts import COMMANDS, ROWS, command, decide, driver, evolve, plain, table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mainstem.columns import read_columns
+from mainstem_operators_eventsourcing.app import Values
+from shop import Cart
+
+MADE = st.lists(
+    st.tuples(
+        st.sampled_from(["x", "y"]),
+        st.sampled_from(["add", "add", "take", "pay", "look"]),
+        st.sampled_from(["a", "b"]),
+        st.integers(1, 3),
+        st.none() | st.integers(0, 4),
+        st.integers(0, 12),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(made=MADE, cuts=st.sets(st.integers(0, 25)), seed=st.integers(0, 999), kill=st.booleans())
+def test_commands_become_what_a_plain_loop_makes_of_them(made, cuts, seed, kill):
+    """Pass: events, table of states, answers and refusals, however commands are cut and mixed; `evolve` makes the same table of the events."""
+    commands = [
+        command(n, cart, kind, item, count, known, id=f"c{own}")
+        for n, (cart, kind, item, count, known, own) in enumerate(made)
+    ]
+    events, states, answers, reasons = plain(commands)
+    run, later = driver(decide(), pages=2, seed=seed), driver(evolve(), pages=2, seed=seed)
+    begin = 0
+    for end in sorted({*cuts, len(commands)} - {0}):
+        part = commands[begin:end]
+        random.Random(seed).shuffle(part)
+        came = run.batch({"input": part})[""]
+        later.batch({"input": came})
+        later.batch({"input": came[:2]})  # again
+        begin = max(begin, end)
+        if kill:
+            run.restart()
+            later.restart()
+    names = ("cart", "id", "version", "kind", "item", "count")
+    found = [tuple(event[name] for name in names) for event in run.outputs[""]]
+    assert sorted(found, key=repr) == sorted(events, key=repr)
+    assert table(run.outputs["state"]) == states
+    assert table(later.outputs[""]) == states
+    names = ("id", "accepted", "reason", "version", "events", "repeated")
+    told = [tuple(answer[name] for name in names) for answer in run.outputs["answers"]]
+    assert sorted(told, key=repr) == sorted(answers, key=repr)
+    assert sorted(r["reason"] for r in run.outputs["rejected"]) == sorted(reasons)
+
+
+def test_states_are_told_version_by_version():
+    """Pass: one change for each command that had events; a state that is no more is deleted, and may come again."""
+    run = driver(decide())
+    run.batch({"input": [command(1, "x", "add"), command(2, "x", "add"), command(3, "x", "look")]})
+    run.batch({"input": [command(4, "x", "pay"), command(5, "x", "add", "b")]})
+    told = [(r["_change_type"], r["_commit_version"], r["items"]) for r in run.outputs["state"]]
+    assert told == [
+        ("insert", 1, [{"key": "a", "value": 1}]),
+        ("update_postimage", 2, [{"key": "a", "value": 2}]),
+        ("delete", 4, None),
+        ("insert", 5, [{"key": "b", "value": 1}]),
+    ]
+
+
+def test_commands_are_forgotten_when_it_is_time():
+    """Pass: within the hour nothing comes of one that is seen again; after it the command is another one."""
+    run = driver(decide())
+    run.batch({"input": [command(1, "x", "add", id="c")]})
+    run.batch({"input": [command(2, "x", "add", id="c", minutes=30)]})
+    assert len(run.outputs[""]) == 1
+    assert len(run.rows("seen")) == 1
+    run.batch({"input": [command(3, "y", "add", minutes=90)]})
+    run.batch()
+    assert [row["command"] for row in run.rows("seen")] == ["c3"]
+    run.batch({"input": [command(4, "x", "add", id="c", minutes=91)]})
+    assert [event["version"] for event in run.outputs[""] if event["cart"] == "x"] == [1, 2]
+
+
+def test_a_refused_command_can_be_read():
+    """Pass: as JSON, with all its columns."""
+    run = driver(decide(remembered=False, carried=["cart"]))
+    run.batch({"input": [command(1, "x", "take", known=0)]})
+    (refused,) = run.outputs["rejected"]
+    assert refused["reason"] == "there are 0 of a"
+    expected = {
+        **dict.fromkeys(ROWS),
+        "cart": "x",
+        "id": "c1",
+        "at": "2026-01-01T00:00:00.001000Z",
+        "n": 1,
+        "kind": "take",
+        "item": "a",
+        "count": 1,
+        "known": 0,
+    }
+    assert json.loads(refused["payload"]) == expected
+
+
+class Meddling(Cart):
+    """Changes what it is given, and then refuses."""
+
+    @staticmethod
+    def decide(state, command):
+        if command["kind"] == "take":
+            state["items"].clear()
+            state["paid"] = 7
+        return Cart.decide(state, command)
+
+
+def test_what_a_function_is_given_is_its_own():
+    """Pass: what `decide` changes of the state changes nothing."""
+    run = driver(decide(Meddling))
+    rows = [command(1, "x", "add"), command(2, "x", "take", "b"), command(3, "x", "add")]
+    run.batch({"input": rows})
+    assert table(run.outputs["state"]) == {"x": {"items": {"a": 2}, "paid": 0}}
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda *_: {"kind": "added"}, "decide returned one event, and no list of them"),
+        (lambda *_: 5, "decide returned int, and no events"),
+        (lambda *_: [5], "an event: int, and no mapping"),
+        (lambda *_: [{"sort": 1}], "an event: sort is not declared"),
+        (lambda *_: [{"kind": 5}], "an event: kind: a value is no String"),
+        (lambda *_: [{"count": 2**70}], "an event: count: a value is no Int64"),
+        (lambda *_: [{"count": 1.5}], "an event: count: a value is no Int64"),
+        (lambda *_: 1 / 0, "decide raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_a_function_does_wrong_is_told(function, told):
+    """Pass: without the values."""
+
+    class Wrong(Cart):
+        decide = staticmethod(function)
+
+    class Idle(Wrong):
+        evolve = staticmethod(lambda state, event: None)
+
+    with pytest.raises(ValueError, match=told):
+        driver(decide(Idle)).batch({"input": [command(1, "x", "add")]})
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        ({"items": {"a": "b"}}, "items: a value is no"),
+        ({"things": 1}, "things is not declared"),
+        ([], "list, and no mapping"),
+    ],
+)
+def test_a_state_that_is_none_is_told(state, told):
+    class Wrong(Cart):
+        evolve = staticmethod(lambda *_: state)
+
+    with pytest.raises(ValueError, match=told):
+        driver(decide(Wrong)).batch({"input": [command(1, "x", "add")]})
+
+
+def test_values_are_the_same_before_and_after_they_were_stored():
+    """Pass: whole numbers in columns of fractions, single ones, maps of lists; nothing is shared."""
+    columns = read_columns("d DOUBLE, f FLOAT, m MAP<STRING, ARRAY<INT>>, n INT")
+    kinds = pl.List(pl.Struct({"key": pl.String(), "value": pl.List(pl.Int32())}))
+    schema = pl.Schema({"d": pl.Float64(), "f": pl.Float32(), "m": kinds, "n": pl.Int32()})
+    values = Values(columns, schema, "a state")
+    row = values.taken({"d": 5, "f": 0.1, "m": {"a": [1]}})
+    stored = values.frame([row], pl.Schema()).rows()[0]
+    assert values.given(row) == values.given(stored)
+    assert type(values.given(row)["d"]) is float
+    values.given(row)["m"]["a"].append(2)
+    assert values.given(row)["m"] == {"a": [1]}
+    assert COMMANDS
