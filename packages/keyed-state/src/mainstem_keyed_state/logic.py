@@ -82,6 +82,8 @@ class Logic(ABC):
         outputs: the columns of each output's rows; `MAIN` is the main one.
         everywhere: the ports whose rows are for all keys: `share` is given them, and `step` is not. They
             are few, and kept as often as there are buckets.
+        wanted: the named outputs that somebody reads, so that work for the others can be left out; None
+            where all are. It is set before the first step.
         version: of what the tables hold; raise it with every change of that, and write `migrate`.
     """
 
@@ -89,6 +91,7 @@ class Logic(ABC):
     tables: Mapping[str, Table]
     outputs: Mapping[str, pl.Schema]
     everywhere: Collection[str] = ()
+    wanted: Collection[str] | None = None
     version: int = 1
 
     def share(self, step: Step) -> Done:
@@ -98,6 +101,10 @@ class Logic(ABC):
         bucket: with the same rows it must return the same.
         """
         raise NotImplementedError(f"{type(self).__name__} has ports `everywhere`, and no `share`")
+
+    def wants(self, output: str) -> bool:
+        """Whether somebody reads a named output."""
+        return self.wanted is None or output in self.wanted
 
     @abstractmethod
     def step(self, step: Step) -> Done:

@@ -121,6 +121,7 @@ class KeyedOperator(Operator, Stateful, Branching):
         shapes, ports = ctx.shapes, dict(self.ports_of(inputs, ctx))
         rows = {name: port.frame for name, port in ports.items()}
         logic = self.logic({name: polars_schema(frame) for name, frame in rows.items()}, shapes)
+        logic.wanted = ctx.wanted
         refuses = {name: reasons for name, reasons in self.refuses(shapes).items() if reasons}
         late = self.in_time(shapes)
         if refuses or late is not None:

@@ -88,7 +88,7 @@ class Values:
 
     def given(self, values: Sequence[Any]) -> dict[str, Any]:
         """Return a row of a frame for the user."""
-        found = dict(zip(self.names, values, strict=True))
+        found = dict(zip(self.names, values, strict=False))
         for at in self._deep:
             found[self.names[at]] = deepcopy(values[at])
         for at in self._maps:
@@ -103,12 +103,14 @@ class Values:
         Raises:
             ValueError: it is no mapping, or has something else.
         """
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             raise ValueError(f"{self._whose}: {type(row).__name__}, and no mapping")
-        if not self._known.issuperset(row):
+        if not row.keys() <= self._known:
             extra = ", ".join(map(str, sorted(set(row) - self._known, key=str)))
             raise ValueError(f"{self._whose}: {extra} is not declared")
-        values = [row.get(name) for name in self.names]
+        values = list(map(row.get, self.names))
+        if not self._maps and not self._stored:
+            return tuple(values)
         for at in self._maps:
             entries: Any = values[at]
             if isinstance(entries, Mapping):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -80,7 +80,7 @@ class DecideLogic(Logic):
         self.ports = {"input": rows}
         self.tables = {_STATES: state_table(states)}
         self._facts = pl.Schema({**self._carried, version: pl.Int64()})
-        answer = {
+        answer: dict[str, pl.DataType] = {
             ACCEPTED: pl.Boolean(),
             REASON: pl.String(),
             EVENTS_OF: pl.Int32(),
@@ -111,7 +111,9 @@ class DecideLogic(Logic):
         touched = rows.select(KEY).unique()
         before = state[_STATES]
         mine = before.join(touched, on=KEY, how="semi", maintain_order="left")
-        work = _Work(self, States(self._app, self._states, mine, self._by), state.get(_SEEN))
+        told = self.wants(STATE)
+        states = States(self._app, self._states, mine, self._by, told=told)
+        work = _Work(self, states, state.get(_SEEN))
         work.run(rows)
         others = before.join(touched, on=KEY, how="anti", maintain_order="left")
         state[_STATES] = pl.concat([others, work.states.after()])
@@ -180,29 +182,39 @@ class _Work:
             return _Answer(version, reason, 0)
         except Exception as error:
             logic._app.fail("decide", error)
-        if isinstance(found, Mapping):
-            raise ValueError(f"{logic._app.name}.decide returned one event, and no list of them")
-        events = []
-        try:
-            events = [*found] if found is not None else []
-        except TypeError:
-            told = type(found).__name__
-            raise ValueError(f"{logic._app.name}.decide returned {told}, and no events") from None
-        if not events:
+        taken = self._taken(found)
+        if not taken:
             return _Answer(version, None, 0)
-        taken = [logic._events.taken(event) for event in events]
-        had = states.has(key)
         # As others will read them: with what was left out, and what is known of all.
-        known = dict(zip(logic._carried, facts, strict=True))
-        whole = [
-            known | {logic._version: number} | logic._events.given(event)
-            for number, event in enumerate(taken, version + 1)
-        ]
-        states.evolve(key, whole, version + len(events))
+        known = dict(zip(logic._carried, facts, strict=False))
+        events = []
         for number, event in enumerate(taken, version + 1):
+            known[logic._version] = number
+            events.append(known | logic._events.given(event))
             self._events.append((*facts, number, *event))
+        had = states.has(key)
+        version += len(events)
+        states.evolve(key, events, version)
         states.tell(key, [values[place] for place in by], had, at)
-        return _Answer(version + len(events), None, len(events))
+        return _Answer(version, None, len(events))
+
+    def _taken(self, found: Any) -> list[tuple[Any, ...]]:
+        """Return the events that `decide` has returned.
+
+        Raises:
+            ValueError: they are none.
+        """
+        name, values = self._logic._app.name, self._logic._events
+        if found is None:
+            return []
+        if type(found) is list:
+            return [values.taken(event) for event in found]
+        if isinstance(found, Mapping):
+            raise ValueError(f"{name}.decide returned one event, and no list of them")
+        if not isinstance(found, Iterable):
+            told = type(found).__name__
+            raise ValueError(f"{name}.decide returned {told}, and no events")
+        return [values.taken(event) for event in found]
 
     def _refuse(self, reason: str, values: Sequence[Any]) -> None:
         names = self._logic._commands.names

@@ -29,9 +29,13 @@ class States:
     Args:
         before: what the state table has of them.
         by: the columns of the key in the rows of the batch.
+        told: whether anybody reads what they become.
     """
 
-    def __init__(self, app: App, values: Values, before: pl.DataFrame, by: pl.Schema) -> None:
+    def __init__(
+        self, app: App, values: Values, before: pl.DataFrame, by: pl.Schema, *, told: bool = True
+    ) -> None:
+        self._tells = told
         self._app, self._values, self._by = app, values, by
         self._evolve = app.function("evolve")
         self._initial = app.initial
@@ -81,7 +85,7 @@ class States:
             at: when that came about.
         """
         kept = self._kept[key]
-        if kept is None and not had:
+        if not self._tells or (kept is None and not had):
             return
         kind = "delete" if kept is None else "update_postimage" if had else "insert"
         values = kept or (None,) * len(self._values.names)
