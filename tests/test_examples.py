@@ -468,3 +468,111 @@ def test_a_view_stays_in_step_with_a_shops_database(tmp_path, postgres):
                 )
             for name in ("shop", "views"):
                 server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _messages(kafka, topic):
+    """Return what was committed to a topic."""
+    from confluent_kafka import Consumer
+
+    settings = {"bootstrap.servers": kafka.url, "group.id": "reader", "enable.auto.commit": False}
+    with closing(Consumer({**settings, "auto.offset.reset": "earliest"})) as consumer:
+        consumer.subscribe([topic])
+        found, silent = [], 0
+        while silent < 5:
+            messages = consumer.consume(100, 1)
+            silent = 0 if messages else silent + 1
+            found += [message for message in messages if message.error() is None]
+        return found
+
+
+@pytest.mark.in_turn
+def test_commands_become_events_and_carts(tmp_path, postgres, kafka):
+    """Pass: killed between events and carts and run again, each command has been decided once, also one that was sent twice;
+    topic, compacted topic and table agree."""
+    import httpx
+    import psycopg
+
+    folder = tmp_path / "cart"
+    shutil.copytree(ROOT / "examples" / "cart", folder)
+    with psycopg.connect(postgres.url, autocommit=True) as server:
+        server.execute("CREATE DATABASE carts")
+    place = postgres.url.rpartition("/")[0] + "/carts"
+    port, token = free_port(), "a-long-secret-of-our-own"
+    env = {
+        "KAFKA": kafka.url,
+        "VIEW_URL": place,
+        "CART_TOKEN": token,
+        "WEBHOOK_PORT": str(port),
+    }
+    sent = 0
+
+    def send(cart, kind, item=None, count=None, known=None, again=False):
+        nonlocal sent
+        sent += not again
+        headers = {"authorization": f"Bearer {token}", "webhook-id": f"c{sent}"}
+        body = {"cart": cart, "kind": kind, "item": item, "count": count, "known": known}
+
+        def answered():
+            with suppress(httpx.TransportError):
+                place = f"http://127.0.0.1:{port}/carts"
+                return httpx.post(place, json=body, headers=headers, timeout=60).status_code == 200
+            return False
+
+        wait_for(answered, 120)
+
+    def carts():
+        with psycopg.connect(place) as views, suppress(psycopg.errors.UndefinedTable):
+            return views.execute("SELECT cart, state, items FROM carts ORDER BY cart").fetchall()
+        return []
+
+    jars = ROOT / ".tools" / "kafka" / "connector"
+    given = [
+        part for n in ("events", "states") for part in ("--set", f"sinks.{n}.with.jars={jars}")
+    ]
+    mainstem = (Path(sys.executable).parent / "mainstem", "run", "cart.yaml", *given)
+    try:
+        shown = run(mainstem[0], "plan", "cart.yaml", cwd=folder, **env)
+        assert all(f"{name}: exactly-once" in shown for name in ("events", "states", "carts")), (
+            shown
+        )
+        killed = {**env, "MAINSTEM_FAILPOINT": "sql.before-commit:1:kill"}
+        with started(*mainstem, cwd=folder, **killed) as first:
+            send("x", "add", "tea", 2)
+            assert first.wait(120) != 0
+        with started(*mainstem, cwd=folder, **env):
+            send("y", "add", "milk")
+            send("x", "take", "tea", 3)
+            send("x", "take", "tea", known=1)
+            send("x", "take", "tea", known=1, again=True)
+            send("y", "pay")
+            send("y", "add", "milk")
+            send("y", "confirm")
+            send("z", "add", "oil")
+            wait_for(lambda: [row[0] for row in carts()] == ["x", "z"], 120)
+            assert carts() == [("x", "open", '{"tea":1}'), ("z", "open", '{"oil":1}')]
+            wait_for(lambda: len(_messages(kafka, "cart-events")) == 6, 60)
+            events = [json.loads(m.value()) for m in _messages(kafka, "cart-events")]
+            found = sorted((e["cart"], e["version"], e["kind"]) for e in events)
+            assert found == [
+                ("x", 1, "added"),
+                ("x", 2, "taken"),
+                ("y", 1, "added"),
+                ("y", 2, "payment asked for"),
+                ("y", 3, "paid"),
+                ("z", 1, "added"),
+            ]
+            newest = {m.key(): m.value() for m in _messages(kafka, "carts")}
+            assert newest[b"y"] is None
+            assert json.loads(newest[b"x"])["items"] == {"tea": 1}
+        refused = [
+            json.loads(line)["reason"]
+            for file in (folder / "refused").rglob("*.json")
+            for line in file.read_text().splitlines()
+        ]
+        assert sorted(refused) == ["it is being paid", "there are 2 of tea"]
+        state = (mainstem[0], "state", "cart.yaml", "--node", "cart", "--key", "x", *given)
+        shown = run(*state, cwd=folder, **env)
+        assert "tea" in shown
+    finally:
+        with psycopg.connect(postgres.url, autocommit=True) as server:
+            server.execute("DROP DATABASE carts WITH (FORCE)")

@@ -1,4 +1,4 @@
-"""The user's class as tasks have it, and values on their way to it and back."""
+"""The class of the user as tasks have it, and values for it and from it."""
 
 from __future__ import annotations
 
