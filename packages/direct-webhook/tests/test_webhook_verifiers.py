@@ -324,6 +324,20 @@ def test_wrong_options_are_refused_without_their_secrets(options, pipeline):
     assert "open-sesame" not in str(error.value)
 
 
+def test_what_one_kind_of_check_has_is_not_offered_for_another(pipeline):
+    """Pass: of `bearer` its own keys are named, and not those of the first kind."""
+    from mainstem import DocumentError
+
+    paths = {"/in": {"verify": {"use": "bearer", "secret": "open-sesame"}}}
+    pipeline.document(
+        sources={"rows": {"use": "webhook", "with": {"port": 1, "paths": paths}}},
+        sinks={"out": pipeline.sink("out", "rows")},
+    )
+    with pytest.raises(DocumentError, match="Known keys: token, use") as error:
+        pipeline.plan()
+    assert "Did you mean" not in str(error.value)
+
+
 def test_secrets_are_in_no_repr():
     """Pass: neither of options nor of verifiers."""
     for options in (

@@ -125,7 +125,8 @@ def _existing(values: Any, loc: tuple[int | str, ...]) -> Path_:
 def _keys_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) -> list[str]:
     """Return the keys a model allows at a location, for the nearest right word."""
     schema, definitions = _schema_at(model, loc, values)
-    return list(_resolved(schema, definitions).get("properties", {}))
+    there = _at(values, _existing(values, loc))
+    return list(_resolved(schema, definitions, there).get("properties", {}))
 
 
 def _is_secret(schema: Any) -> bool:
@@ -138,15 +139,22 @@ def _schema_at(model: type[BaseModel], loc: tuple[int | str, ...], values: Any) 
     """Return the JSON Schema of what stands at a location, and the definitions it refers to."""
     schema: Any = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})
+    there = values
     for part in _existing(values, loc):
-        schema = _resolved(schema, definitions)
+        schema = _resolved(schema, definitions, there)
+        there = there[part]
         inner = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
         inner = [schema.get("properties", {}).get(part), *inner, schema.get("items")]
         schema = next((found for found in inner if found), {})
     return schema, definitions
 
 
-def _resolved(schema: Any, definitions: Any) -> Any:
+def _resolved(schema: Any, definitions: Any, value: Any) -> Any:
+    """Return a schema without references; of several the one that a value names, or the first."""
+    said = schema.get("discriminator", {})
+    chosen = value.get(said.get("propertyName")) if isinstance(value, dict) else None
+    if isinstance(chosen, str) and chosen in said.get("mapping", {}):
+        return definitions[said["mapping"][chosen].rpartition("/")[2]]
     for branch in [schema, *schema.get("anyOf", []), *schema.get("oneOf", [])]:
         if "$ref" in branch:
             return definitions[branch["$ref"].rpartition("/")[2]]
