@@ -41,6 +41,7 @@ CATALOGUE = {
     ("source", "udp"): "mainstem-direct-udp",
     ("source", "zeromq"): "mainstem-direct-zeromq",
     ("operator", "decide"): "mainstem-operators-eventsourcing",
+    ("operator", "percolate"): "mainstem-operators-search",
     ("operator", "evolve"): "mainstem-operators-eventsourcing",
     ("operator", "aggregate"): "mainstem-operators-windows",
     ("operator", "clock"): "mainstem-operators-windows",

@@ -1,0 +1,1 @@
+"""Search on streams: stored queries, and documents that find those they match."""

@@ -1,0 +1,176 @@
+"""Operator `percolate`: documents find the stored queries that they match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mainstem import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    EVENTS,
+    Accepts,
+    Changelog,
+    Inputs,
+    LoadedFirst,
+    OperatorCapabilities,
+    OptionError,
+    Options,
+    Shape,
+    StateFacts,
+    option,
+)
+from mainstem.columns import Column, find_column, quoted
+from mainstem_keyed_state import KeyedOperator, lacking
+
+from mainstem_operators_search.query import searchable
+
+if TYPE_CHECKING:
+    import polars as pl
+    from mainstem import OperatorContext
+    from mainstem_keyed_state import Logic
+    from mainstem_keyed_state.frames import Port
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+QUERIES = "queries"
+#: Into how many keys documents are dealt, so that all cores have some.
+_PARTS = 4096
+
+
+class PercolateOptions(Options):
+    """Options of `percolate`."""
+
+    query: str = option(
+        "query", min_length=1, description="The column of the port `queries` with a query's text."
+    )
+    fields: list[str] = option(
+        list,
+        description="The text columns of documents that are searched where a query names none; when left "
+        "out, all of them.",
+        example=["title", "body"],
+    )
+    matches: str = option(
+        "matches",
+        min_length=1,
+        description="The name of the column with the keys of the queries that a document matches.",
+    )
+
+
+class Percolate(KeyedOperator, LoadedFirst):
+    """Adds to each document the keys of the queries that it matches, as they are in its batch.
+
+    Queries come and go as rows of a table, and are kept; documents are not. A query that can't be read
+    goes to `rejected`.
+    """
+
+    options: PercolateOptions
+    ports = {"input": EVENTS, QUERIES: Accepts((Changelog,))}
+    #: Which queries a document meets depends on when they have come.
+    capabilities = OperatorCapabilities(batch_invariant=False, passes_ids=True)
+
+    def loaded_first(self) -> frozenset[str]:
+        """Return the port whose rows are there before the first document is looked at."""
+        return frozenset({QUERIES})
+
+    def shape(self, inputs: Inputs[Shape]) -> Shape:
+        given, name = inputs["input"], self.options.matches
+        key, _ = self._key(inputs), self.fields(given)
+        find_column(inputs[QUERIES].columns, self.options.query, "query")
+        if given.column(name) is not None:
+            raise OptionError(f"the name {name!r} is taken", option="matches")
+        kind = None if key.type is None else f"array<{key.type}>"
+        return given.with_columns([*given.columns, Column(name, kind)])
+
+    def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
+        return {QUERIES: lacking([self._key(inputs).name, COMMIT_VERSION])}
+
+    def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
+        texts = ", ".join(quoted(name) for name in self.fields(inputs["input"]))
+        return {"input": [f"pmod(xxhash64({texts}), {_PARTS})"]}
+
+    def state(self, inputs: Inputs[Shape]) -> StateFacts:
+        key = self._key(inputs)
+        return StateFacts(
+            1,
+            keyed=True,
+            shaped_by={"queries": [key.ddl]},
+            grows="queries are kept, of those that are gone the key.",
+        )
+
+    def fields(self, given: Shape) -> list[str]:
+        """Return the columns that are searched where a query names none."""
+        if not self.options.fields:
+            found = [column.name for column in given.columns if column.type == "string"]
+            if not found:
+                raise OptionError("documents have no text column", option="fields")
+            return found
+        columns = [find_column(given.columns, name, "fields") for name in self.options.fields]
+        for column in columns:
+            if column.type not in (None, "string"):
+                kind = (column.type or "").upper()
+                raise OptionError(f"{column.name} is {kind}, and no text", option="fields")
+        return [column.name for column in columns]
+
+    def ports_of(self, inputs: Inputs[DataFrame], ctx: OperatorContext) -> Mapping[str, Port]:
+        from mainstem_keyed_state.changes import DELETED, SEQUENCE
+        from mainstem_keyed_state.frames import Port
+
+        from mainstem_operators_search.percolate_logic import TEXT
+
+        shapes = ctx.shapes
+        key = quoted(self._key(shapes).name)
+        text = quoted(find_column(shapes[QUERIES].columns, self.options.query, "query").name)
+        changes = (
+            inputs[QUERIES]
+            .where(f"{CHANGE_TYPE} <> 'update_preimage'")
+            .selectExpr(
+                key,
+                f"CAST({text} AS STRING) AS {TEXT}",
+                COMMIT_VERSION,
+                f"{COMMIT_VERSION} AS {SEQUENCE}",
+                f"{CHANGE_TYPE} = 'delete' AS {DELETED}",
+            )
+        )
+        return {
+            "input": Port(inputs["input"], self.keys(shapes)["input"]),
+            QUERIES: Port(changes, [key]),
+        }
+
+    def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
+        from mainstem_operators_search.percolate_logic import PercolateLogic
+
+        given = inputs["input"]
+        types = {
+            column.name: column.type
+            for column in given.columns
+            if column.type and searchable(column.type)
+        }
+        return PercolateLogic(
+            rows["input"],
+            rows[QUERIES],
+            key=self._key(inputs).name,
+            types=types,
+            fields=self.fields(given),
+            matches=self.options.matches,
+        )
+
+    def types(
+        self, rows: Mapping[str, DataFrame], inputs: Inputs[Shape]
+    ) -> Mapping[str, Mapping[str, str | DataType]]:
+        key = self._key(inputs)
+        return {"": {self.options.matches: f"ARRAY<{key.type}>"}} if key.type else {}
+
+    def _key(self, inputs: Inputs[Shape]) -> Column:
+        """Return the column that tells a query from others."""
+        queries = inputs[QUERIES]
+        assert isinstance(queries, Changelog)  # noqa: S101
+        if len(queries.key) != 1:
+            raise OptionError(f"queries have one key column, not {', '.join(queries.key)}")
+        if queries.sequence is None:
+            raise OptionError(
+                "the changes of the queries have no sequence: they come batch by batch",
+                hint="Read them from a table or a topic with a sequence of its own.",
+            )
+        return replace(find_column(queries.columns, queries.key[0], QUERIES), nullable=False)
