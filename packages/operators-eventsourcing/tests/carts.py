@@ -9,9 +9,10 @@ import polars as pl
 from mainstem.columns import read_columns
 from mainstem_keyed_state.testing import Driver
 from mainstem_operators_eventsourcing import Rejected
-from mainstem_operators_eventsourcing.app import App, Values
+from mainstem_operators_eventsourcing.app import App
 from mainstem_operators_eventsourcing.decide_logic import DecideLogic
 from mainstem_operators_eventsourcing.evolve_logic import EvolveLogic
+from mainstem_operators_eventsourcing.values import Values
 from shop import Cart
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

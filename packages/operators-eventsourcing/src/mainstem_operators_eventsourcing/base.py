@@ -25,8 +25,20 @@ from mainstem_keyed_state import KeyedOperator, event_time
 if TYPE_CHECKING:
     from mainstem_operators_eventsourcing.app import App
 
-#: The columns of messages that have a log's order, within a partition.
-_LOG = ("partition", "position")
+#: The columns of messages that have a log's order; of one log there is no need for the first.
+_LOG = ("origin", "partition", "position")
+#: Types whose values have an order among the rows of a batch.
+_ORDERED = (
+    "string",
+    "binary",
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "date",
+    "timestamp",
+)
 
 
 class RootOptions(FunctionOptions):
@@ -118,13 +130,17 @@ def order_of(given: Shape, named: Sequence[str]) -> list[str]:
         OptionError: nothing says it.
     """
     if named:
-        return [find_column(given.columns, name, "order").name for name in named]
-    log = [given.column(name) for name in _LOG]
-    if all(log):
-        return [column.name for column in log if column is not None]
-    time = event_time(given)
-    if time is not None:
-        return [time]
+        first = [find_column(given.columns, name, "order").name for name in named]
+    else:
+        log = [column.name for name in _LOG if (column := given.column(name)) is not None]
+        if len(log) >= 2 and "position" in (name.lower() for name in log):
+            return log
+        time = event_time(given)
+        first = [] if time is None else [time]
+    if first:
+        # What is alike in these follows the rest, so that a batch that is worked on again is the same.
+        rest = [c.name for c in given.columns if (c.type or "").startswith(_ORDERED)]
+        return [*first, *(name for name in rest if name not in first)]
     raise OptionError(
         "in which order do the rows of a key come?",
         option="order",

@@ -56,7 +56,7 @@ class DecideOptions(RootOptions):
     expected: str | None = option(
         None,
         description="The column of commands with the version that the sender knows; a command is refused "
-        "when there is a newer one. Null for any.",
+        "when another one is there. Null for any.",
     )
     command: str | None = option(
         None,
@@ -108,6 +108,18 @@ class Decide(Root):
             Column(options.version, "bigint", nullable=False),
         ]
         names = [column.name.lower() for column in columns]
+        if options.command is not None:
+            kind = find_column(given.columns, options.command, "command").type or ""
+            if kind.startswith(("array", "map", "struct", "variant")):
+                raise OptionError(
+                    f"{options.command} is {kind.upper()}, and no id", option="command"
+                )
+            told = (ACCEPTED, REASON, EVENTS_OF, REPEATED)
+            names += [
+                name
+                for name in told
+                if any(c.name.lower() == name for c in columns[: -len(options.events)])
+            ]
         for name in names:
             if names.count(name) > 1:
                 raise OptionError(f"the name {name!r} is taken", option="events")
@@ -138,8 +150,8 @@ class Decide(Root):
     def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
         from mainstem_keyed_state.columns import polars_types
 
-        from mainstem_operators_eventsourcing.app import Values
         from mainstem_operators_eventsourcing.decide_logic import DecideLogic
+        from mainstem_operators_eventsourcing.values import Values
 
         given, options = inputs.only, self.options
         app = self.app(options.call, ["decide", "evolve"])

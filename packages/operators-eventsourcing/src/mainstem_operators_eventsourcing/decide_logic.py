@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,7 +14,7 @@ import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step, Table
 from mainstem_keyed_state.times import TIME, passed
 
-from mainstem_operators_eventsourcing.app import App, Values
+from mainstem_operators_eventsourcing.app import App
 from mainstem_operators_eventsourcing.decide import (
     ACCEPTED,
     ANSWERS,
@@ -24,8 +25,10 @@ from mainstem_operators_eventsourcing.decide import (
 )
 from mainstem_operators_eventsourcing.rejection import Rejected
 from mainstem_operators_eventsourcing.state_logic import States, state_table
+from mainstem_operators_eventsourcing.values import Values
 
 _STATES, _SEEN = "states", "seen"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMAND, _VERSION, _DUE, _ID = "command", "version", "due", "_id"
 
 
@@ -113,7 +116,7 @@ class DecideLogic(Logic):
         mine = before.join(touched, on=KEY, how="semi", maintain_order="left")
         told = self.wants(STATE)
         states = States(self._app, self._states, mine, self._by, told=told)
-        work = _Work(self, states, state.get(_SEEN))
+        work = _Work(self, states, state.get(_SEEN), step.watermark)
         work.run(rows)
         others = before.join(touched, on=KEY, how="anti", maintain_order="left")
         state[_STATES] = pl.concat([others, work.states.after()])
@@ -125,8 +128,11 @@ class DecideLogic(Logic):
 class _Work:
     """One step."""
 
-    def __init__(self, logic: DecideLogic, states: States, seen: pl.DataFrame | None) -> None:
+    def __init__(
+        self, logic: DecideLogic, states: States, seen: pl.DataFrame | None, watermark: int | None
+    ) -> None:
         self._logic, self.states = logic, states
+        self._now = _EPOCH + timedelta(microseconds=watermark or 0)
         self._decide = logic._app.function("decide")
         self._events: list[tuple[Any, ...]] = []
         self._refused: list[tuple[str, bytes]] = []
@@ -176,6 +182,8 @@ class _Work:
                 if expected is not None and expected != version:
                     raise Rejected(f"version {expected} is expected, and {version} is there")
             found = self._decide(states.of(key), given)
+            if isinstance(found, Iterable) and not isinstance(found, Mapping):
+                found = [*found]  # it may raise
         except Rejected as refused:
             reason = str(refused) or "rejected"
             self._refuse(reason, values)
@@ -207,25 +215,25 @@ class _Work:
         name, values = self._logic._app.name, self._logic._events
         if found is None:
             return []
-        if type(found) is list:
-            return [values.taken(event) for event in found]
         if isinstance(found, Mapping):
             raise ValueError(f"{name}.decide returned one event, and no list of them")
-        if not isinstance(found, Iterable):
+        if not isinstance(found, list):
             told = type(found).__name__
             raise ValueError(f"{name}.decide returned {told}, and no events")
         return [values.taken(event) for event in found]
 
     def _refuse(self, reason: str, values: Sequence[Any]) -> None:
-        names = self._logic._commands.names
-        shown = {n: v for n, v in zip(names, values, strict=True) if not n.startswith("_")}
-        payload = json.dumps(shown, default=_plain, ensure_ascii=False)
-        self._refused.append((reason, payload.encode()))
+        given = self._logic._commands.given(values)
+        shown = {name: value for name, value in given.items() if not name.startswith("_")}
+        self._refused.append((reason, _json(shown).encode()))
 
     def _until(self, at: Any) -> datetime | None:
         """Return until when a command is remembered."""
         try:
-            until: datetime = at + timedelta(microseconds=self._logic._remember or 0)
+            # A command that is late is remembered from now on.
+            until: datetime = max(at, self._now) + timedelta(
+                microseconds=self._logic._remember or 0
+            )
             return until
         except OverflowError:
             return None
@@ -249,16 +257,29 @@ class _Work:
         return found
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as JSON has it, alike to Spark's."""
+def _json(value: Any) -> str:
+    """Return a value as JSON, as Spark writes it: without what is null."""
+    if isinstance(value, Mapping):
+        parts = ((key, each) for key, each in value.items() if each is not None)
+        return "{" + ",".join(f"{json.dumps(_text(k))}:{_json(v)}" for k, v in parts) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join("null" if each is None else _json(each) for each in value) + "]"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return json.dumps(value)
+    return json.dumps(_text(value), ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
     if isinstance(value, datetime):
         zoned = value.astimezone(UTC) if value.tzinfo is not None else value
         text = zoned.replace(tzinfo=None).isoformat(timespec="microseconds")
         return f"{text}Z" if value.tzinfo is not None else text
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, float):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     return str(value)

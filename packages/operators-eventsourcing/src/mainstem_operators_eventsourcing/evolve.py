@@ -78,8 +78,8 @@ class Evolve(Root):
     def logic(self, rows: Mapping[str, pl.Schema], inputs: Inputs[Shape]) -> Logic:
         from mainstem_keyed_state.columns import polars_types
 
-        from mainstem_operators_eventsourcing.app import Values
         from mainstem_operators_eventsourcing.evolve_logic import EvolveLogic
+        from mainstem_operators_eventsourcing.values import Values
 
         given, options, schema = inputs.only, self.options, rows["input"]
         app = self.app(options.call, ["evolve"])

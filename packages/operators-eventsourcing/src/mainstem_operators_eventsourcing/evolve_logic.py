@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import polars as pl
 from mainstem_keyed_state import KEY, MAIN, Done, Logic, Step
 
-from mainstem_operators_eventsourcing.app import App, Values
+from mainstem_operators_eventsourcing.app import App
 from mainstem_operators_eventsourcing.state_logic import States, state_table
+from mainstem_operators_eventsourcing.values import Values
 
 _STATES, _ID = "states", "_id"
 
@@ -63,7 +64,7 @@ class EvolveLogic(Logic):
         for key, *values in rows.select(KEY, *names).iter_rows():
             known = states.version(key)
             version = known + 1 if number is None else values[number]
-            if version <= known:
+            if version <= known and states.knows(key):
                 continue
             had = states.has(key)
             states.evolve(key, [self._events.given(values)], version)

@@ -10,7 +10,8 @@ from mainstem import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem_keyed_state import KEY, Table
 from mainstem_keyed_state.times import TIME
 
-from mainstem_operators_eventsourcing.app import App, State, Values
+from mainstem_operators_eventsourcing.app import App, State
+from mainstem_operators_eventsourcing.values import Values
 
 #: How many events a key has had, and whether it has a state: an empty one is not none.
 _VERSION, _THERE = "_version", "_there"
@@ -38,7 +39,8 @@ class States:
         self._tells = told
         self._app, self._values, self._by = app, values, by
         self._evolve = app.function("evolve")
-        self._initial = app.initial
+        initial = app.initial
+        self._initial = None if initial is None else values.taken(initial)
         self._before = before
         self._versions: dict[bytes, int] = {}
         self._kept: dict[bytes, tuple[Any, ...] | None] = {}
@@ -49,16 +51,18 @@ class States:
         self._touched: dict[bytes, None] = {}
         self._told: list[tuple[Any, ...]] = []
 
+    def knows(self, key: bytes) -> bool:
+        """Whether a key has had any event."""
+        return key in self._versions
+
     def version(self, key: bytes) -> int:
         """Return how many events a key has had."""
         return self._versions.get(key, 0)
 
     def of(self, key: bytes) -> State:
         """Return the state of a key."""
-        kept = self._kept.get(key)
-        if kept is None:
-            return self._initial if key not in self._versions else None
-        return self._values.given(kept)
+        kept = self._kept.get(key) if key in self._versions else self._initial
+        return None if kept is None else self._values.given(kept)
 
     def evolve(self, key: bytes, events: Sequence[dict[str, Any]], version: int) -> None:
         """Let events be, the last of which has a version.
@@ -66,13 +70,16 @@ class States:
         Raises:
             ValueError: the function raised something, or returned what is no state.
         """
-        state = self.of(key)
-        for event in events:
+        state, kept = self.of(key), None
+        for number, event in enumerate(events):
+            if number:  # as it would be in a batch of its own
+                state = None if kept is None else self._values.given(kept)
             try:
                 state = self._evolve(state, event)
             except Exception as error:
                 self._app.fail("evolve", error)
-        self._kept[key] = None if state is None else self._values.taken(state)
+            kept = None if state is None else self._values.taken(state)
+        self._kept[key] = kept
         self._versions[key] = version
         self._touched[key] = None
 
