@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from iceberg_tables import catalog, held
-from mainstem import DocumentError, FencedError, OptionError, TransientError
+from mainstem import DocumentError, FencedError, OptionError, PermanentError, TransientError
 from mainstem.sinks import Step
 from mainstem_lake.files import written
 from mainstem_lake_iceberg.commands import app
@@ -155,6 +155,126 @@ def test_a_key_can_be_of_any_number_of_rows_and_values(tmp_path):
     assert found == expected
 
 
+def merged(folder, *rows, **columns):
+    """Set or delete rows of a table by `id`."""
+    kinds = pa.schema([*columns.items(), ("__gone", pa.bool_())])
+    changes = pa.Table.from_pylist(
+        [dict(zip(kinds.names, row, strict=True)) for row in rows], kinds
+    )
+    Table(options(folder)).merge(changes, ["id"], _Batch(1), once=False, guarded=False)
+
+
+def made(folder, rows):
+    """Make a table of rows."""
+    table = Table(options(folder))
+    table.make(rows.schema)
+    put(table, rows, 0)
+
+
+def test_what_a_change_does_not_tell_stays(tmp_path):
+    """Pass: columns that others fill keep their values; a new row has none."""
+    made(tmp_path, pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"], "mine": ["x", "y", "z"]}))
+    changes = [(3, "C", False), (4, "d", False), (1, None, True)]
+    merged(tmp_path, *changes, id=pa.int64(), v=pa.string())
+    found = sorted(map(tuple, (r.values() for r in rows_of(tmp_path))))
+    assert found == [(2, "b", "y"), (3, "C", "z"), (4, "d", None)]
+
+
+def rows_of(folder):
+    return held(catalog(folder).load_table("s.t")).to_pylist()
+
+
+@pytest.mark.parametrize("count", [0, 300])
+def test_keys_may_be_fractions(tmp_path, count):
+    """Pass: of two noughts there is one, and a key that is no number is one too, among few keys and many."""
+    nan = float("nan")
+    made(tmp_path, pa.table({"id": [0.0, 1.5, nan], "v": ["a", "b", "c"]}))
+    more = [(float(n), "m", False) for n in range(1, count)]
+    changes = [(-0.0, "A", False), (nan, "C", False), *more]
+    merged(tmp_path, *changes, id=pa.float64(), v=pa.string())
+    found = {str(abs(row["id"])): row["v"] for row in rows_of(tmp_path) if row["v"] != "m"}
+    assert found == {"0.0": "A", "1.5": "b", "nan": "C"}
+
+
+def test_files_that_were_added_as_they_are_are_told(tmp_path):
+    """Pass: their columns have no ids, by which they could be found; appending goes on."""
+    rows = pa.table({"id": [1], "v": ["a"]})
+    Table(options(tmp_path)).make(rows.schema)
+    pa.parquet.write_table(rows, tmp_path / "other.parquet")
+    catalog(tmp_path).load_table("s.t").add_files([f"file://{tmp_path}/other.parquet"])
+    put(Table(options(tmp_path)), rows, 0)
+    with pytest.raises(PermanentError, match="have no ids"):
+        merged(tmp_path, (1, "b", False), id=pa.int64(), v=pa.string())
+
+
+def test_a_text_that_is_the_folder_of_nulls_is_a_text(tmp_path):
+    """Pass: it and null are in two files, and found by what they are."""
+    text = "__HIVE_DEFAULT_PARTITION__"
+    table = Table(options(tmp_path, partition_by=["day"]))
+    rows = pa.table({"id": [1, 2], "day": [text, None]})
+    table.make(rows.schema)
+    batches, given = rows.to_batches(), options(tmp_path)
+    table.append(
+        written(table.room(), given, table.schema, ["day"], "t", batches), _Batch(0), once=True
+    )
+    there = catalog(tmp_path).load_table("s.t")
+    assert there.scan(row_filter=f"day = '{text}'").to_arrow().column("id").to_pylist() == [1]
+    assert there.scan(row_filter="day IS NULL").to_arrow().column("id").to_pylist() == [2]
+
+
+def test_a_column_that_is_written_otherwise_is_told(pipeline):
+    """Pass: it is not added beside the one that is there."""
+    made(pipeline.folder / "lake", pa.table({"ID": pa.array([1], pa.int32())}))
+    pipeline.feed("0.jsonl", [{"id": 5}])
+    with pytest.raises((DocumentError, OptionError), match="column id is written ID in the table"):
+        document(pipeline, "id INT", table="s.t").run()
+
+
+def test_a_table_that_is_made_anew_at_its_place_is_the_new_one(tmp_path):
+    """Pass: also in a process that has known the old one; a source makes no folder."""
+    import shutil
+
+    nowhere = tmp_path / "nowhere"
+    assert not Table(options(nowhere)).there
+    assert not nowhere.exists()
+    made(tmp_path / "lake", pa.table({"id": [1]}))
+    shutil.rmtree(tmp_path / "lake")
+    made(tmp_path / "lake", pa.table({"id": [2]}))
+    assert rows_of(tmp_path / "lake") == [{"id": 2}]
+
+
+def test_catalogs_are_told_apart_by_name(tmp_path):
+    """Pass: a table of one is none of another's in the same database."""
+    settings = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/c.db",
+        "warehouse": f"file://{tmp_path}",
+    }
+    one, other = (
+        IcebergOptions.model_validate({"table": "s.t", "catalog": {**settings, "name": name}})
+        for name in ("one", "other")
+    )
+    Table(one).make(pa.schema([("id", pa.int64())]))
+    assert Table(one).there
+    assert not Table(other).there
+
+
+@pytest.mark.parametrize(
+    ("catalog", "kind", "told"),
+    [
+        ({"type": "nothing"}, PermanentError, "nothing"),
+        ({"type": "sql", "uri": "what is this"}, PermanentError, "s.t: "),
+        ({"type": "sql", "uri": "sqlite:////nowhere/at/all.db"}, TransientError, "s.t: "),
+        ({"type": "rest", "uri": "http://127.0.0.1:9"}, TransientError, "s.t: "),
+    ],
+)
+def test_errors_of_catalogs_are_told(catalog, kind, told):
+    """Pass: what may pass is tried again, and nothing else is."""
+    given = IcebergOptions.model_validate({"table": "s.t", "catalog": catalog})
+    with pytest.raises(kind, match=told):
+        Table(given)
+
+
 def options(folder, **more):
     return IcebergOptions.model_validate({"path": str(folder), "table": "s.t", **more})
 
@@ -221,6 +341,8 @@ def test_secrets_of_the_catalog_are_not_shown():
         ({"catalog": {"type": "rest"}}, "expected either path or catalog"),
         ({"table": "orders"}, "with.table"),
         ({"partition_by": ["nothing"]}, "nothing"),
+        ({"partition_by": ["ID"]}, "Write id."),
+        ({"path": "./a#b"}, "is no address"),
         ({"partition_by": ["size"]}, "can't be a folder's name"),
     ],
 )

@@ -200,6 +200,16 @@ def test_what_can_not_be_read_is_told(table, tmp_path):
         take(made)
 
 
+def test_a_row_is_the_same_whose_number_is_none():
+    """Pass: what is written again without a change is no change: also NaN, in a column and within one."""
+    nan = float("nan")
+    for number in (nan, -nan):
+        one = pa.table({"k": [1], "d": [number], "l": [[1.0]]})
+        assert difference(one, one, ["k"]).num_rows == 0
+    two = pa.table({"k": [1], "d": [1.0], "l": [[1.0]]})
+    assert difference(one, two, ["k"]).num_rows == 2
+
+
 ROWS = st.dictionaries(
     st.tuples(st.integers(0, 3), st.none() | st.sampled_from("ab")),
     st.tuples(

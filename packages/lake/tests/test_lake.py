@@ -69,12 +69,13 @@ def test_rows_are_parted_into_folders_by_their_values(tmp_path, room):
     assert {"day": None, "at": ""} in [file.partition for file in found]
 
 
-def test_a_file_has_so_many_rows_at_most(tmp_path):
-    """Pass: to within a batch; what a task tells of them is what they are."""
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_a_file_has_so_many_rows_at_most(tmp_path, size):
+    """Pass: however large its batches are; what a task tells of them is what they are."""
     options = LakeOptions(file_rows=2)
     rows = pa.table({"n": [*range(5)]})
     schema = rows.schema.serialize().to_pybytes()
-    told = write_files(Folder(tmp_path), options, schema, [], "x", rows.to_batches(1))
+    told = write_files(Folder(tmp_path), options, schema, [], "x", rows.to_batches(size))
     (batch,) = told
     counts = []
     for each in batch.to_pylist():

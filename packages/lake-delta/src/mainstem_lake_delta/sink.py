@@ -14,6 +14,8 @@ from mainstem_lake_delta.options import DeltaOptions
 if TYPE_CHECKING:
     from mainstem_lake.table import LakeTable
 
+#: The folder of a null.
+_NULL = "__HIVE_DEFAULT_PARTITION__"
 _SHOWN = "packages/lake-delta/tests/test_delta_conformance.py"
 
 
@@ -35,9 +37,10 @@ class DeltaSink(LakeSink):
         return Table(self.options)
 
     def unfit(self, kinds: Mapping[str, str], table: LakeTable) -> dict[str, str]:
-        """Refuse an empty text that becomes a folder: it would be read as null."""
-        return {
-            f"{quoted(name)} = ''": f"{name} is empty, which a folder's name can't be"
-            for name in table.partition_by
-            if kinds.get(name) == "string"
-        }
+        """Refuse texts that become folders which would be read as null."""
+        found = {}
+        for name in table.partition_by:
+            if kinds.get(name) == "string":
+                found[f"{quoted(name)} = ''"] = f"{name} is empty, which a folder's name can't be"
+                found[f"{quoted(name)} = '{_NULL}'"] = f"{name} is {_NULL}, which would be null"
+        return found

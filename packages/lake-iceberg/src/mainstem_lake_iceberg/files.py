@@ -23,6 +23,10 @@ def read_file(stream: Any, wanted: pa.Schema, constants: Mapping[str, Any]) -> p
     """
     file = pq.ParquetFile(stream)
     there = file.schema_arrow
+    if not any(_ID in (field.metadata or {}) for field in there):
+        raise PermanentError(
+            "a file's columns have no ids: it was added as it is, by an engine that must rewrite it"
+        )
     at = [_find(field, there) for field in wanted]
     found = file.read(columns=[there.field(each).name for each in at if each is not None])
     columns = []
@@ -86,12 +90,9 @@ def _is_list(kind: Any) -> bool:
 
 
 def _find(field: Any, there: Any) -> int | None:
-    """Return where a field is: by its id, or its name in files without any."""
-    if any(_ID in (each.metadata or {}) for each in there):
-        number = (field.metadata or {}).get(_ID)
-        same = [at for at, each in enumerate(there) if (each.metadata or {}).get(_ID) == number]
-    else:
-        same = [at for at, each in enumerate(there) if each.name == field.name]
+    """Return where a field is, by its id."""
+    number = (field.metadata or {}).get(_ID)
+    same = [at for at, each in enumerate(there) if (each.metadata or {}).get(_ID) == number]
     return same[0] if same else None
 
 

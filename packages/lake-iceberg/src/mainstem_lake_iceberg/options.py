@@ -19,7 +19,8 @@ class TableOptions(Options):
     )
     catalog: dict[str, Secret] = option(
         dict,
-        description="Settings of the catalog and its storage, as the library `pyiceberg` names them.",
+        description="Settings of the catalog and its storage, as the library `pyiceberg` names them; and "
+        "`name`, by which catalogs in one database are told apart (`mainstem` when left out).",
         example={"type": "rest", "uri": "https://catalog.example.com"},
     )
     path: LocalPath | None = option(
@@ -33,6 +34,8 @@ class TableOptions(Options):
     def _placed(self) -> Self:
         if (self.path is None) == (not self.catalog):
             raise ValueError("expected either path or catalog")
+        if self.path is not None and set("#?%") & set(str(self.path)):
+            raise ValueError("a path with #, ? or % is no address")
         return self
 
     def settings(self) -> dict[str, str]:

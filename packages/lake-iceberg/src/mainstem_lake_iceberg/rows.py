@@ -19,9 +19,10 @@ def places(rows: pa.Table, among: pa.Table, key: Sequence[str]) -> pa.ChunkedArr
     found: Any = None
     known: Any = None
     for name in key:
-        there = among.column(name).combine_chunks()
+        there = _comparable(among.column(name).combine_chunks())
         values = there.unique()
-        mine: Any = pc.index_in(rows.column(name).cast(there.type), value_set=values)
+        given = _comparable(rows.column(name).cast(there.type))
+        mine: Any = pc.index_in(given, value_set=values)
         its: Any = pc.index_in(there, value_set=values)
         mine, its = mine.cast(pa.int64()), its.cast(pa.int64())
         if found is None:
@@ -35,6 +36,13 @@ def places(rows: pa.Table, among: pa.Table, key: Sequence[str]) -> pa.ChunkedArr
         found, known = found.cast(pa.int64()), known.cast(pa.int64())
     at: Any = pc.index_in(found, value_set=known)
     return at if isinstance(at, pa.ChunkedArray) else pa.chunked_array([at])
+
+
+def _comparable(values: Any) -> Any:
+    """Return values of which those are the same that are equal: of two noughts there is one."""
+    return (
+        pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
+    )
 
 
 def difference(before: pa.Table, after: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -75,7 +83,13 @@ def _same(one: pa.Table, other: pa.Table) -> Any:
             pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
             alike = pa.array([a == b for a, b in pairs], pa.bool_())
         else:
-            nulls = pc.and_(pc.is_null(left), pc.is_null(right))
+            kind: Any = left.type
+            if isinstance(kind, pa.ExtensionType):
+                left, right = left.cast(kind.storage_type), right.cast(kind.storage_type)
+            nulls: Any = pc.and_(pc.is_null(left), pc.is_null(right))
+            if pa.types.is_floating(left.type):
+                both: Any = pc.and_(pc.is_nan(left), pc.is_nan(right))
+                nulls = pc.or_(nulls, pc.fill_null(both, pa.scalar(False)))
             equal: Any = pc.equal(left, right)
             alike = pc.or_(pc.fill_null(equal, pa.scalar(False)), nulls)
         same = pc.and_(same, alike)

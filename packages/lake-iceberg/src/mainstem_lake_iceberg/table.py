@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
@@ -28,6 +29,7 @@ from mainstem_lake.table import GONE, File, LakeTable, Room
 from pyiceberg import exceptions
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.expressions import (
+    AlwaysTrue,
     And,
     BooleanExpression,
     GreaterThanOrEqual,
@@ -55,7 +57,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import exc as sql
 
 from mainstem_lake_iceberg.files import read_file
 from mainstem_lake_iceberg.options import IcebergOptions, IcebergSourceOptions, TableOptions
@@ -64,17 +66,8 @@ from mainstem_lake_iceberg.rows import difference, places
 #: So many keys of changes are looked for one by one; of more, what lies between least and greatest.
 _ONE_BY_ONE = 200
 _TIME = pa.timestamp("us", "UTC")
-_ERRORS: tuple[type[Exception], ...] = (
-    *(
-        each
-        for each in vars(exceptions).values()
-        if isinstance(each, type) and issubclass(each, Exception)
-    ),
-    SQLAlchemyError,
-    OSError,
-    ValueError,
-    pa.ArrowException,
-)
+#: What the library and those below it raise is theirs to know: all of it is looked at in `failure`.
+_ERRORS = Exception
 _PASSING = (
     exceptions.CommitFailedException,
     exceptions.CommitStateUnknownException,
@@ -83,9 +76,15 @@ _PASSING = (
     exceptions.AuthorizationExpiredError,
     exceptions.TooManyRequestsError,
     exceptions.WaitingForLockException,
-    SQLAlchemyError,
+    sql.OperationalError,
+    sql.InterfaceError,
+    sql.TimeoutError,
     OSError,
 )
+#: Names of errors of services that pass, whoever raises them.
+_PASSING_NAMES = re.compile("Timeout|Connect|Throttl|Transport")
+#: Settings that are no secrets, and that errors are about.
+_SHOWN = re.compile(r"type|name|warehouse|.*region")
 
 
 class Storage(Room):
@@ -119,10 +118,8 @@ class Table(LakeTable):
         self.place = options.table
         self._table: IcebergTable | None = None
         try:
-            if options.path is not None:
-                options.path.mkdir(parents=True, exist_ok=True)
-            self._catalog = _catalog(tuple(options.settings().items()))
-            self._table = self._catalog.load_table(options.table)
+            if options.path is None or (options.path / "catalog.db").exists():
+                self._table = self._catalog.load_table(options.table)
         except exceptions.NoSuchTableError:
             pass
         except _ERRORS as error:
@@ -133,6 +130,13 @@ class Table(LakeTable):
             # that would commit once more.
             self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
         self._snapshot = self._at(version) if version is not None else None
+
+    @property
+    def _catalog(self) -> Catalog:
+        path = self._options.path
+        file = None if path is None else path / "catalog.db"
+        number = file.stat().st_ino if file is not None and file.exists() else None
+        return _catalog(tuple(self._options.settings().items()), number)
 
     @property
     def open(self) -> IcebergTable:
@@ -159,6 +163,7 @@ class Table(LakeTable):
         for field in table.spec().fields:
             if not isinstance(field.transform, IdentityTransform):
                 found.append(f"the transform {field.transform} of {field.name}")
+        found += [f"the first value of {name}" for name in self._defaults]
         return found
 
     def make(self, schema: pa.Schema) -> None:
@@ -166,6 +171,9 @@ class Table(LakeTable):
         assert isinstance(options, IcebergOptions)  # noqa: S101
         name = options.table
         try:
+            if options.path is not None:
+                options.path.mkdir(parents=True, exist_ok=True)
+                (options.path / "catalog.db").touch()
             self._catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
             properties = dict(options.properties)
             with (
@@ -186,6 +194,12 @@ class Table(LakeTable):
                 update.union_by_name(pa.schema(fields))
         except _ERRORS as error:
             raise failure(self._options, error) from None
+
+    @property
+    def _defaults(self) -> list[str]:
+        """The columns that older files have a value of which is not in them."""
+        fields = self.open.schema().fields
+        return [field.name for field in fields if field.initial_default is not None]
 
     # -- the ledger -------------------------------------------------------------------------------
 
@@ -235,14 +249,27 @@ class Table(LakeTable):
             every = pa.array(range(changes.num_rows), pa.int64())
             fresh = changes.filter(pc.invert(pc.is_in(every, value_set=stale)))
             removed, files = [], []
+            others = [name for name in self.schema.names if name not in changes.column_names]
+            at_before, before = [], []
             for task in touched:
                 rows = self._read([task])
-                kept: Any = pc.is_null(places(rows, fresh, key))
+                at = places(rows, fresh, key)
+                kept: Any = pc.is_null(at)
                 if pc.all(kept).as_py():
                     continue
                 removed.append(task.file)
                 files += self._written(rows.filter(kept))
-            files += self._written(fresh.filter(pc.invert(fresh.column(GONE))))
+                gone: Any = pc.is_valid(at)
+                at_before += at.filter(gone).to_pylist()
+                before.append(rows.filter(gone).select(others))
+            new = fresh
+            if others and before:  # what the changes do not tell stays as it was
+                every = pa.array(range(fresh.num_rows), pa.int64())
+                place: Any = pc.index_in(every, value_set=pa.array(at_before, pa.int64()))
+                was = pa.concat_tables(before).take(place)
+                for name in others:
+                    new = new.append_column(name, was.column(name))
+            files += self._written(new.filter(pc.invert(fresh.column(GONE))))
         except _ERRORS as error:
             raise failure(self._options, error) from None
         self._commit(removed, files, self.entries(batch, once=once))
@@ -413,6 +440,11 @@ class Table(LakeTable):
                 f"the table {self.place} is of format 1, whose snapshots have no order: bring it to "
                 "format 2 (the table's property `format-version`)"
             )
+        if self._defaults:
+            raise PermanentError(
+                f"the table {self.place} has columns with first values, which are not read: "
+                f"{', '.join(self._defaults)}"
+            )
 
     def following(self, version: int) -> int | None:
         self._at(version)
@@ -501,14 +533,22 @@ class IcebergReceiver(LakeReceiver):
 
 
 @lru_cache(maxsize=16)
-def _catalog(settings: tuple[tuple[str, str], ...]) -> Catalog:
-    """Return a catalog, whose connections stay for the next time."""
-    return load_catalog("mainstem", **dict(settings))
+def _catalog(settings: tuple[tuple[str, str], ...], number: int | None) -> Catalog:  # noqa: ARG001
+    """Return a catalog, whose connections stay for the next time.
+
+    Args:
+        number: of the file that it is in, which tells it from one that was there before; while that is
+            open, no other file has its number.
+    """
+    given = dict(settings)
+    return load_catalog(given.pop("name", "mainstem"), **given)
 
 
 def _among(changes: pa.Table, name: str) -> BooleanExpression:
     """Return a condition that holds for all rows of the changes' keys, and for few others."""
     values: list[Any] = changes.column(name).unique().to_pylist()
+    if pa.types.is_floating(changes.schema.field(name).type):
+        return AlwaysTrue()  # of NaN, and of two noughts, there are no bounds
     made: Any = In
     if len(values) <= _ONE_BY_ONE:
         return cast("BooleanExpression", made(name, values))
@@ -519,10 +559,18 @@ def _among(changes: pa.Table, name: str) -> BooleanExpression:
 
 def failure(options: TableOptions, error: Exception) -> PermanentError | TransientError:
     """Return what an error is."""
-    text = " ".join(str(error).split())
-    hidden = (value.get_secret_value() for value in options.catalog.values())
+    if isinstance(error, PermanentError | TransientError):
+        return error
+    text = " ".join(str(error).split()) or type(error).__name__
+    hidden = [
+        value.get_secret_value()
+        for name, value in options.catalog.items()
+        if not _SHOWN.fullmatch(name)
+    ]
     for secret in sorted(filter(None, hidden), key=len, reverse=True):
         text = text.replace(secret, "***")
     words = f"{options.table}: {text}"
     passing = isinstance(error, _PASSING) and not isinstance(error, FileNotFoundError)
-    return TransientError(words) if passing else PermanentError(words)
+    if passing or _PASSING_NAMES.search(type(error).__name__):
+        return TransientError(words)
+    return PermanentError(words)

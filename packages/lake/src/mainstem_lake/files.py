@@ -19,7 +19,7 @@ from mainstem_lake.table import File, Room, fitted
 #: What a task tells of each file.
 FILES = "path STRING, size BIGINT, partition STRING, footer BINARY"
 #: The folder of a null, as Hive has it.
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+NULL = "__HIVE_DEFAULT_PARTITION__"
 #: How many files a task has open at a time.
 _OPEN = 64
 
@@ -75,7 +75,7 @@ class _Files:
         left = [] if room.parts_in_files else partition_by
         self._kept = pa.schema([f for f in schema if f.name not in left])
         self._prefix = prefix
-        self._open: dict[str, _File] = {}
+        self._open: dict[tuple[str | None, ...], _File] = {}
         self._done: list[File] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -94,30 +94,35 @@ class _Files:
                 mine = mine.filter(whole)
             partition = {name: _text(value) for name, value in values.items()}
             folder = "".join(
-                f"{quote(n, safe='')}={_NULL if v is None else quote(v, safe='')}/"
+                f"{quote(n, safe='')}={NULL if v is None else quote(v, safe='')}/"
                 for n, v in partition.items()
             )
             self._put(folder, partition, mine.select(self._kept.names))
 
     def _put(self, folder: str, partition: dict[str, str | None], rows: pa.Table) -> None:
-        file = self._open.get(folder)
-        if file is None:
-            while len(self._open) >= _OPEN:
-                self._close(next(iter(self._open)))
-            name = f"{folder}{self._prefix}-{uuid.uuid4().hex}.parquet"
-            file = _File(self._room, self._options.compression, name, partition, self._kept)
-            self._open[folder] = file
-        file.write(rows)
-        if file.rows >= self._options.file_rows:
-            self._close(folder)
+        # A null and a text may have one folder.
+        place = tuple(partition.values())
+        while rows.num_rows:
+            file = self._open.get(place)
+            if file is None:
+                while len(self._open) >= _OPEN:
+                    self._close(next(iter(self._open)))
+                name = f"{folder}{self._prefix}-{uuid.uuid4().hex}.parquet"
+                file = _File(self._room, self._options.compression, name, partition, self._kept)
+                self._open[place] = file
+            fit = self._options.file_rows - file.rows
+            file.write(rows.slice(0, fit))
+            rows = rows.slice(fit)
+            if file.rows >= self._options.file_rows:
+                self._close(place)
 
-    def _close(self, folder: str) -> None:
-        self._done.append(self._open.pop(folder).end())
+    def _close(self, place: tuple[str | None, ...]) -> None:
+        self._done.append(self._open.pop(place).end())
 
     def end(self) -> list[File]:
         """Close all files, and return them."""
-        for folder in list(self._open):
-            self._close(folder)
+        for place in list(self._open):
+            self._close(place)
         return self._done
 
 

@@ -19,6 +19,7 @@ from mainstem import (
     Compared,
     Events,
     OptionError,
+    PermanentError,
     Prepared,
     Shape,
     Sink,
@@ -93,6 +94,9 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
                 )
         for name in self.options.partition_by:
             found = find_column(columns, name, "partition_by")
+            if found.name != name:
+                hint = f"Write {found.name}."
+                raise OptionError(f"{name} is written otherwise", option="partition_by", hint=hint)
             if found.type is not None and found.type not in _FOLDERS:
                 raise OptionError(
                     f"column {name}, of type {found.type}, can't be a folder's name",
@@ -111,6 +115,13 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
                 f"the table demands {held[0]} of its rows, which is not looked at by who writes files"
             )
         there = {field.name: field.type for field in table.schema}
+        spelled = {name.lower(): name for name in there}
+        for field in wanted:
+            if (own := spelled.get(field.name.lower(), field.name)) != field.name:
+                raise OptionError(
+                    f"column {field.name} is written {own} in the table",
+                    hint="Give it that name with `select`.",
+                )
         new = [field for field in wanted if field.name not in there]
         if new and self.options.on_new_column == "fail":
             names = ", ".join(field.name for field in new)
@@ -322,7 +333,7 @@ class LakeSink(Sink, Typed, Prepared, Transactional, Comparable):
             return
         try:
             self.table().compact()
-        except TransientError as error:
+        except (TransientError, PermanentError) as error:
             _LOG.warning("%s was not compacted: %s", batch.sink, error)
 
 
