@@ -12,8 +12,10 @@ import pytest
 from carts import command, decide, driver, evolve, plain, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mainstem import Events, EventTime
 from mainstem.columns import read_columns
 from mainstem_operators_eventsourcing import Rejected
+from mainstem_operators_eventsourcing.base import order_of
 from mainstem_operators_eventsourcing.values import Values
 from shop import Cart
 
@@ -309,3 +311,30 @@ def test_events_may_be_counted_from_nought():
         {"input": [{**event, "version": 0}, {**event, "version": 0}, {**event, "version": 1}]}
     )
     assert table(run.outputs[""]) == {"x": {"items": {"a": 2}, "paid": 0}}
+
+
+@pytest.mark.parametrize(
+    ("columns", "named", "found"),
+    [
+        ("k STRING, partition STRING, position STRING", [], ["partition", "position"]),
+        (
+            "k STRING, origin STRING, partition STRING, position STRING",
+            [],
+            ["origin", "partition", "position"],
+        ),
+        (
+            "k STRING, position STRING, at TIMESTAMP, m MAP<STRING, INT>",
+            [],
+            ["at", "k", "position"],
+        ),
+        (
+            "k STRING, partition STRING, position STRING, n INT",
+            ["N"],
+            ["n", "k", "partition", "position"],
+        ),
+    ],
+)
+def test_rows_of_a_key_follow_each_other(columns, named, found):
+    """Pass: by the log; or by time, or by columns that are named, and then by all that can be compared."""
+    time = EventTime("at", timedelta(0)) if "at TIMESTAMP" in columns else None
+    assert order_of(Events(columns, event_time=time), named) == found

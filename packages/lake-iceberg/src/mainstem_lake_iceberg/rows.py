@@ -84,7 +84,7 @@ def _same(one: pa.Table, other: pa.Table) -> Any:
             alike = pa.array([a == b for a, b in pairs], pa.bool_())
         else:
             kind: Any = left.type
-            if isinstance(kind, pa.ExtensionType):
+            if isinstance(kind, pa.BaseExtensionType):
                 left, right = left.cast(kind.storage_type), right.cast(kind.storage_type)
             nulls: Any = pc.and_(pc.is_null(left), pc.is_null(right))
             if pa.types.is_floating(left.type):
