@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from mainstem import PipelineError
-from mainstem.commands import File, Set, load
+from mainstem.commands import File, Set
+from mainstem_lake import commands
 
-from mainstem_lake_delta.options import DeltaOptions
 from mainstem_lake_delta.sink import DeltaSink
 
 app = typer.Typer(
@@ -30,10 +29,7 @@ def compact(file: File, node: Node, set_: Set = None) -> None:
     \b
     mainstem delta compact pipeline.yaml orders
     """  # noqa: D301
-    from mainstem_lake_delta.table import Table
-
-    before, after = Table(_options(file, node, set_)).compact()
-    typer.echo(f"{node}: {before} files became {after}")
+    commands.compact(commands.sink_of(file, node, set_, DeltaSink, "delta"), node)
 
 
 @app.command()
@@ -54,14 +50,5 @@ def vacuum(
     """  # noqa: D301
     from mainstem_lake_delta.table import Table
 
-    gone = Table(_options(file, node, set_)).vacuum(hours)
+    gone = Table(commands.sink_of(file, node, set_, DeltaSink, "delta").options).vacuum(hours)
     typer.echo(f"{node}: {gone} files removed")
-
-
-def _options(file: File, node: str, set_: Set) -> DeltaOptions:
-    plan = load(file, set_)
-    found = plan.nodes.get(node)
-    if found is None or not isinstance(found.component, DeltaSink):
-        there = [n for n, each in plan.nodes.items() if isinstance(each.component, DeltaSink)]
-        raise PipelineError(f"{node} is no `delta`. There are: {', '.join(there) or 'none'}.")
-    return found.component.options

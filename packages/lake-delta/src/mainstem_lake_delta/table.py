@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -16,6 +15,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from mainstem import Batch, PermanentError, TransientError, failpoint
+from mainstem.durable import sync_file, sync_folder
 from mainstem_lake.options import SEQUENCE
 from mainstem_lake.receiver import LakeReceiver
 from mainstem_lake.table import GONE, File, LakeTable, Room
@@ -45,12 +45,8 @@ class Folder(Room):
     def keep(self, path: str) -> None:
         place = self._options.path
         if place is not None:
-            for each in (place / path, (place / path).parent):
-                handle = os.open(each, os.O_RDONLY)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
+            sync_file(place / path)
+            sync_folder((place / path).parent)
 
 
 class Table(LakeTable):

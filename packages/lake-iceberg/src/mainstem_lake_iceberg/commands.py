@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
-from mainstem import PipelineError
-from mainstem.commands import File, Set, load
+from mainstem.commands import File, Set
+from mainstem_lake import commands
 
-from mainstem_lake_iceberg.options import IcebergOptions
 from mainstem_lake_iceberg.sink import IcebergSink
 
 app = typer.Typer(
@@ -31,10 +30,7 @@ def compact(file: File, node: Node, set_: Set = None) -> None:
     \b
     mainstem iceberg compact pipeline.yaml orders
     """  # noqa: D301
-    from mainstem_lake_iceberg.table import Table
-
-    before, after = Table(_options(file, node, set_)).compact()
-    typer.echo(f"{node}: {before} files became {after}")
+    commands.compact(commands.sink_of(file, node, set_, IcebergSink, "iceberg"), node)
 
 
 @app.command()
@@ -53,14 +49,7 @@ def expire(
     """  # noqa: D301
     from mainstem_lake_iceberg.table import Table
 
-    gone = Table(_options(file, node, set_)).expire(datetime.now(UTC) - timedelta(hours=hours))
+    gone = Table(commands.sink_of(file, node, set_, IcebergSink, "iceberg").options).expire(
+        datetime.now(UTC) - timedelta(hours=hours)
+    )
     typer.echo(f"{node}: {gone} snapshots expired")
-
-
-def _options(file: File, node: str, set_: Set) -> IcebergOptions:
-    plan = load(file, set_)
-    found = plan.nodes.get(node)
-    if found is None or not isinstance(found.component, IcebergSink):
-        there = [n for n, each in plan.nodes.items() if isinstance(each.component, IcebergSink)]
-        raise PipelineError(f"{node} is no `iceberg`. There are: {', '.join(there) or 'none'}.")
-    return found.component.options

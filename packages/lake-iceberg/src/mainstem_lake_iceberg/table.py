@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from mainstem import (
     TransientError,
     failpoint,
 )
+from mainstem.durable import sync_file, sync_folder
 from mainstem_lake.files import written
 from mainstem_lake.options import SEQUENCE, LakeOptions
 from mainstem_lake.receiver import LakeReceiver
@@ -102,12 +102,8 @@ class Storage(Room):
     def keep(self, path: str) -> None:
         found = urlparse(f"{self._folder}/{path}")
         if found.scheme in ("", "file"):
-            for each in (Path(found.path), Path(found.path).parent):
-                handle = os.open(each, os.O_RDONLY)
-                try:
-                    os.fsync(handle)
-                finally:
-                    os.close(handle)
+            sync_file(Path(found.path))
+            sync_folder(Path(found.path).parent)
 
 
 class Table(LakeTable):
