@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from mainstem_operators_search.index import Document, Index
 from mainstem_operators_search.query import And, Not, Or, Phrase, Range, Reader
 
 TYPES = {"title": "string", "body": "string", "n": "int", "day": "date"}
+FIRST = date(1970, 1, 1)
 WORDS = ["storm", "stormy", "gale", "wind", "u.s.a", "don't", "3.14", "état", "foo_bar", "x2"]
 
 
@@ -71,10 +72,15 @@ def theirs(query):
         return {"bool": {"must_not": [theirs(query.part)]}}
     if isinstance(query, Range):
         bounds = {}
-        if query.least is not None:
-            bounds["gt" if query.above else "gte"] = str(query.least)
-        if query.greatest is not None:
-            bounds["lt" if query.below else "lte"] = str(query.greatest)
+        day = query.field == "day"
+        least, greatest = (
+            str(FIRST + timedelta(days=int(bound))) if day and bound is not None else bound
+            for bound in (query.least, query.greatest)
+        )
+        if least is not None:
+            bounds["gt" if query.above else "gte"] = str(least)
+        if greatest is not None:
+            bounds["lt" if query.below else "lte"] = str(greatest)
         return {"range": {query.field: bounds}}
     assert isinstance(query, Phrase)
     if query.prefix and len(query.words) == 1:
@@ -115,7 +121,8 @@ def test_documents_find_what_opensearch_finds(opensearch):
         }
         hits = opensearch.ask("POST", "/percolating/_search", body)["hits"]["hits"]
         found = sorted(int(hit["_id"]) for hit in hits)
-        mine = index.matching(Document(row, ["title", "body"]))
+        day = None if row["day"] is None else (row["day"] - FIRST).days
+        mine = index.matching(Document({**row, "day": day}, ["title", "body"]))
         wrong = [asked[at] for at in {*mine} ^ {*found}]
         assert mine == found, (row, wrong)
         pairs += len(mine)

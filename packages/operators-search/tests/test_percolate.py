@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mainstem import DocumentError
+from mainstem_keyed_state import KEY, Step
 from mainstem_keyed_state.changes import DELETED, SEQUENCE
 from mainstem_keyed_state.testing import Driver
 from mainstem_operators_search.index import Document, Index
@@ -17,7 +19,7 @@ from mainstem_operators_search.query import Reader
 from mainstem_operators_search.words import words
 from search_cases import TYPES, documents, matches, queries
 
-READER = Reader(TYPES, ["title", "body"])
+READER = Reader({**TYPES, "d": "double", "f": "float", "wind.max": "int"}, ["title", "body"])
 
 
 @settings(deadline=None, max_examples=300)
@@ -40,13 +42,25 @@ def test_a_document_finds_what_each_query_by_itself_says(texts, document):
         ("a OR", "something is missing"),
         ("NOT", "something is missing"),
         ("()", "something is missing"),
-        ("x:y", "there is no column x to search; there are: body, day, n, price, title"),
+        ("x:y", "there is no column x to search; there are: body, d, day"),
         ("n:abc", "n is INT, which 'abc' is not"),
         ("n:6*", "n is INT, and has no beginnings"),
         ("day:[2026-01-01 TO soon]", "day is DATE, which 'soon' is not"),
         ('"..."', "'...' has no word"),
         ("a " * 1001, "more than 1,000 parts"),
-        ("(" * 60 + "a" + ")" * 60, "parentheses within each other"),
+        ("(" * 60 + "a" + ")" * 60, "parts within each other"),
+        ("title:" * 998 + "x", "parts within each other"),
+        ("(x:[" * 20_000, "more than"),
+        ("n:[1 TO NaN]", "n is INT, which 'NaN' is not"),
+        ("price:sNaN", "price is DECIMAL.5,1., which 'sNaN' is not"),
+        ("d:>nan", "d is DOUBLE, which 'nan' is not"),
+        ("st*rm", "put a text into quotes"),
+        ("*orm", "put a text into quotes"),
+        ("storm~", "put a text into quotes"),
+        ("storm^2", "put a text into quotes"),
+        ("title: storm", "put a text into quotes"),
+        ("2m:>5", "put a text into quotes"),
+        ("title:>= N", "put a text into quotes"),
         ("-" * 60 + "a", "parts within each other"),
     ],
 )
@@ -56,8 +70,31 @@ def test_what_can_not_be_read_is_told(text, told):
 
 
 @pytest.mark.parametrize(
+    ("text", "document", "found"),
+    [
+        ("n:-5", {"n": -5}, True),
+        ("n:-5", {"n": None}, False),
+        ("-n:5", {"n": None}, True),
+        ("n:>-5 n:<1e999", {"n": 0}, True),
+        ("f:0.1", {"f": struct.unpack("f", struct.pack("f", 0.1))[0]}, True),
+        ("`wind.max`:>60", {"wind.max": 61}, True),
+        ("TITLE:x", {"title": "X"}, True),
+        ("day:>=9999-12-31", {"day": 3_000_000}, True),
+        ("title:cafe", {"title": "cafe\u0301"}, False),
+        ("title:caf\u00e9", {"title": "cafe\u0301"}, True),
+        ("\u039f\u0394\u039f\u03a3*", {"title": "\u03bf\u03b4\u03bf\u03c3\u03b1"}, True),
+    ],
+)
+def test_what_queries_mean(text, document, found):
+    """Pass: negative numbers, single fractions, names in backticks, days beyond Python's, composed letters."""
+    row = dict.fromkeys([*TYPES, "d", "f", "wind.max"]) | document
+    assert bool(Index([READER.read(text)]).matching(Document(row, ["title", "body"]))) is found
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
+        ("\u0939\u093f\u0928\u094d\u0926\u0940 x", ["\u0939\u093f\u0928\u094d\u0926\u0940", "x"]),
         ("Don't STOP: it's 3.14", ["don't", "stop", "it's", "3.14"]),
         ("U.S.A. x:y a-b c++ #tag", ["u.s.a", "x:y", "a", "b", "c", "tag"]),
         ("1,000; 2.5, end.", ["1,000", "2.5", "end"]),
@@ -114,7 +151,7 @@ def test_queries_come_and_go():
     run.restart()
     assert asked(run, "storm", "calm") == {"storm": [2], "calm": [1]}
     (refused,) = run.outputs["rejected"]
-    assert refused["reason"] == "query: it asks for nothing"
+    assert refused["reason"] == "query 3: it asks for nothing"
     run.batch({QUERIES: [query(1, None, 7, gone=True), query(2, "storm (", 9)]})
     assert asked(run, "storm", "calm") == {"storm": [], "calm": []}
     assert run.outputs["rejected"][1]["payload"] == b"storm ("
@@ -161,7 +198,7 @@ def test_a_document_finds_its_queries(pipeline):
     found = {row["doc"]: row["matches"] for row in pipeline.rows("out")}
     assert found == {0: [1, 2], 1: [], 2: [2]}
     (refused,) = pipeline.rows("bad")
-    assert refused["reason"] == "query: something is missing"
+    assert refused["reason"] == "query 3: something is missing"
 
 
 @pytest.mark.parametrize(
@@ -177,3 +214,34 @@ def test_wrong_documents_are_told(pipeline, options, told):
     """Pass: before anything runs."""
     with pytest.raises(DocumentError, match=told):
         document(pipeline, **options).plan()
+
+
+def test_indices_are_told_apart_by_the_type_of_their_keys():
+    """Pass: two operators over the same documents, whose queries have keys of other types."""
+    for kind in (pl.Int64(), pl.String(), pl.Int32()):
+        port = pl.Schema({**PORT, "id": kind})
+        made = PercolateLogic(
+            ROWS, port, key="id", types={"title": "string"}, fields=["title"], matches="matches"
+        )
+        run = Driver(made, {"input": ["title"], QUERIES: ["id"]})
+        assert asked(run, "storm") == {"storm": []}
+
+
+def test_days_beyond_pythons_end_nothing():
+    """Pass: also where no query asks for them."""
+    rows = pl.Schema({"title": pl.String(), "day": pl.Date()})
+    made = PercolateLogic(
+        rows,
+        PORT,
+        key="id",
+        types={"title": "string", "day": "date"},
+        fields=["title"],
+        matches="matches",
+    )
+    state = pl.DataFrame(schema={KEY: pl.Binary(), **made.tables[QUERIES].columns})
+    frame = pl.DataFrame(
+        {"title": ["x"], "day": pl.Series([4_000_000], dtype=pl.Int32).cast(pl.Date)}
+    )
+    frame = frame.with_columns(pl.lit(b"", pl.Binary).alias(KEY))
+    done = made.step(Step({"input": frame}, {QUERIES: state}, None))
+    assert done.outputs[""]["matches"].to_list() == [[]]

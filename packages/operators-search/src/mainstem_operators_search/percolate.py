@@ -92,10 +92,13 @@ class Percolate(KeyedOperator, LoadedFirst):
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         key = self._key(inputs)
+        asked = [f"{name} {kind}" for name, kind in sorted(self._types(inputs["input"]).items())]
         return StateFacts(
             1,
             keyed=True,
-            shaped_by={"queries": [key.ddl]},
+            # Queries that were read must be readable: a column may come, and none may go.
+            shaped_by={"queries": [key.ddl], "columns": asked},
+            gains=frozenset({"columns"}),
             grows="queries are kept, of those that are gone the key.",
         )
 
@@ -108,8 +111,11 @@ class Percolate(KeyedOperator, LoadedFirst):
             return found
         columns = [find_column(given.columns, name, "fields") for name in self.options.fields]
         for column in columns:
-            if column.type not in (None, "string"):
-                kind = (column.type or "").upper()
+            if column.type is None:
+                hint = "Give it one with `select`: CAST(... AS STRING)."
+                raise OptionError(f"{column.name} has no known type", option="fields", hint=hint)
+            if column.type != "string":
+                kind = column.type.upper()
                 raise OptionError(f"{column.name} is {kind}, and no text", option="fields")
         return [column.name for column in columns]
 
@@ -142,16 +148,11 @@ class Percolate(KeyedOperator, LoadedFirst):
         from mainstem_operators_search.percolate_logic import PercolateLogic
 
         given = inputs["input"]
-        types = {
-            column.name: column.type
-            for column in given.columns
-            if column.type and searchable(column.type)
-        }
         return PercolateLogic(
             rows["input"],
             rows[QUERIES],
             key=self._key(inputs).name,
-            types=types,
+            types=self._types(given),
             fields=self.fields(given),
             matches=self.options.matches,
         )
@@ -161,6 +162,10 @@ class Percolate(KeyedOperator, LoadedFirst):
     ) -> Mapping[str, Mapping[str, str | DataType]]:
         key = self._key(inputs)
         return {"": {self.options.matches: f"ARRAY<{key.type}>"}} if key.type else {}
+
+    def _types(self, given: Shape) -> dict[str, str]:
+        """Return the columns that can be asked for, and their types."""
+        return {c.name: c.type for c in given.columns if c.type and searchable(c.type)}
 
     def _key(self, inputs: Inputs[Shape]) -> Column:
         """Return the column that tells a query from others."""

@@ -18,7 +18,7 @@ TEXT, QUERIES = "__text", "queries"
 #: process stays.
 _READ: dict[tuple[str, str], Query] = {}
 _MOST_READ = 500_000
-_INDICES: dict[tuple[str, int, int], tuple[Index, pl.Series]] = {}
+_INDICES: dict[tuple[str, str, int, int], tuple[Index, pl.Series]] = {}
 _MOST_INDICES = 4
 
 
@@ -62,8 +62,8 @@ class PercolateLogic(Logic):
         state = step.state[QUERIES]
         fresh, _ = newest(step.rows[QUERIES].select(state.columns), state)
         reasons = [
-            None if gone else self._wrong(text)
-            for text, gone in fresh.select(TEXT, DELETED).iter_rows()
+            f"query {str(key)[:50]}: {why}" if not gone and (why := self._wrong(text)) else None
+            for key, text, gone in fresh.select(self._key, TEXT, DELETED).iter_rows()
         ]
         wrong = pl.Series("reason", reasons, pl.String())
         refused = fresh.with_columns(wrong).filter(wrong.is_not_null())
@@ -79,11 +79,11 @@ class PercolateLogic(Logic):
     def _wrong(self, text: str | None) -> str | None:
         """Return why a text is no query."""
         if text is None:
-            return "the query is null"
+            return "it is null"
         try:
             self._read(text)
         except ValueError as error:
-            return f"query: {error}"
+            return str(error)
         return None
 
     def _read(self, text: str) -> Query:
@@ -103,7 +103,11 @@ class PercolateLogic(Logic):
         index, keys = self._index(step.state[QUERIES])
         names = list(self._types)
         counts, places = [], []
-        for values in rows.select(names).iter_rows():
+        times = [
+            name for name, kind in self._types.items() if kind.startswith(("date", "timestamp"))
+        ]
+        # Spark has days that Python has not.
+        for values in rows.select(names).with_columns(pl.col(times).to_physical()).iter_rows():
             found = index.matching(Document(dict(zip(names, values, strict=True)), self._texts))
             counts.append(len(found))
             places += found
@@ -114,11 +118,13 @@ class PercolateLogic(Logic):
         """Return the queries that are there, and their keys."""
         there = state.filter(~pl.col(DELETED)).select(KEY, self._key, TEXT).sort(self._key)
         mark = int(there.select(KEY, TEXT).hash_rows().implode().hash()[0]) if there.height else 0
-        place = (self._mark, there.height, mark)
+        place = (self._mark, str(there.schema), there.height, mark)
         known = _INDICES.pop(place, None)
         if known is None:
-            queries = [self._read(text) for text in there[TEXT]]
-            known = (Index(queries), there[self._key])
+            # One that this version can't read any more is none.
+            good = [self._wrong(text) is None for text in there[TEXT]]
+            there = there.filter(pl.Series(good, dtype=pl.Boolean))
+            known = (Index([self._read(text) for text in there[TEXT]]), there[self._key])
         _INDICES[place] = known
         while len(_INDICES) > _MOST_INDICES:
             _INDICES.pop(next(iter(_INDICES)))

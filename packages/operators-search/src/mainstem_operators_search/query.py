@@ -9,9 +9,10 @@ wind:[60 TO 90]  wind:{60 TO *]  wind:>=60             numbers, dates, times, te
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -61,21 +62,25 @@ class Or:
 
 Query = Phrase | Range | Not | And | Or
 
+_NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
 _TOKEN = re.compile(
-    r"""\s*(?:
+    rf"""\s*(?:
       (?P<paren>[()])
     | (?P<minus>-)(?=\S)
-    | (?P<range>(?P<rname>[^\W\d]\w*):(?:
-          (?P<open>[\[{])\s*(?P<from>"[^"]*"|\S+)\s+TO\s+(?P<to>"[^"]*"|[^\s\]}]+)\s*(?P<close>[\]}])
-        | (?P<op>>=|<=|>|<)(?P<bound>"[^"]*"|[^\s()]+)))
-    | (?P<field>[^\W\d]\w*):(?=["(]|[^\s:])
+    | (?P<range>(?P<rname>{_NAME}):(?:
+          (?P<open>[\[{{])\s*(?P<from>"[^"]*"|\S{{1,99}})\s+TO\s+(?P<to>"[^"]*"|[^\s\]}}]+)\s*(?P<close>[\]}}])
+        | (?P<op>>=|<=|>|<)(?P<bound>"[^"]*"|[^\s()=][^\s()]*)))
+    | (?P<field>{_NAME}):(?=["(]|[^\s:])
     | "(?P<phrase>[^"]*)"(?P<pstar>\*?)
     | (?P<word>[^\s()"]+)
     )""",
     re.VERBOSE,
 )
-#: A query of more parts, or with more parentheses within each other, is refused.
-_MOST, _DEEPEST = 1_000, 50
+#: A query of more parts, or with more of them within each other, or longer, is refused.
+_MOST, _DEEPEST, _LONGEST = 1_000, 50, 50_000
+#: What other languages of queries have, and this one has not.
+_ODD = re.compile(r"[\[\]{}<>~^?\\`]|\*.|:$|^[:*]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -99,16 +104,18 @@ class Reader:
         """
         tokens, at = [], 0
         text = text.rstrip()
+        if len(text) > _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST:,} characters")
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None or found.end() == at:
                 raise ValueError(f"{text[at:].strip()[:20]!r} can't be read")
             tokens.append(found)
             at = found.end()
+            if len(tokens) > _MOST:
+                raise ValueError(f"it has more than {_MOST:,} parts")
         if not tokens:
             raise ValueError("it asks for nothing")
-        if len(tokens) > _MOST:
-            raise ValueError(f"it has more than {_MOST:,} parts")
         self._tokens, self._at = tokens, 0
         query = self._either(None, 0)
         if self._at < len(tokens):
@@ -118,8 +125,6 @@ class Reader:
     # -- what is within what ----------------------------------------------------------------------
 
     def _either(self, field: str | None, depth: int) -> Query:
-        if depth > _DEEPEST:
-            raise ValueError(f"it has more than {_DEEPEST} parentheses within each other")
         parts = [self._all(field, depth)]
         while self._said("OR"):
             parts.append(self._all(field, depth))
@@ -138,6 +143,8 @@ class Reader:
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _one(self, field: str | None, depth: int) -> Query:
+        if depth > _DEEPEST:
+            raise ValueError(f"it has more than {_DEEPEST} parts within each other")
         token = self._peek()
         if token is None or token["paren"] == ")" or token["word"] in ("AND", "OR"):
             raise ValueError(
@@ -145,8 +152,6 @@ class Reader:
             )
         self._at += 1
         if token["minus"] or token["word"] == "NOT":
-            if depth > _DEEPEST:
-                raise ValueError(f"it has more than {_DEEPEST} parts within each other")
             return Not(self._one(field, depth + 1))
         if token["paren"]:
             found = self._either(field, depth + 1)
@@ -158,10 +163,21 @@ class Reader:
         if token["range"]:
             return self._range(token)
         if token["field"]:
-            return self._one(self._column(token["field"])[0], depth)
+            name, kind = self._column(token["field"])
+            following = self._peek()
+            if kind != "string" and following is not None and following["minus"]:
+                self._at += 1  # of a number
+                number = self._peek()
+                if number is not None and number["word"]:
+                    self._at += 1
+                    value = self._value(f"-{number['word']}", name, kind)
+                    return Range(name, value, value)
+            return self._one(name, depth + 1)
         if token["phrase"] is not None:
             return self._words(token["phrase"], field, prefix=bool(token["pstar"]))
         word = token["word"]
+        if _ODD.search(word):
+            raise ValueError(f"{word[:50]!r} can't be read: put a text into quotes")
         return self._words(word.removesuffix("*"), field, prefix=word.endswith("*"))
 
     def _peek(self) -> re.Match[str] | None:
@@ -177,10 +193,11 @@ class Reader:
     # -- what is asked for ------------------------------------------------------------------------
 
     def _column(self, name: str) -> tuple[str, str]:
+        name = name.strip("`")
         found = self._types.get(name.lower())
         if found is None:
             have = ", ".join(sorted(each for each, _ in self._types.values()))
-            raise ValueError(f"there is no column {name} to search; there are: {have}")
+            raise ValueError(f"there is no column {name[:50]} to search; there are: {have}")
         return found
 
     def _words(self, text: str, field: str | None, *, prefix: bool) -> Query:
@@ -193,7 +210,7 @@ class Reader:
                 return Range(field, value, value)
         found = words(text)
         if not found:
-            raise ValueError(f"{text!r} has no word")
+            raise ValueError(f"{text[:50]!r} has no word")
         return Phrase(self._fields if field is None else (field,), tuple(found), prefix)
 
     def _range(self, token: re.Match[str]) -> Range:
@@ -208,28 +225,38 @@ class Reader:
         return Range(field, least, greatest, token["open"] == "{", token["close"] == "}")
 
     def _value(self, text: str, field: str, kind: str) -> Any:
-        """Return a bound as values of the column are."""
+        """Return a bound as values of the column are; see `searchable`."""
         text = text.strip('"')
+        told = f"{field} is {kind.upper()}, which {text[:50]!r} is not"
+        value: Any
         try:
             if kind == "string":
                 return text
             if kind in _WHOLE or kind.startswith("decimal"):
-                return Decimal(text)
-            if kind in ("float", "double"):
-                return float(text)
-            if kind == "boolean":
-                return {"true": True, "false": False}[text.lower()]
-            if kind == "date":
-                return date.fromisoformat(text)
-            at = datetime.fromisoformat(text)
-            if kind == "timestamp":
-                return at.replace(tzinfo=UTC) if at.tzinfo is None else at
-            return at.replace(tzinfo=None)
-        except (ValueError, InvalidOperation, KeyError):
-            raise ValueError(f"{field} is {kind.upper()}, which {text!r} is not") from None
+                value = Decimal(text)
+                if value.is_nan():
+                    raise ValueError(told)
+            elif kind == "double":
+                value = float(text)
+            elif kind == "float":
+                value = struct.unpack("<f", struct.pack("<f", float(text)))[0]
+            elif kind == "boolean":
+                value = {"true": True, "false": False}[text.lower()]
+            elif kind == "date":
+                value = date.fromisoformat(text).toordinal() - _EPOCH.toordinal()
+            else:
+                at = datetime.fromisoformat(text)
+                if kind == "timestamp_ntz" or at.tzinfo is None:
+                    at = at.replace(tzinfo=UTC)
+                value = (at - _EPOCH) // timedelta(microseconds=1)
+        except (ValueError, InvalidOperation, KeyError, OverflowError):
+            raise ValueError(told) from None
+        if value != value:
+            raise ValueError(told)
+        return value
 
 
 def searchable(kind: str) -> bool:
-    """Whether values of a type can be asked for."""
+    """Whether values of a type can be asked for: dates as days, times as microseconds, since 1970."""
     plain = ("string", "float", "double", "boolean", "date", "timestamp", "timestamp_ntz", *_WHOLE)
     return kind in plain or kind.startswith("decimal")
