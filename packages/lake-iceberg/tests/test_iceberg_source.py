@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from iceberg_tables import catalog
 from mainstem import PermanentError
 from mainstem_ingress import Columns
+from mainstem_lake_iceberg.files import arranged
 from mainstem_lake_iceberg.options import IcebergOptions, IcebergSourceOptions
 from mainstem_lake_iceberg.rows import difference
 from mainstem_lake_iceberg.table import IcebergReceiver, Table
@@ -198,6 +199,34 @@ def test_what_can_not_be_read_is_told(table, tmp_path):
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
     with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="has expired"):
         take(made)
+
+
+def test_values_are_arranged_as_the_table_has_them_now():
+    """Pass: by ids, at any depth, in another order and with more fields; nulls stay nulls, and are no empty ones."""
+
+    def field(name, kind, number):
+        return pa.field(name, kind, metadata={"PARQUET:field_id": str(number)})
+
+    def kinds(inner):
+        part = pa.struct(inner)
+        entry = pa.map_(pa.field("key", pa.string(), False), field("value", part, 5))
+        return [
+            field("l", pa.list_(field("element", part, 3)), 1),
+            field("m", entry, 2),
+            field("s", part, 9),
+        ]
+
+    old = kinds([field("a", pa.int32(), 6), field("b", pa.string(), 7)])
+    new = kinds([field("c", pa.string(), 7), field("n", pa.int64(), 8), field("a", pa.int64(), 6)])
+    one, other = {"a": 1, "b": "x"}, {"c": "x", "n": None, "a": 1}
+    for at, there, now in (
+        (0, [[one, None], None, []], [[other, None], None, []]),
+        (1, [[("k", one)], None, []], [[("k", other)], None, []]),
+        (2, [one, None], [other, None]),
+    ):
+        found = arranged(pa.array(there, old[at].type), new[at])
+        assert found.type == new[at].type
+        assert found.to_pylist() == now
 
 
 def test_a_row_is_the_same_whose_number_is_none():

@@ -276,6 +276,31 @@ def test_what_is_there_before_the_first_event_is_each_keys_own():
     }
 
 
+class Forgetful(Cart):
+    """Leaves out of the state what it does not set, and looks whether it is there."""
+
+    @staticmethod
+    def evolve(state, event):
+        if state is not None and "paid" in state:
+            return {"items": state["items"] or {}, "paid": (state["paid"] or 0) + 1}
+        return {}
+
+
+def test_a_state_is_the_same_within_a_command_and_after_it():
+    """Pass: between two events of one command it has all its columns, as it has in the next batch."""
+    run = driver(decide(Forgetful))
+    run.batch({"input": [command(1, "x", "add")]})
+    run.batch({"input": [command(2, "x", "add")]})
+    alone = table(run.outputs["state"])["x"]["paid"]
+
+    class Twice(Forgetful):
+        decide = staticmethod(lambda *_: [{"kind": "added"}, {"kind": "added"}])
+
+    run = driver(decide(Twice))
+    run.batch({"input": [command(1, "x", "add")]})
+    assert table(run.outputs["state"])["x"]["paid"] == alone == 1
+
+
 class Lazy(Cart):
     """Gives events one by one."""
 

@@ -79,6 +79,8 @@ def test_what_can_not_be_read_is_told(text, told):
         ("f:0.1", {"f": struct.unpack("f", struct.pack("f", 0.1))[0]}, True),
         ("`wind.max`:>60", {"wind.max": 61}, True),
         ("TITLE:x", {"title": "X"}, True),
+        ("storm*", {"title": "storm"}, True),
+        ("storm*", {"title": "stor"}, False),
         ("day:>=9999-12-31", {"day": 3_000_000}, True),
         ("title:cafe", {"title": "cafe\u0301"}, False),
         ("title:caf\u00e9", {"title": "cafe\u0301"}, True),

@@ -498,8 +498,6 @@ class Table(LakeTable):
             if manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue
             for entry in manifest.fetch_manifest_entry(self.open.io, discard_deleted=False):
-                if entry.snapshot_id not in (None, snapshot.snapshot_id):
-                    continue
                 if entry.status == ManifestEntryStatus.DELETED:
                     went.append(FileScanTask(entry.data_file))
                 elif entry.status == ManifestEntryStatus.ADDED:
