@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from carts import command
 from mainstem import DocumentError, OptionError
+from ruamel.yaml import YAML
 
 SCHEMA = "cart STRING, id STRING, at TIMESTAMP, n BIGINT, kind STRING, item STRING, count BIGINT, known BIGINT"
 FOLDER = str(Path(__file__).parent)
@@ -25,17 +26,19 @@ DECIDE = {
 }
 
 
-def document(pipeline, schema=SCHEMA, watermark=True, **more):
+def document(pipeline, schema=SCHEMA, watermark=True, select=None, **more):
     source = {"path": "./in", "format": "jsonlines", "schema": schema, "max_files": 1}
     rows = {"use": "files", "with": source}
     if watermark:
         rows["watermark"] = {"column": "at", "delay": "1 minute"}
     given = {name: value for name, value in {**DECIDE, **more}.items() if value is not None}
     evolve = {n: given[n] for n in ("call", "folder", "by", "state")} | {"version": "version"}
+    made = {"use": "select", "from": "rows", "with": {"columns": select or {"cart": "cart"}}}
     return pipeline.document(
         sources={"rows": rows},
         operators={
-            "cart": {"use": "decide", "from": "rows", "with": given},
+            **({"made": made} if select else {}),
+            "cart": {"use": "decide", "from": "made" if select else "rows", "with": given},
             "again": {"use": "evolve", "from": "cart", "with": evolve},
         },
         sinks={
@@ -84,6 +87,39 @@ def test_a_document_of_commands(pipeline):
     assert sorted(row["cart"] for row in shown) == ["x", "y"]
 
 
+def test_events_are_announced_as_they_come(pipeline):
+    """Pass: key, id and time first, the version, then their own, of which one may be named as an answer's column."""
+    events = document(pipeline, events="kind STRING, reason STRING").plan().nodes["cart"].shape
+    assert events.names == ("cart", "id", "at", "version", "kind", "reason")
+
+
+@pytest.mark.in_turn
+def test_times_that_python_has_not_are_refused(pipeline):
+    """Pass: the run goes on, and says why."""
+    columns = {name: name for name in ("cart", "id", "at", "n", "kind", "item", "known")}
+    far = {"count": "1", "until": "timestamp_seconds(count)"}
+    commands = [command(1, "x", "add", count=10**12), command(2, "x", "add", count=10**9)]
+    pipeline.feed("0.jsonl", lines(*commands))
+    summary = document(pipeline, select={**columns, **far}).run()
+    assert [event["id"] for event in pipeline.rows("events")] == ["c2"]
+    (refused,) = pipeline.rows("refused")
+    assert refused["reason"] == "until is in a year that Python has not"
+    assert summary["queries"]["cart"]["nodes"]["cart"]["state"] == 1
+
+
+@pytest.mark.in_turn
+def test_states_that_nobody_reads_are_not_made(pipeline):
+    """Pass: they are counted as none."""
+    pipeline.feed("0.jsonl", lines(command(1, "x", "add")))
+    document(pipeline)
+    made = YAML(typ="safe").load(pipeline.file.read_text())
+    made["sinks"] = {"events": made["sinks"]["events"]}
+    made["operators"].pop("again")
+    pipeline.document(**{name: made[name] for name in ("sources", "operators", "sinks")})
+    counts = pipeline.run()["queries"]["cart"]["nodes"]["cart"]
+    assert (counts["rows"], counts["state"]) == (1, 0)
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -108,6 +144,12 @@ def test_a_class_that_can_not_be_called_is_told(pipeline, more, told):
         ({"state": "cart STRING"}, "'cart' is the key's"),
         ({"events": "version BIGINT"}, "the name 'version' is taken"),
         ({"events": "at TIMESTAMP"}, "the name 'at' is taken"),
+        ({"version": "reason"}, "the name 'reason' is taken"),
+        ({"version": "item"}, "the name 'item' is taken"),
+        (
+            {"schema": SCHEMA.replace("id STRING", "id ARRAY<STRING>")},
+            "id is ARRAY<STRING>, and no id",
+        ),
         ({"order": None, "watermark": False, "command": None, "remember": None}, "in which order"),
         ({"watermark": False}, "the input has no event time"),
     ],

@@ -19,13 +19,13 @@ from mainstem import (
     option,
 )
 from mainstem.columns import Column, check_names, find_column, quoted
-from mainstem.functions import FunctionName, FunctionOptions
+from mainstem.functions import FunctionOptions
 from mainstem_keyed_state import KeyedOperator, event_time
 
 if TYPE_CHECKING:
     from mainstem_operators_eventsourcing.app import App
 
-#: The columns of messages that have a log's order; of one log there is no need for the first.
+#: The columns by which messages have a log's order; where there is one log the first may be missing.
 _LOG = ("origin", "partition", "position")
 #: Types whose values have an order among the rows of a batch.
 _ORDERED = (
@@ -123,6 +123,27 @@ class Root(KeyedOperator):
         return App(made, call, options.folder, options.options)
 
 
+def whole_number(column: Column, option: str) -> None:
+    """See that a column has whole numbers, as far as its type is known.
+
+    Raises:
+        OptionError: it has not.
+    """
+    if column.type not in (None, "tinyint", "smallint", "int", "bigint"):
+        message = f"{column.name} is {(column.type or '').upper()}, and no whole number"
+        raise OptionError(message, option=option)
+
+
+def beyond_python(given: Shape) -> dict[str, str]:
+    """Return why rows are refused whose times Python has not, in which functions are given them."""
+    return {
+        f"year({quoted(column.name)}) NOT BETWEEN 1 AND 9999": f"{column.name} is in a year that Python "
+        "has not"
+        for column in given.columns
+        if (column.type or "").startswith(("date", "timestamp"))
+    }
+
+
 def order_of(given: Shape, named: Sequence[str]) -> list[str]:
     """Return the columns by which a key's rows follow each other.
 
@@ -146,6 +167,3 @@ def order_of(given: Shape, named: Sequence[str]) -> list[str]:
         option="order",
         hint="Keep `partition` and `position` of messages, or name columns in `order`.",
     )
-
-
-__all__ = ["FunctionName", "Root", "RootOptions", "order_of"]

@@ -18,10 +18,17 @@ from mainstem import (
     option,
 )
 from mainstem.columns import Column, check_names, find_column
+from mainstem.functions import FunctionName
 from mainstem_keyed_state import event_time, lacking
 from mainstem_keyed_state.by_key import needed_time
 
-from mainstem_operators_eventsourcing.base import FunctionName, Root, RootOptions, order_of
+from mainstem_operators_eventsourcing.base import (
+    Root,
+    RootOptions,
+    beyond_python,
+    order_of,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -93,33 +100,22 @@ class Decide(Root):
         order_of(given, options.order)
         if options.expected is not None:
             found = find_column(given.columns, options.expected, "expected")
-            if found.type not in (None, "tinyint", "smallint", "int", "bigint"):
-                raise OptionError(
-                    f"{found.name} is {(found.type or '').upper()}, and no whole number",
-                    option="expected",
-                )
+            whole_number(found, "expected")
         check_names([column.name for column in options.events], "events")
         check_names([options.version], "version")
         self.states(given)
         key = self.key(given)
-        columns = [
-            *self._carried(given),
-            *options.events,
-            Column(options.version, "bigint", nullable=False),
-        ]
+        version = Column(options.version, "bigint", nullable=False)
+        facts = [*self._carried(given), version]
+        columns = [*facts, *options.events]
         names = [column.name.lower() for column in columns]
         if options.command is not None:
             kind = find_column(given.columns, options.command, "command").type or ""
             if kind.startswith(("array", "map", "struct", "variant")):
-                raise OptionError(
-                    f"{options.command} is {kind.upper()}, and no id", option="command"
-                )
-            told = (ACCEPTED, REASON, EVENTS_OF, REPEATED)
-            names += [
-                name
-                for name in told
-                if any(c.name.lower() == name for c in columns[: -len(options.events)])
-            ]
+                message = f"{options.command} is {kind.upper()}, and no id"
+                raise OptionError(message, option="command")
+            told = {ACCEPTED, REASON, EVENTS_OF, REPEATED}  # beside these in `answers`
+            names += [column.name.lower() for column in facts if column.name.lower() in told]
         for name in names:
             if names.count(name) > 1:
                 raise OptionError(f"the name {name!r} is taken", option="events")
@@ -136,10 +132,11 @@ class Decide(Root):
         return found
 
     def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
-        needed = self.key(inputs.only)
-        if self._id(inputs.only) is not None:
-            needed += [column.name for column in self._carried(inputs.only)[len(needed) :]]
-        return {"input": lacking(needed)}
+        given = inputs.only
+        needed = [column.name for column in self._carried(given)]
+        if self._id(given) is None:
+            needed = self.key(given)
+        return {"input": lacking(needed) | beyond_python(given)}
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         found = super().state(inputs)
@@ -172,9 +169,7 @@ class Decide(Root):
                 options.events, polars_types(_ddl(options.events)), f"{app.name}: an event"
             ),
             version=options.version,
-            expected=None
-            if expected is None
-            else find_column(given.columns, expected, "expected").name,
+            expected=expected and find_column(given.columns, expected, "expected").name,
             command=self._id(given),
             remember=None if remember is None else remember // remember.resolution,
             time=event_time(given),

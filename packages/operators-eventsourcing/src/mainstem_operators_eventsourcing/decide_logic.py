@@ -29,6 +29,8 @@ from mainstem_operators_eventsourcing.values import Values
 
 _STATES, _SEEN = "states", "seen"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: The last second that Python knows, in microseconds since then.
+_LAST = 253_402_300_799_000_000
 _COMMAND, _VERSION, _DUE, _ID = "command", "version", "due", "_id"
 
 
@@ -132,7 +134,7 @@ class _Work:
         self, logic: DecideLogic, states: States, seen: pl.DataFrame | None, watermark: int | None
     ) -> None:
         self._logic, self.states = logic, states
-        self._now = _EPOCH + timedelta(microseconds=watermark or 0)
+        self._now = _EPOCH + timedelta(microseconds=min(watermark or 0, _LAST))
         self._decide = logic._app.function("decide")
         self._events: list[tuple[Any, ...]] = []
         self._refused: list[tuple[str, bytes]] = []

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING
 
 from mainstem import Inputs, OptionError, Shape, StateFacts, option
 from mainstem.columns import find_column
+from mainstem.functions import FunctionName
 from mainstem_keyed_state import event_time, lacking
 
-from mainstem_operators_eventsourcing.base import FunctionName, Root, RootOptions, order_of
+from mainstem_operators_eventsourcing.base import (
+    Root,
+    RootOptions,
+    beyond_python,
+    order_of,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,18 +65,13 @@ class Evolve(Root):
         if version is None:
             order_of(given, options.order)
         else:
-            found = given.column(version)
-            kinds = (None, "tinyint", "smallint", "int", "bigint")
-            if found is not None and found.type not in kinds:
-                raise OptionError(
-                    f"{found.name} is {(found.type or '').upper()}, and no whole number",
-                    option="version",
-                )
+            whole_number(find_column(given.columns, version, "version"), "version")
         return self.states(given)
 
     def refuses(self, inputs: Inputs[Shape]) -> Mapping[str, Mapping[str, str]]:
         version = self._version(inputs.only)
-        return {"input": lacking([*self.key(inputs.only), *([version] if version else [])])}
+        needed = [*self.key(inputs.only), *([version] if version else [])]
+        return {"input": lacking(needed) | beyond_python(inputs.only)}
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         found = super().state(inputs)
