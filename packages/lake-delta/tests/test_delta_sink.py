@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from mainstem import DocumentError, OptionError
 from mainstem_lake.files import written
+from mainstem_lake.testing import LedgerBatch
 from mainstem_lake_delta.commands import app
 from mainstem_lake_delta.options import DeltaOptions
 from mainstem_lake_delta.table import Table, failure, statistics
@@ -159,15 +160,6 @@ def test_what_files_hold_is_told(tmp_path):
     assert stats["nullCount"] == {"n": 1, "t": 1, "long": 0, "f": 0}
 
 
-class _Batch:
-    """What the ledger looks at of a batch."""
-
-    pipeline, sink, query_id = "p", "s", "q"
-
-    def __init__(self, number, epoch=1):
-        self.id, self.epoch = number, epoch
-
-
 def test_of_two_runs_that_commit_at_once_one_does(tmp_path):
     """Pass: the second is told to look again, and then that the batch is in, or that it was replaced."""
     import pyarrow as pa
@@ -178,14 +170,14 @@ def test_of_two_runs_that_commit_at_once_one_does(tmp_path):
     options = DeltaOptions(path=str(tmp_path))
     one, two = Table(options), Table(options)
     files = [file]
-    assert one.step(_Batch(0)) is two.step(_Batch(0)) is Step.WRITE
-    one.append(files, _Batch(0), once=True)
+    assert one.step(LedgerBatch(0)) is two.step(LedgerBatch(0)) is Step.WRITE
+    one.append(files, LedgerBatch(0), once=True)
     with pytest.raises(TransientError, match=r"(?i)concurrent"):
-        two.append(files, _Batch(0), once=True)
-    assert Table(options).step(_Batch(0)) is Step.SKIP
-    Table(options).append([], _Batch(1, epoch=2), once=True)
+        two.append(files, LedgerBatch(0), once=True)
+    assert Table(options).step(LedgerBatch(0)) is Step.SKIP
+    Table(options).append([], LedgerBatch(1, epoch=2), once=True)
     with pytest.raises(FencedError, match="run 2"):
-        Table(options).step(_Batch(1, epoch=1))
+        Table(options).step(LedgerBatch(1, epoch=1))
     assert DeltaTable(str(tmp_path)).to_pyarrow_table().num_rows == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from mainstem import PermanentError
-from mainstem_ingress import Columns
+from mainstem_lake.testing import changes_of, rows_of
 from mainstem_lake_delta.options import DeltaSourceOptions
 from mainstem_lake_delta.table import DeltaReceiver
 
@@ -58,27 +58,13 @@ def receiver(path, cursor=None, **more):
     made.close()
 
 
-def take(made, quiet=5):
-    """Return the rows of what comes, as (change, id, name, version, rank)."""
-    found, silent = [], 0
-    while silent < quiet:
-        rows = made.take(0.01)
-        silent = 0 if len(rows) else silent + 1
-        for part in rows.parts if len(rows) else ():
-            assert isinstance(part, Columns)
-            for row in part.rows.to_pylist():
-                version, rank = row["_commit_version"].split("-")
-                found.append((row["_change_type"], row["id"], row["name"], int(version, 16), rank))
-    return found
-
-
 def test_the_table_as_it_is_then_each_change(table):
     """Pass: inserts of the version that is there; updates, deletes and inserts of later ones, in order."""
     add(table, (1, "a", DAY), (2, "b", None))
     add(table, (3, "c", DAY))
     with receiver(table) as made:
         assert made.waiting() == 3
-        assert sorted(take(made)) == [
+        assert sorted(changes_of(made)) == [
             ("insert", 1, "a", 2, "1"),
             ("insert", 2, "b", 2, "1"),
             ("insert", 3, "c", 2, "1"),
@@ -87,7 +73,7 @@ def test_the_table_as_it_is_then_each_change(table):
         merge(table, {"id": [2, 9, 1], "name": ["B", "n", ""], "gone": [False, False, True]})
         DeltaTable(table).optimize.compact()
         add(table, (5, "e", DAY))
-        found = take(made)
+        found = changes_of(made)
     assert found[0] == ("delete", 1, "a", 3, "0")
     assert sorted(found[1:3]) == [("insert", 9, "n", 3, "1"), ("update_postimage", 2, "B", 3, "1")]
     assert [change[:3] for change in found[3:]] == [("insert", 5, "e")]
@@ -97,7 +83,7 @@ def test_a_row_that_is_replaced_in_one_version_goes_before_it_comes(table):
     add(table, (1, "a", DAY), (2, "b", DAY))
     with receiver(table, snapshot="never") as made:
         add(table, (1, "A", DAY), mode="overwrite")
-        found = take(made)
+        found = changes_of(made)
     assert sorted(found[:2]) == [("delete", 1, "a", 2, "0"), ("delete", 2, "b", 2, "0")]
     assert found[2:] == [("insert", 1, "A", 2, "1")]
 
@@ -107,7 +93,7 @@ def test_rows_as_they_were_are_told_if_asked_for(table):
     for asked in (False, True):
         with receiver(table, preimages=asked, snapshot="never") as made:
             merge(table, {"id": [1], "name": ["x"], "gone": [False]})
-            kinds = [change[0] for change in take(made)]
+            kinds = [change[0] for change in changes_of(made)]
         assert kinds == (["update_preimage"] if asked else []) + ["update_postimage"]
 
 
@@ -119,19 +105,14 @@ def test_a_snapshot_goes_on_in_the_middle(table, monkeypatch):
     with receiver(table) as made:
         cursors, whole = [made.cursor()], []
         while json.loads(made.cursor())["given"] is not None:
-            rows = made.take(0)
-            whole += (
-                [row["id"] for part in rows.parts for row in part.rows.to_pylist()]
-                if len(rows)
-                else []
-            )
+            whole += [row["id"] for row in rows_of(made.take(0))]
             cursors.append(made.cursor())
     assert sorted(whole) == list(range(60))
     DeltaTable(table).delete("id < 30")
     for cursor in cursors[:-1]:
         given = json.loads(cursor)["given"]
         with receiver(table, cursor) as made:
-            found = take(made)
+            found = changes_of(made)
         rest = [change[1] for change in found if change[0] == "insert"]
         assert rest == whole[given:]
         assert sorted(change[1] for change in found if change[0] == "delete") == list(range(30))
@@ -140,18 +121,18 @@ def test_a_snapshot_goes_on_in_the_middle(table, monkeypatch):
 def test_a_column_that_is_new_is_null_before_it_was_there(table):
     add(table, (1, "a", DAY))
     with receiver(table) as made:
-        cursor, _ = made.cursor(), take(made)
+        cursor, _ = made.cursor(), changes_of(made)
     add(table, (2, "b", DAY))
     DeltaTable(table).alter.add_columns([Field("more", PrimitiveType("integer"))])
     with receiver(table, cursor, schema="id BIGINT, name STRING, more INT") as made:
-        assert [change[:2] for change in take(made)] == [("insert", 1), ("insert", 2)]
+        assert [change[:2] for change in changes_of(made)] == [("insert", 1), ("insert", 2)]
 
 
 def test_what_can_not_be_read_is_told(table, tmp_path):
     """Pass: another table at the place, versions whose files are gone, a value that does not fit."""
     add(table, (1, "a", DAY))
     with receiver(table) as made:
-        take(made)
+        changes_of(made)
         cursor = made.cursor()
     with (
         pytest.raises(PermanentError, match="made anew"),
@@ -164,10 +145,10 @@ def test_what_can_not_be_read_is_told(table, tmp_path):
         receiver(table, schema="id BIGINT, name BIGINT") as made,
         pytest.raises(PermanentError, match="name is no BIGINT"),
     ):
-        take(made)
+        changes_of(made)
     for file in (tmp_path / "table").rglob("*.parquet"):
         file.unlink()
     with receiver(table, cursor) as made, pytest.raises(PermanentError):
-        take(made)
+        changes_of(made)
     with receiver(table) as made, pytest.raises(PermanentError, match="are gone"):
-        take(made)
+        changes_of(made)

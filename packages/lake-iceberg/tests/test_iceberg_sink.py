@@ -8,6 +8,7 @@ from iceberg_tables import catalog, held
 from mainstem import DocumentError, FencedError, OptionError, PermanentError, TransientError
 from mainstem.sinks import Step
 from mainstem_lake.files import written
+from mainstem_lake.testing import LedgerBatch
 from mainstem_lake_iceberg.commands import app
 from mainstem_lake_iceberg.options import IcebergOptions
 from mainstem_lake_iceberg.table import Table, failure
@@ -146,7 +147,7 @@ def test_a_key_can_be_of_any_number_of_rows_and_values(tmp_path):
             "__gone": [False, False, True, True] * 150,
         }
     ).cast(pa.schema([*schema, ("__gone", pa.bool_())]))
-    Table(options(tmp_path)).merge(changes, ["id"], _Batch(1), once=True, guarded=True)
+    Table(options(tmp_path)).merge(changes, ["id"], LedgerBatch(1), once=True, guarded=True)
     found = {row["id"]: row["x"] for row in held(catalog(tmp_path).load_table("s.t")).to_pylist()}
     expected = {n: [] if n % 2 else None for n in range(1000)}
     for n in range(1, 600, 4):
@@ -161,7 +162,7 @@ def merged(folder, *rows, **columns):
     changes = pa.Table.from_pylist(
         [dict(zip(kinds.names, row, strict=True)) for row in rows], kinds
     )
-    Table(options(folder)).merge(changes, ["id"], _Batch(1), once=False, guarded=False)
+    Table(options(folder)).merge(changes, ["id"], LedgerBatch(1), once=False, guarded=False)
 
 
 def made(folder, rows):
@@ -215,7 +216,7 @@ def test_a_text_that_is_the_folder_of_nulls_is_a_text(tmp_path):
     table.make(rows.schema)
     batches, given = rows.to_batches(), options(tmp_path)
     table.append(
-        written(table.room(), given, table.schema, ["day"], "t", batches), _Batch(0), once=True
+        written(table.room(), given, table.schema, ["day"], "t", batches), LedgerBatch(0), once=True
     )
     there = catalog(tmp_path).load_table("s.t")
     assert there.scan(row_filter=f"day = '{text}'").to_arrow().column("id").to_pylist() == [1]
@@ -279,18 +280,9 @@ def options(folder, **more):
     return IcebergOptions.model_validate({"path": str(folder), "table": "s.t", **more})
 
 
-class _Batch:
-    """What the ledger looks at of a batch."""
-
-    pipeline, sink, query_id = "p", "s", "q"
-
-    def __init__(self, number, epoch=1):
-        self.id, self.epoch = number, epoch
-
-
 def put(table, rows, number, epoch=1):
     files = written(table.room(), table._options, table.schema, [], "t", rows.to_batches())
-    table.append(files, _Batch(number, epoch), once=True)
+    table.append(files, LedgerBatch(number, epoch), once=True)
 
 
 def test_of_two_runs_that_commit_at_once_one_does(tmp_path):
@@ -298,15 +290,15 @@ def test_of_two_runs_that_commit_at_once_one_does(tmp_path):
     given, one_row = options(tmp_path), pa.table({"n": [1]})
     Table(given).make(one_row.schema)
     one, two, empty = Table(given), Table(given), Table(given)
-    assert one.step(_Batch(0)) is two.step(_Batch(0)) is Step.WRITE
+    assert one.step(LedgerBatch(0)) is two.step(LedgerBatch(0)) is Step.WRITE
     put(one, one_row, 0)
     for other in (two, empty):
         with pytest.raises(TransientError, match=r"(?i)branch main"):
             put(other, one_row if other is two else one_row.slice(1), 0)
-    assert Table(given).step(_Batch(0)) is Step.SKIP
+    assert Table(given).step(LedgerBatch(0)) is Step.SKIP
     put(Table(given), one_row.slice(1), 1, epoch=2)
     with pytest.raises(FencedError, match="run 2"):
-        Table(given).step(_Batch(1, epoch=1))
+        Table(given).step(LedgerBatch(1, epoch=1))
     assert held(catalog(tmp_path).load_table("s.t")).num_rows == 1
 
 

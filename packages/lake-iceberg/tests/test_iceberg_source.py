@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from iceberg_tables import catalog
 from mainstem import PermanentError
-from mainstem_ingress import Columns
+from mainstem_lake.testing import LedgerBatch, changes_of, rows_of
 from mainstem_lake_iceberg.files import arranged
 from mainstem_lake_iceberg.options import IcebergOptions, IcebergSourceOptions
 from mainstem_lake_iceberg.rows import difference
@@ -35,19 +35,13 @@ def of(*rows):
     return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
 
 
-class _Batch:
-    """What the ledger looks at of a batch."""
-
-    pipeline, sink, query_id, id, epoch = "p", "s", "q", 0, 1
-
-
 def merge(folder, *changes):
     """Set or delete rows in one snapshot, as the sink does."""
     options = IcebergOptions.model_validate({"path": str(folder), "table": "s.t"})
     kinds = pa.schema([*SCHEMA, ("__gone", pa.bool_())])
     rows = [dict(zip(kinds.names, change, strict=True)) for change in changes]
     made = pa.Table.from_pylist(rows, kinds)
-    Table(options).merge(made, ["id"], _Batch(), once=False, guarded=False)
+    Table(options).merge(made, ["id"], LedgerBatch(), once=False, guarded=False)
 
 
 @contextmanager
@@ -66,27 +60,13 @@ def receiver(folder, cursor=None, **more):
     made.close()
 
 
-def take(made, quiet=5):
-    """Return the rows of what comes, as (change, id, name, version, rank)."""
-    found, silent = [], 0
-    while silent < quiet:
-        rows = made.take(0.01)
-        silent = 0 if len(rows) else silent + 1
-        for part in rows.parts if len(rows) else ():
-            assert isinstance(part, Columns)
-            for row in part.rows.to_pylist():
-                version, rank = row["_commit_version"].split("-")
-                found.append((row["_change_type"], row["id"], row["name"], int(version, 16), rank))
-    return found
-
-
 def test_the_table_as_it_is_then_each_change(table, tmp_path):
     """Pass: inserts of the snapshot that is there; updates, deletes and inserts of later ones; nothing of compaction."""
     table.append(of((1, "a", DAY), (2, "b", None)))
     table.append(of((3, "c", DAY)))
     with receiver(tmp_path) as made:
         assert made.waiting() == 3
-        assert sorted(take(made)) == [
+        assert sorted(changes_of(made)) == [
             ("insert", 1, "a", 2, "1"),
             ("insert", 2, "b", 2, "1"),
             ("insert", 3, "c", 2, "1"),
@@ -98,7 +78,7 @@ def test_the_table_as_it_is_then_each_change(table, tmp_path):
         table.refresh()
         table.delete(EqualTo("id", 1))
         table.append(of((5, "e", DAY)))
-        found = [change[:3] for change in take(made)]
+        found = [change[:3] for change in changes_of(made)]
     assert sorted(found[:2]) == [("insert", 9, "n"), ("update_postimage", 2, "B")]
     assert found[2:] == [("delete", 1, "a"), ("insert", 5, "e")]
 
@@ -109,14 +89,14 @@ def test_rows_as_they_were_are_told_if_asked_for(table, tmp_path):
     for asked in (False, True):
         with receiver(tmp_path, preimages=asked, snapshot="never") as made:
             merge(tmp_path, (1, "x", DAY, False))
-            found = take(made)
+            found = changes_of(made)
             merge(tmp_path, (1, "a", DAY, False))
-            take(made)
+            changes_of(made)
             before = [("update_preimage", 1, "a")] if asked else []
             assert [change[:3] for change in found] == [*before, ("update_postimage", 1, "x")]
             table.refresh()
             table.overwrite(of((1, "A", DAY)))
-            found = take(made)
+            found = changes_of(made)
             table.overwrite(of((1, "a", DAY), (2, "b", DAY)))
         assert sorted(change[:3] for change in found[:2]) == [
             ("delete", 1, "a"),
@@ -133,16 +113,14 @@ def test_a_snapshot_goes_on_in_the_middle(table, tmp_path, monkeypatch):
     with receiver(tmp_path) as made:
         cursors, whole = [made.cursor()], []
         while json.loads(made.cursor())["given"] is not None:
-            rows = made.take(0)
-            parts = rows.parts if len(rows) else []
-            whole += [row["id"] for part in parts for row in part.rows.to_pylist()]
+            whole += [row["id"] for row in rows_of(made.take(0))]
             cursors.append(made.cursor())
     assert sorted(whole) == list(range(60))
     table.delete("id < 30")
     for cursor in cursors[:-1]:
         given = json.loads(cursor)["given"]
         with receiver(tmp_path, cursor) as made:
-            found = take(made)
+            found = changes_of(made)
         rest = [change[1] for change in found if change[0] == "insert"]
         assert rest == whole[given:]
         assert sorted(change[1] for change in found if change[0] == "delete") == list(range(30))
@@ -158,25 +136,24 @@ def test_columns_are_found_by_what_they_are(table, tmp_path):
         update.add_column("name", StringType())
     schema = "id BIGINT, name STRING, title STRING, more BIGINT"
     with receiver(tmp_path, schema=schema) as made:
-        rows = made.take(0)
-    (row,) = [row for part in rows.parts for row in part.rows.to_pylist()]
+        (row,) = rows_of(made.take(0))
     assert (row["name"], row["title"], row["more"]) == (None, "a", None)
 
 
 def test_a_table_without_any_snapshot_is_empty(table, tmp_path):
     """Pass: nothing, and then what comes."""
     with receiver(tmp_path) as made:
-        assert take(made) == []
+        assert changes_of(made) == []
         assert made.caught_up()
         table.append(of((1, "a", DAY)))
-        assert take(made) == [("insert", 1, "a", 1, "1")]
+        assert changes_of(made) == [("insert", 1, "a", 1, "1")]
 
 
 def test_what_can_not_be_read_is_told(table, tmp_path):
     """Pass: another table at the place, snapshots that have expired, files that are gone, a value that does not fit."""
     table.append(of((1, "a", DAY)))
     with receiver(tmp_path) as made:
-        take(made)
+        changes_of(made)
         cursor = made.cursor()
     with (
         pytest.raises(PermanentError, match="made anew"),
@@ -188,17 +165,17 @@ def test_what_can_not_be_read_is_told(table, tmp_path):
         receiver(tmp_path, schema="id BIGINT, name BIGINT") as made,
         pytest.raises(PermanentError, match="name is no BIGINT"),
     ):
-        take(made)
+        changes_of(made)
     for file in (tmp_path / "s").rglob("*.parquet"):
         file.unlink()
     with receiver(tmp_path) as made, pytest.raises(PermanentError, match="are gone"):
-        take(made)
+        changes_of(made)
     with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="are gone"):
-        take(made)
+        changes_of(made)
     table.overwrite(of((3, "c", DAY)))
     table.maintenance.expire_snapshots().older_than(datetime.now(UTC)).commit()
     with receiver(tmp_path, cursor) as made, pytest.raises(PermanentError, match="has expired"):
-        take(made)
+        changes_of(made)
 
 
 def test_values_are_arranged_as_the_table_has_them_now():

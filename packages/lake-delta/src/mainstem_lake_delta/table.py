@@ -63,7 +63,10 @@ class Table(LakeTable):
             self.delta = None
         except (DeltaError, OSError) as error:
             raise failure(options, error) from None
-        self.there = self.delta is not None
+
+    @property
+    def there(self) -> bool:
+        return self.delta is not None
 
     @property
     def open(self) -> DeltaTable:

@@ -66,8 +66,6 @@ from mainstem_lake_iceberg.rows import difference, places
 #: So many keys of changes are looked for one by one; of more, what lies between least and greatest.
 _ONE_BY_ONE = 200
 _TIME = pa.timestamp("us", "UTC")
-#: What the library and those below it raise is theirs to know: all of it is looked at in `failure`.
-_ERRORS = Exception
 _PASSING = (
     exceptions.CommitFailedException,
     exceptions.CommitStateUnknownException,
@@ -115,17 +113,22 @@ class Table(LakeTable):
         self._table: IcebergTable | None = None
         try:
             if options.path is None or (options.path / "catalog.db").exists():
-                self._table = self._catalog.load_table(options.table)
+                self._load()
         except exceptions.NoSuchTableError:
             pass
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(options, error) from None
-        self.there = self._table is not None
-        if self._table is not None:
-            # What others commit in between may be a later run's: the ledger is asked, and not the library
-            # that would commit once more.
-            self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
         self._snapshot = self._at(version) if version is not None else None
+
+    def _load(self) -> None:
+        self._table = self._catalog.load_table(self._options.table)
+        # What others commit in between may be a later run's: the ledger is asked, and not the library,
+        # which would commit once more.
+        self._table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
+
+    @property
+    def there(self) -> bool:
+        return self._table is not None
 
     @property
     def _catalog(self) -> Catalog:
@@ -178,17 +181,20 @@ class Table(LakeTable):
             ):
                 for column in options.partition_by:
                     spec.add_identity(column)
-            self._table = self._catalog.load_table(name)
         except (exceptions.TableAlreadyExistsError, exceptions.CommitFailedException):
-            self._table = self._catalog.load_table(name)
-        except _ERRORS as error:
+            pass  # another has just made it
+        except Exception as error:
+            raise failure(options, error) from None
+        try:
+            self._load()
+        except Exception as error:
             raise failure(options, error) from None
 
     def add(self, fields: Sequence[pa.Field[Any]]) -> None:
         try:
             with self.open.update_schema() as update:
                 update.union_by_name(pa.schema(fields))
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
 
     @property
@@ -266,7 +272,7 @@ class Table(LakeTable):
                 for name in others:
                     new = new.append_column(name, was.column(name))
             files += self._written(new.filter(pc.invert(fresh.column(GONE))))
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
         self._commit(removed, files, self.entries(batch, once=once))
 
@@ -283,7 +289,7 @@ class Table(LakeTable):
                 if len(tasks) > 1:
                     removed += [task.file for task in tasks]
                     files += self._written(self._read(tasks))
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
         if removed:
             self._commit(removed, files, {})
@@ -315,7 +321,7 @@ class Table(LakeTable):
                     for file in added:
                         snapshot.append_data_file(file)
             failpoint("lake.after-commit")
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
 
     def _data_file(self, file: File) -> DataFile:
@@ -384,7 +390,7 @@ class Table(LakeTable):
         try:
             for task in self.open.scan().plan_files():
                 yield from self._read([task], wanted).to_batches()
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
 
     @property
@@ -460,7 +466,7 @@ class Table(LakeTable):
             raise PermanentError(
                 f"{self.place}: files of snapshot {self.version} are gone"
             ) from None
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
 
     def changes(self, version: int, key: Sequence[str], names: Sequence[str]) -> pa.Table | None:
@@ -479,7 +485,7 @@ class Table(LakeTable):
                 found = after.append_column(CHANGE_TYPE, new)
         except FileNotFoundError:
             raise PermanentError(f"{self.place}: files of snapshot {version} are gone") from None
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
         if not found.num_rows:
             return None
@@ -512,7 +518,7 @@ class Table(LakeTable):
         count = len(table.snapshots())
         try:
             table.maintenance.expire_snapshots().older_than(before).commit()
-        except _ERRORS as error:
+        except Exception as error:
             raise failure(self._options, error) from None
         return count - len(table.refresh().snapshots())
 
@@ -540,9 +546,9 @@ def _catalog(settings: tuple[tuple[str, str], ...], number: int | None) -> Catal
 
 def _among(changes: pa.Table, name: str) -> BooleanExpression:
     """Return a condition that holds for all rows of the changes' keys, and for few others."""
-    values: list[Any] = changes.column(name).unique().to_pylist()
     if pa.types.is_floating(changes.schema.field(name).type):
         return AlwaysTrue()  # of NaN, and of two noughts, there are no bounds
+    values: list[Any] = changes.column(name).unique().to_pylist()
     made: Any = In
     if len(values) <= _ONE_BY_ONE:
         return cast("BooleanExpression", made(name, values))

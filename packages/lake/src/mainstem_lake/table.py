@@ -54,12 +54,15 @@ class LakeTable(ABC):
     All methods raise TransientError or PermanentError, with secrets hidden.
     """
 
-    #: Whether the table exists. Where it does not, only `make` may be called.
-    there: bool
     #: What errors call it.
     place: str
 
     # -- what it is -------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def there(self) -> bool:
+        """Whether the table exists. Where it does not, only `make` may be called."""
 
     @property
     @abstractmethod
