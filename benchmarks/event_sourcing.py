@@ -17,8 +17,8 @@ from statistics import median
 from typing import Any
 
 import polars as pl
+from job import Batches
 from mainstem.plan.build import make_plan
-from mainstem.run.reporter import Silent
 from mainstem.run.runner import run
 from ruamel.yaml import YAML
 
@@ -51,16 +51,6 @@ def account(rows: pl.DataFrame, kept: pl.DataFrame, **_: Any) -> Any:
         version=pl.col("version").fill_null(0) + pl.col("n").fill_null(0),
     )
     return out, now
-
-
-class _Batches(Silent):
-    """Notes how long batches take."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def batch(self, facts: Mapping[str, Any]) -> None:
-        self.seconds.append(facts["seconds"])
 
 
 def make_input(folder: Path, commands: int) -> None:
@@ -140,7 +130,7 @@ def main() -> None:
         make_input(folder / "in", commands)
         for number in range(rounds * 2):
             word = list(both)[number % 2]
-            reporter = _Batches()
+            reporter = Batches()
             run(make_plan(document(folder, number, both[word])), reporter=reporter)
             each = commands // FILES
             found[word].append(each * (FILES - 1) / sum(reporter.seconds[1:FILES]))

@@ -88,7 +88,9 @@ def processor_seconds(spark: SparkSession) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class _Batches(Silent):
+class Batches(Silent):
+    """Notes how long batches take, in seconds."""
+
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
@@ -118,7 +120,7 @@ class Job:
     def by_document(self, reporting: Callable[[Reporter], Reporter] | None = None) -> Timing:
         """Run the document; `reporting` puts a reporter around the one that takes the times."""
         file = self._document(self._fresh())
-        reporter = _Batches()
+        reporter = Batches()
         spark = self.session()
         used, began = processor_seconds(spark), time.perf_counter()
         run(make_plan(file), reporter=reporting(reporter) if reporting else reporter)

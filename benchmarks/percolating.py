@@ -3,8 +3,9 @@
     python benchmarks/percolating.py [QUERIES] [DOCUMENTS]
 
 Queries of two to four words of 20,000, some with a column, a range, or a word that must not be there;
-documents of 60 words. The step of `percolate` in one process, and the node by requests of 100 documents.
-Both say for each document which queries it matches, and these are compared.
+documents of 60 words. The step of `percolate` in one process, and the node by requests of 100 documents:
+both say for each document which queries it matches, and these are compared. Then a document in Spark, on
+two cores, by batches of 5,000 documents; those before the queries are all there do not count.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from job import Batches
+from mainstem.plan.build import make_plan
+from mainstem.run.runner import run
 from mainstem_keyed_state import KEY, Step
 from mainstem_keyed_state.changes import DELETED, SEQUENCE
 from mainstem_operators_search.percolate_logic import QUERIES, TEXT, PercolateLogic
@@ -26,7 +30,29 @@ from mainstem_search_opensearch.testing import OpenSearch
 WORDS = [f"word{number:x}" for number in range(20_000)]
 ROWS = pl.Schema({"title": pl.String(), "body": pl.String(), "n": pl.Int64()})
 KEPT = pl.Schema({"id": pl.Int64(), TEXT: pl.String(), SEQUENCE: pl.Int64(), DELETED: pl.Boolean()})
-AT_ONCE = 100
+AT_ONCE, BATCHES, MOST = 100, 4, 20_000
+DOCUMENT = """\
+pipeline: percolating
+checkpoint: {folder}/checkpoint
+trigger: {{available_now: true}}
+spark: {{master: "local[2]", conf: {{spark.ui.enabled: false}}}}
+sources:
+  article:
+    use: files
+    with:
+      path: {folder}/in
+      format: jsonlines
+      max_files: 1
+      schema: title STRING, body STRING, n BIGINT
+  line:
+    use: files
+    with: {{path: {folder}/queries, format: jsonlines, schema: "id BIGINT, query STRING, at BIGINT"}}
+operators:
+  asked: {{use: changelog, from: line, with: {{key: [id], sequence: at}}}}
+  found: {{use: percolate, from: {{input: article, queries: asked}}}}
+sinks:
+  out: {{use: files, from: found, with: {{path: {folder}/out, format: parquet}}}}
+"""
 
 
 def word(dice: random.Random) -> str:
@@ -54,6 +80,26 @@ def queries(dice: random.Random, count: int) -> list[tuple[str, Any]]:
             whole["must_not"] = [no]
         found.append((text[kind], {"bool": whole}))
     return found
+
+
+def in_spark(asked: list[tuple[str, Any]], rows: list[dict[str, Any]]) -> float:
+    """Return how many documents a second find their queries in a pipeline, the same in each batch."""
+    lines = {
+        "in": [rows] * (BATCHES + 1),
+        "queries": [[{"id": n, "query": text, "at": 1} for n, (text, _) in enumerate(asked)]],
+    }
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        for place, files in lines.items():
+            (folder / place).mkdir()
+            for number, part in enumerate(files):
+                text = "".join(json.dumps(line) + "\n" for line in part)
+                (folder / place / f"{number}.jsonl").write_text(text)
+        file = folder / "pipeline.yaml"
+        file.write_text(DOCUMENT.format(folder=folder))
+        reporter = Batches()
+        run(make_plan(file), reporter=reporter)
+        return len(rows) * BATCHES / sum(reporter.seconds[-BATCHES:])
 
 
 def main() -> None:
@@ -89,6 +135,9 @@ def main() -> None:
     mine = logic.step(Step({"input": frame}, state, None)).outputs[""]["matches"].to_list()
     ours = amount / (time.perf_counter() - began)
     print(f"percolate: {ours:,.0f} documents/s in one process, {sum(map(len, mine)):,} matches")
+    print(f"in Spark: {in_spark(asked, rows):,.0f} documents/s")
+    if count > MOST:
+        return  # the node is given its queries one by one
     with tempfile.TemporaryDirectory() as folder, OpenSearch(Path(folder)) as node:
         kinds = {"title": {"type": "text"}, "body": {"type": "text"}, "n": {"type": "long"}}
         kinds["query"] = {"type": "percolator"}

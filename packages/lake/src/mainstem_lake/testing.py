@@ -23,10 +23,11 @@ class LedgerBatch:
 
 def rows_of(taken: Any) -> list[dict[str, Any]]:
     """Return the rows of what a receiver has given at once."""
-    found = []
+    found: list[dict[str, Any]] = []
     for part in taken.parts if len(taken) else ():
         assert isinstance(part, Columns)
-        found += part.rows.to_pylist()
+        rows: Any = part.rows
+        found += rows.to_pylist()
     return found
 
 
