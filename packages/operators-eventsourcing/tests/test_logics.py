@@ -363,3 +363,11 @@ def test_rows_of_a_key_follow_each_other(columns, named, found):
     """Pass: by the log; or by time, or by columns that are named, and then by all that can be compared."""
     time = EventTime("at", timedelta(0)) if "at TIMESTAMP" in columns else None
     assert order_of(Events(columns, event_time=time), named) == found
+
+
+def test_a_watermark_may_be_beyond_all_times():
+    """Pass: as it is at the end of a run that flushes; commands go on."""
+    run = driver(decide())
+    run.advance(10**18)
+    run.batch({"input": [command(1, "x", "add")]})
+    assert len(run.outputs[""]) == 1
