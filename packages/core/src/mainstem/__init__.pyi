@@ -25,6 +25,8 @@ from .contracts.abilities import Stateful as Stateful
 from .contracts.abilities import Statement as Statement
 from .contracts.abilities import Supervised as Supervised
 from .contracts.abilities import Swappable as Swappable
+from .contracts.abilities import Trace as Trace
+from .contracts.abilities import Traceable as Traceable
 from .contracts.abilities import Transactional as Transactional
 from .contracts.abilities import Typed as Typed
 from .contracts.abilities import Verifiable as Verifiable

@@ -28,6 +28,8 @@ from mainstem import (
     Source,
     SourceContext,
     Supervised,
+    Trace,
+    Traceable,
     Verifiable,
 )
 from mainstem.columns import Column, has_arrow_type, literal, quoted, read_columns
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
 PLACES = ("partition", "position")
 
 
-class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verifiable):
+class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Traceable, Verifiable):
     """A source whose messages are pushed to it: its receivers make a log, which Spark reads.
 
     A subclass annotates `options` with a subclass of `IngressOptions`, and says which receiver
@@ -234,3 +236,17 @@ class IngressSource(Source, Branching, Measurable, Rewindable, Supervised, Verif
             f"segments {number} to {first - 1} of receiver {name}"
             for name, (number, first) in missing.items()
         )
+
+    # -- Traceable ----------------------------------------------------------------------------
+
+    def traces(self, home: Path, message: str, key: str) -> Iterator[Trace]:
+        """Yield messages of the log: each segment that is there is read."""
+        from mainstem_ingress.tracing import traces
+
+        yield from traces(self.log(home), message, key)
+
+    def reached(self, trace: Trace, offset: Any) -> bool:
+        from mainstem_ingress.tracing import segment_of
+
+        receiver, number = segment_of(trace)
+        return bool(offset.get(receiver, 0) > number)

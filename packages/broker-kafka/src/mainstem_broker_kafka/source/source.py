@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,13 +30,15 @@ from mainstem import (
     Source,
     SourceCapabilities,
     SourceContext,
+    Trace,
+    Traceable,
     messages,
 )
 
 from mainstem_broker_kafka import jars
 from mainstem_broker_kafka.source import advice, lag, rows, starting, topics
 from mainstem_broker_kafka.source.groups import Group
-from mainstem_broker_kafka.source.offsets import Brokers, places
+from mainstem_broker_kafka.source.offsets import Brokers, Partition, places
 from mainstem_broker_kafka.source.options import KafkaSourceOptions, read_start, reading_options
 
 if TYPE_CHECKING:
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
 _LAG_PATIENCE = 5.0
 
 
-class KafkaSource(Source, Branching, Measurable, Rewindable, AfterBatch, Advising, Recovering):
+class KafkaSource(
+    Source, Branching, Measurable, Rewindable, AfterBatch, Advising, Recovering, Traceable
+):
     """Reads topics of Kafka by offset."""
 
     options: KafkaSourceOptions
@@ -184,6 +189,27 @@ class KafkaSource(Source, Branching, Measurable, Rewindable, AfterBatch, Advisin
     def gone(self, since: Reached) -> str:
         """Return which partitions begin after an offset; see `Rewindable.gone`."""
         return starting.gone(Brokers(self.options), since.offset)
+
+    def traces(self, home: Path, message: str, key: str) -> Iterator[Trace]:
+        """Yield the message at TOPIC/PARTITION/OFFSET, if the topic still has it."""
+        found = re.fullmatch(r"(.+)/(\d+)/(\d+)", message)
+        if found is None:
+            raise OptionError(
+                "Kafka finds no message by its key or id: expected TOPIC/PARTITION/OFFSET"
+            )
+        partition, at = Partition(found[1], int(found[2])), int(found[3])
+        brokers = Brokers(self.options)
+        known = brokers.partitions()
+        if partition not in known:
+            return
+        first, end = brokers.beginnings(known)[partition], brokers.ends(known)[partition]
+        if first <= at < end:
+            place = {"origin": partition.topic, "partition": found[2]}
+            yield Trace(place | {"position": f"{at:0{rows.WIDTH}d}"}, f"offset {at} of {partition}")
+
+    def reached(self, trace: Trace, offset: Any) -> bool:
+        partition = Partition(trace.place["origin"], int(trace.place["partition"]))
+        return places(offset).get(partition, 0) > int(trace.place["position"])
 
     def after_batch(self, ends: Sequence[Any]) -> None:
         """Publish to `group` what all reads have behind them.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import beginning, checkpoint, dead_letters, running, verifying
+from mainstem.cli import beginning, checkpoint, dead_letters, running, tracing, verifying
 from mainstem.cli.options import File, Set, Static, hidden, load, load_checked
 from mainstem.errors import MainstemError
 
@@ -35,6 +35,7 @@ mainstem preview pipeline.yaml row   some rows of a node
 mainstem replay pipeline.yaml ...    read again, into a shadow sink
 mainstem verify pipeline.yaml ...    does a sink hold what the sources say?
 mainstem deadletters list ...        rows that were refused; send them again
+mainstem where pipeline.yaml ...     what became of a message
 mainstem lag pipeline.yaml           how far it is behind its sources
 mainstem checkpoint show pipeline.yaml
                                      batches, offsets, watermarks, state
@@ -62,6 +63,7 @@ app.command()(beginning.doctor)
 app.command()(checkpoint.lag)
 app.command()(running.replay)
 app.command()(verifying.verify)
+app.command()(tracing.where)
 app.command()(running.preview)
 app.command("test")(running.run_tests_of)
 

@@ -233,6 +233,48 @@ class Rewindable(Ability):
         """
 
 
+@dataclass(frozen=True)
+class Trace:
+    """Where a source has a message.
+
+    Attributes:
+        place: the columns that tell its row from others, by name, as the row has them.
+        found: the same for who looks for it, in words: `receiver 0, segment 12`.
+        at: when it was stored there, or is said to be from.
+        refused: why the source itself refused it; empty if it did not.
+        value: what it holds; None where that is not known.
+    """
+
+    place: Mapping[str, str]
+    found: str
+    at: datetime | None = None
+    refused: str = ""
+    value: bytes | None = None
+
+
+class Traceable(Ability):
+    """A source that can find a message again, and say whether a batch has it: for `where`."""
+
+    @abstractmethod
+    def traces(self, home: Path, message: str, key: str) -> Iterator[Trace]:
+        """Yield the messages that are asked for, as far as they are still there. Called without Spark.
+
+        Args:
+            home: the node's durable folder; it need not exist.
+            message: the id that the external system knows it by, or PARTITION/POSITION; empty for all
+                with the key.
+            key: the message's key, as text; empty for the one with the id.
+
+        Raises:
+            OptionError: it can't be looked for in this way; says how.
+            ExternalError: the external system can't be asked.
+        """
+
+    @abstractmethod
+    def reached(self, trace: Trace, offset: Any) -> bool:
+        """Whether a read that came to an offset, as the checkpoint has it, has a message behind it."""
+
+
 class Punctuated(Ability):
     """A source that reports its own event-time progress, by the column that its shape names.
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from mainstem.contracts.abilities import Branching, Lag, Measurable, Reached, Rewindable
+from mainstem.contracts.abilities import (
+    Branching,
+    Lag,
+    Measurable,
+    Reached,
+    Rewindable,
+    Trace,
+    Traceable,
+)
 from mainstem.contracts.components import Source
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import LOST, Inputs, Shape
 from mainstem.errors import OptionError
 from mainstem.losses import split_lost
-from mainstem.positions.log import Begin, PositionLog
+from mainstem.positions.log import Begin, Part, PositionLog
 from mainstem.positions.options import PositionOptions
 from mainstem.positions.planner import begin, check_identity, offset_of
 
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
     from mainstem.positions.reading import PositionReading
 
 
-class PositionSource(Source, Branching, Measurable, Rewindable):
+class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     """A source on a position log.
 
     The author says how the log is opened, what its rows are, and where a new checkpoint begins; all else
@@ -156,3 +164,40 @@ class PositionSource(Source, Branching, Measurable, Rewindable):
                         f"{span.deleted} deleted messages among those that {log.called(partition)} has"
                     )
             return ", ".join(parts)
+
+    # -- Traceable --------------------------------------------------------------------------------
+
+    def traces(self, home: Path, message: str, key: str) -> Iterator[Trace]:
+        """Yield messages by their position, or by their key; for a key the whole log is read."""
+        partition, _, position = message.rpartition("/")
+        if message and not position.isdecimal():
+            raise OptionError("its messages are known by PARTITION/POSITION")
+        with self._asked() as log:
+            seen = log.look()
+            if not message:
+                for name, span in seen.spans.items():
+                    yield from self._read(log, seen.identity, name, span.first - 1, span.last, key)
+            elif partition in seen.spans:
+                at = int(position)
+                yield from self._read(log, seen.identity, partition, at - 1, at, "")
+
+    def _read(
+        self, log: PositionLog, identity: str, partition: str, after: int, end: int, key: str
+    ) -> Iterator[Trace]:
+        import pyarrow as pa
+
+        from mainstem.columns import arrow_type, read_columns
+
+        kinds = [(c.name, arrow_type(c.type or "")) for c in read_columns(self.columns)]
+        part = Part(identity, partition, after, end)
+        for chunk in log.read(part, pa.schema(kinds), gaps=False):
+            for row in chunk.rows.to_pylist():
+                if key and row.get("key") != key.encode():
+                    continue
+                place = {name: row[name] for name in ("origin", "partition", "position")}
+                where = f"{log.called(partition)}, position {int(place['position'])}"
+                yield Trace(place, where, row.get("timestamp"), value=row.get("value"))
+
+    def reached(self, trace: Trace, offset: Any) -> bool:
+        read = offset["read"].get(trace.place["partition"])
+        return read is not None and int(read) >= int(trace.place["position"])
