@@ -131,3 +131,18 @@ def test_a_replay_reads_from_offsets_beside_the_job(pipeline, spark, topics):
     topics.put(topic, "f")
     pipeline.run()
     assert sorted(values(pipeline)) == list("abcdef")
+
+
+def test_a_message_is_found_again_by_its_place(topics, nowhere):
+    """Pass: as its row has it, with what says whether an offset has it; none that is not there; none by key."""
+    topic = topics.make(2)
+    topics.put(topic, "abc", 0)
+    made = source(topics, topic)
+    (found,) = made.traces(nowhere, f"{topic}/0/1", "")
+    assert dict(found.place) == {"origin": topic, "partition": "0", "position": f"{1:019d}"}
+    assert not made.reached(found, {topic: {"0": 1, "1": 9}})
+    assert made.reached(found, {topic: {"0": 2, "1": 0}})
+    assert list(made.traces(nowhere, f"{topic}/0/3", "")) == []
+    assert list(made.traces(nowhere, f"{topic}/7/0", "")) == []
+    with pytest.raises(OptionError, match="TOPIC/PARTITION/OFFSET"):
+        list(made.traces(nowhere, "", "k"))

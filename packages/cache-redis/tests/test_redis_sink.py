@@ -100,7 +100,7 @@ def test_a_command_that_the_server_does_not_have_fails_the_batch(tmp_path, strea
 
 
 @pytest.mark.in_turn
-def test_a_cluster_is_not_known(tmp_path, stream):
+def test_a_cluster_is_told(tmp_path, stream):
     """Pass: while no slot is served messages wait; a slot of another node's fails the batch, with that reason."""
     nodes = []
     for name in ("one", "other"):
@@ -115,7 +115,7 @@ def test_a_cluster_is_not_known(tmp_path, stream):
         its.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         asked.execute_command("CLUSTER", "MEET", "127.0.0.1", other.port, bus)
         wait_for(lambda: b"cluster_state:ok" in asked.execute_command("CLUSTER", "INFO"))
-        with pytest.raises(PermanentError, match="is of a Redis Cluster, which is not supported"):
+        with pytest.raises(PermanentError, match="is of a Redis Cluster: write `cluster: true`"):
             send_by(to_one, [row(1)])
 
 

@@ -9,9 +9,10 @@ from typing import Any, Self
 import pyarrow as pa
 from mainstem.columns import Template
 
-from mainstem_cache_redis.connection import Commands, failure
+from mainstem_cache_redis.connection import Cluster, Commands, failure
 from mainstem_cache_redis.options import RedisTableOptions
 from mainstem_cache_redis.rows import DELETED, VERSION, VERSION_FIELD
+from mainstem_cache_redis.slots import beside, slot_of
 
 #: So many names are asked for at a time.
 _MANY = 1_000
@@ -23,13 +24,17 @@ class Holding:
     def __init__(self, options: RedisTableOptions) -> None:
         self._options = options
         self._template = Template(options.key)
-        self._commands = Commands(options, "mainstem verify")
+        name = "mainstem verify"
+        self._cluster = Cluster(options, name) if options.cluster else None
+        servers = self._cluster.servers if self._cluster else [None]
+        self._commands = {server: Commands(options, name, server) for server in servers}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._commands.close()
+        for commands in self._commands.values():
+            commands.close()
 
     def rows(self, take: Callable[[pa.RecordBatch], None]) -> None:
         """Give the name and content of each row of the table.
@@ -39,13 +44,14 @@ class Holding:
         the version must do.
         """
         found = self._hashes if self._options.format == "hash" else self._strings
-        for names in self._names():
-            rows = list(found(names))
-            keys, contents = [key for key, _ in rows], [content for _, content in rows]
-            take(pa.RecordBatch.from_pydict({"key": keys, "content": contents}))
+        for commands in self._commands.values():
+            for names in self._names(commands):
+                rows = list(found(commands, names))
+                keys, contents = [key for key, _ in rows], [content for _, content in rows]
+                take(pa.RecordBatch.from_pydict({"key": keys, "content": contents}))
 
-    def _hashes(self, names: list[bytes]) -> Iterator[tuple[str, str]]:
-        found = self._commands.all([("HGETALL", name) for name in names])
+    def _hashes(self, commands: Commands, names: list[bytes]) -> Iterator[tuple[str, str]]:
+        found = commands.all([("HGETALL", name) for name in names])
         for name, pairs in zip(names, found, strict=True):
             if isinstance(pairs, Exception):  # a list or so, which is none of ours
                 continue
@@ -55,9 +61,9 @@ class Holding:
             if versioned and self._template.filled(held) == _text(name):
                 yield name.decode(errors="replace"), content_of(fields)
 
-    def _strings(self, names: list[bytes]) -> Iterator[tuple[str, str]]:
-        asked = [each for name in names for each in (name, VERSION.encode() + name)]
-        found = self._commands.all([("GET", each) for each in asked])
+    def _strings(self, commands: Commands, names: list[bytes]) -> Iterator[tuple[str, str]]:
+        asked = [each for name in names for each in (name, self._beside(VERSION, name))]
+        found = commands.all([("GET", each) for each in asked])
         for name, value, version in zip(names, found[::2], found[1::2], strict=True):
             if isinstance(value, bytes) and isinstance(version, bytes) and self._named(name, value):
                 yield name.decode(errors="replace"), value.hex().upper()
@@ -75,12 +81,12 @@ class Holding:
         texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in held.items()}
         return self._template.filled(texts) == _text(name)
 
-    def _names(self) -> Iterator[list[bytes]]:
+    def _names(self, commands: Commands) -> Iterator[list[bytes]]:
         seen: set[bytes] = set()
         cursor = b"0"
         while True:
             asked = ("SCAN", cursor, "MATCH", self._template.pattern(plain=_plain), "COUNT", _MANY)
-            cursor, names = self._commands.all([asked])[0]
+            cursor, names = commands.all([asked])[0]
             ours = (DELETED.encode(), VERSION.encode())
             fresh = [n for n in names if n not in seen and not n.startswith(ours)]
             seen.update(fresh)
@@ -96,11 +102,21 @@ class Holding:
             TransientError, PermanentError: Redis does not.
         """
         for part in _parts(keys):
-            for answer in self._commands.all(
-                [("DEL", key, f"{DELETED}{key}", f"{VERSION}{key}") for key in part]
-            ):
-                if isinstance(answer, Exception):
-                    raise failure(answer)
+            by_server: dict[Any, list[bytes]] = {}
+            for name in (key.encode() for key in part):
+                server = self._cluster.server(slot_of(name)) if self._cluster else None
+                by_server.setdefault(server, []).append(name)
+            for server, names in by_server.items():
+                kept = [
+                    ("DEL", name, self._beside(DELETED, name), self._beside(VERSION, name))
+                    for name in names
+                ]
+                for answer in self._commands[server].all(kept):
+                    if isinstance(answer, Exception):
+                        raise failure(answer, self._options)
+
+    def _beside(self, prefix: str, name: bytes) -> bytes:
+        return beside(prefix, name) if self._cluster else prefix.encode() + name
 
 
 def _text(data: bytes) -> str:

@@ -13,6 +13,8 @@ from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions
 from pydantic import Field, field_validator, model_validator
 
+from mainstem_cache_redis.slots import slot_of
+
 _PLACE = re.compile(r"(?P<host>[\w.-]+|\[[\da-fA-F:.]+\])(?::(?P<port>\d{1,5}))?")
 _SCHEMES = ("redis", "rediss")
 
@@ -57,6 +59,16 @@ class ConnectionOptions(Options):
         example=["sentinel-1:26379", "sentinel-2:26379"],
     )
     sentinel_password: Secret | None = option(None, description="The password of the sentinels.")
+    cluster: bool = option(
+        False,
+        description="Whether the server is one of a Redis Cluster, which says where the others are.",
+    )
+    nodes: list[str] = option(
+        list,
+        description="Further servers of the cluster, `host:port` (6379), that are asked when the one in "
+        "`url` is away.",
+        example=["redis-2:6379", "redis-3:6379"],
+    )
     tls: TLSOptions | None = option(
         None, description="Certificates of TLS. The files must be on every machine."
     )
@@ -68,11 +80,15 @@ class ConnectionOptions(Options):
     def _securely(self) -> Self:
         if self.sentinel_password is not None and not self.sentinels:
             raise ValueError("sentinel_password is there, and sentinels are not")
+        if self.cluster and (self.sentinels or self.address().path.strip("/") not in ("", "0")):
+            raise ValueError("a cluster has no sentinels, and the database 0 alone")
+        if self.nodes and not self.cluster:
+            raise ValueError("nodes are there, and cluster is not true")
         if self.tls is not None and self.address().scheme != "rediss":
             raise ValueError("tls is there, and url is not rediss://")
         return self
 
-    @field_validator("sentinels")
+    @field_validator("sentinels", "nodes")
     @classmethod
     def _are_places(cls, value: list[str]) -> list[str]:
         for each in value:
@@ -113,7 +129,14 @@ class RedisOptions(EgressOptions, ConnectionOptions):
     def _fitting(self) -> RedisOptions:
         if self.stream is not None and "stream_from" in self.model_fields_set:
             raise ValueError("stream_from is there next to stream, which goes first")
+        if self.cluster and self.stream is None:
+            raise ValueError("cluster: name one stream, which is on one of the servers: stream")
         return self
+
+    @property
+    def name(self) -> bytes:
+        """A name of which the server is that is written to."""
+        return (self.stream or "").encode()
 
 
 class RedisSourceOptions(ConnectionOptions, IngressOptions):
@@ -169,6 +192,19 @@ class RedisSourceOptions(ConnectionOptions, IngressOptions):
         if len(set(value)) < len(value):
             raise ValueError("one is there twice")
         return value
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.cluster and len({slot_of(name.encode()) for name in self.streams}) > 1:
+            raise ValueError(
+                "cluster: expected streams of one slot: one stream, or names with the same in braces"
+            )
+        return self
+
+    @property
+    def name(self) -> bytes:
+        """A name of which the server is that is read."""
+        return self.streams[0].encode()
 
     @field_validator("claim_after")
     @classmethod

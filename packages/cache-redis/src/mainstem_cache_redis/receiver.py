@@ -358,7 +358,7 @@ class RedisReceiver(Receiver):
                 error, errors.NoScriptError
             ):
                 raise TransientError(str(error)) from None  # made when it connects
-            raise failure(error) from None
+            raise failure(error, self.options) from None
 
 
 def _pairs(answer: Sequence[Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from mainstem.patience import retry
 from mainstem.sinks import Refused
 from redis import exceptions as errors
 
-from mainstem_cache_redis.connection import can_be_taken_later, connect, failure
+from mainstem_cache_redis.connection import Cluster, can_be_taken_later, connect, failure
 from mainstem_cache_redis.options import RedisTableOptions
+from mainstem_cache_redis.slots import beside, slot_of, tags
 from mainstem_cache_redis.table import ARGUMENTS, COUNT, NAME
 
 if TYPE_CHECKING:
@@ -34,7 +36,12 @@ VERSION = "mainstem:version:"
 _SCRIPT = """
 local deleted, field, horizon, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local run, kept, versioned = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
-local at, failed = 8, {}
+local clustered = ARGV[8] == '1'
+local at, failed = 9, {}
+local function beside(prefix, key)
+  if not clustered or string.find(key, '^[^{]*{[^}]+}') then return prefix .. key end
+  return prefix .. '{' .. key .. '}'
+end
 local seen = tonumber(redis.call('GET', KEYS[1]) or '0')
 if seen > run then return redis.error_reply('FENCED ' .. seen) end
 redis.call('SET', KEYS[1], run, 'EX', kept)
@@ -43,14 +50,15 @@ for number = 1, #KEYS - 1 do
   local version, count = ARGV[at], tonumber(ARGV[at + 1])
   at = at + 2
   local known
+  local gone_key, version_key = beside(deleted, key), beside(versioned, key)
   if versioned == '' then
     known = redis.pcall('HGET', key, field)
   else
-    known = redis.pcall('GET', versioned .. key)
+    known = redis.pcall('GET', version_key)
     local kind = redis.call('TYPE', key).ok
     if kind ~= 'none' and kind ~= 'string' then known = {err = 'WRONGTYPE it is a ' .. kind} end
   end
-  local gone = redis.pcall('GET', deleted .. key)
+  local gone = redis.pcall('GET', gone_key)
   if type(known) == 'table' and known.err then
     failed[#failed + 1] = number
     failed[#failed + 1] = known.err
@@ -60,10 +68,10 @@ for number = 1, #KEYS - 1 do
   elseif version == '' or not ((known and known >= version) or (gone and gone >= version)) then
     local done
     redis.pcall('DEL', key)
-    if versioned ~= '' then redis.pcall('DEL', versioned .. key) end
+    if versioned ~= '' then redis.pcall('DEL', version_key) end
     if count < 0 then
       if version ~= '' then
-        done = redis.pcall('SET', deleted .. key, version, 'EX', horizon)
+        done = redis.pcall('SET', gone_key, version, 'EX', horizon)
       end
     else
       if versioned == '' then
@@ -71,12 +79,12 @@ for number = 1, #KEYS - 1 do
         for n = at, at + 2 * count - 1 do fields[#fields + 1] = ARGV[n] end
         done = redis.pcall('HSET', key, unpack(fields))
       else
-        redis.pcall('SET', versioned .. key, version)
-        if ttl > 0 then redis.pcall('EXPIRE', versioned .. key, ttl) end
+        redis.pcall('SET', version_key, version)
+        if ttl > 0 then redis.pcall('EXPIRE', version_key, ttl) end
         done = redis.pcall('SET', key, ARGV[at + 1])
       end
       if ttl > 0 then redis.pcall('EXPIRE', key, ttl) end
-      if gone then redis.pcall('DEL', deleted .. key) end
+      if gone then redis.pcall('DEL', gone_key) end
     end
     if type(done) == 'table' and done.err then
       failed[#failed + 1] = number
@@ -87,10 +95,12 @@ for number = 1, #KEYS - 1 do
 end
 return failed
 """
+_SHA = hashlib.sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()
+_ALONE = "its name has a } and no pair of braces: no other name goes where it is in a cluster"
 
 
 class Rows(ChangeTarget):
-    """Sets the rows of a task over one connection.
+    """Sets the rows of a task over one connection, or one to each server of a cluster.
 
     Args:
         options: of the sink.
@@ -105,6 +115,9 @@ class Rows(ChangeTarget):
         self._ledger = ledger
         self._run = run
         self._connection: Any = None
+        self._cluster: Cluster | None = None
+        #: The connections over which the whole script was sent.
+        self._known: set[Any] = set()
 
     def write(self, sets: pa.Table, deletes: pa.Table, refused: Refused) -> None:
         changes = [*_changes(deletes), *_changes(sets)]
@@ -118,37 +131,90 @@ class Rows(ChangeTarget):
                 refused.add(None, payload, reason)
 
     def _set(self, changes: list[_Change], _: object) -> list[tuple[int, str]]:
-        """Set rows by one call; return the numbers of those that Redis never will, and why."""
-        if self._connection is None:
-            self._connection = connect(self._options, self._name)
-        horizon = int(self._options.deletes_within.total_seconds())
-        ttl = int(self._options.ttl.total_seconds()) if self._options.ttl else 0
-        given = [DELETED, VERSION_FIELD, max(horizon, 1), max(ttl, 1) if ttl else 0]
-        given += (self._run, _KEPT, "" if self._options.format == "hash" else VERSION)
-        begin = ["EVAL", _SCRIPT, len(changes) + 1, self._ledger]
-        count = len(begin) + len(changes) + len(given) + sum(each for _, _, each in changes)
-        parts = [b"*%d\r\n" % count, *map(_packed, begin), *(key for key, _, _ in changes)]
-        parts += [*map(_packed, given), *(arguments for _, arguments, _ in changes)]
+        """Set rows; return the numbers of those that Redis never will, and why."""
+        failed = [(n, _ALONE) for n, (key, _, _) in enumerate(changes) if self._alone(key)]
+        given = [n for n in range(len(changes)) if n not in dict(failed)]
         try:
-            self._connection.send_packed_command([b"".join(parts)])
-            found = self._connection.read_response()
+            calls = list(self._calls(changes, given))
+            for connection, ledger, numbers in calls:
+                connection.send_packed_command(
+                    [self._call(connection, ledger, [changes[n] for n in numbers])]
+                )
+            for connection, _, numbers in calls:
+                for place, reason in _pairs(connection.read_response()):
+                    failed.append((numbers[place - 1], reason))
         except (errors.RedisError, OSError) as error:
             self.close()
             if str(error).startswith("FENCED"):
                 raise FencedError(f"run {str(error).split()[1]} has replaced this one") from None
-            raise failure(error) from None
-        failed = []
-        for number, reason in zip(found[::2], found[1::2], strict=True):
-            text = reason.decode(errors="replace")
-            if can_be_taken_later(errors.ResponseError(text)) or text.startswith(_FULL):
-                raise TransientError(text)
-            failed.append((int(number) - 1, text))
+            raise failure(error, self._options) from None
+        for _, reason in failed:
+            known = errors.ResponseError(reason)
+            if can_be_taken_later(known, self._options) or reason.startswith(_FULL):
+                self.close()
+                raise TransientError(reason)
         return failed
+
+    def _alone(self, key: bytes) -> bool:
+        """Whether no other name can be made that is where a row's is, to remember a deletion by."""
+        name = values_of(key)[0] if self._options.cluster else b""
+        return bool(name) and slot_of(beside("", name)) != slot_of(name)
+
+    def _calls(
+        self, changes: list[_Change], among: list[int]
+    ) -> Iterator[tuple[Any, str, list[int]]]:
+        """Yield which rows go together: over which connection, with which name of the ledger.
+
+        All, or in a cluster those of a slot, of which alone a script may set names.
+        """
+        if not self._options.cluster:
+            if self._connection is None:
+                self._connection = connect(self._options, self._name)
+            yield self._connection, self._ledger, among
+            return
+        if self._cluster is None:
+            self._cluster = Cluster(self._options, self._name)
+        by_slot: dict[int, list[int]] = {}
+        for number in among:
+            by_slot.setdefault(slot_of(values_of(changes[number][0])[0]), []).append(number)
+        for slot, numbers in by_slot.items():
+            ledger = f"mainstem:{{{tags()[slot]}}}{self._ledger.removeprefix('mainstem')}"
+            yield self._cluster.connection(slot), ledger, numbers
+
+    def _call(self, connection: Any, ledger: str, changes: list[_Change]) -> bytes:
+        """Return a call of the script, as Redis takes it."""
+        options = self._options
+        horizon = int(options.deletes_within.total_seconds())
+        ttl = int(options.ttl.total_seconds()) if options.ttl else 0
+        given = [DELETED, VERSION_FIELD, max(horizon, 1), max(ttl, 1) if ttl else 0]
+        given += (self._run, _KEPT, "" if options.format == "hash" else VERSION)
+        given.append(int(options.cluster))
+        script = ["EVAL", _SCRIPT]
+        if (
+            options.cluster and connection in self._known
+        ):  # of few rows: the script would be most of it
+            script = ["EVALSHA", _SHA]
+        self._known.add(connection)
+        begin = [*script, len(changes) + 1, ledger]
+        count = len(begin) + len(changes) + len(given) + sum(each for _, _, each in changes)
+        parts = [b"*%d\r\n" % count, *map(_packed, begin), *(key for key, _, _ in changes)]
+        parts += [*map(_packed, given), *(arguments for _, arguments, _ in changes)]
+        return b"".join(parts)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.disconnect()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.close()
+        self._known.clear()
+
+
+def _pairs(found: list[Any]) -> Iterator[tuple[int, str]]:
+    """Yield what the script returns: numbers of rows, from 1, and why they were not set."""
+    for number, reason in zip(found[::2], found[1::2], strict=True):
+        yield int(number), reason.decode(errors="replace")
 
 
 #: A row: its name, its version and fields, as Redis takes them, and how many arguments those are.

@@ -69,7 +69,7 @@ class RedisSender(Sender):
         except errors.NoPermissionError:  # it may append all the same
             return
         except (errors.RedisError, OSError) as error:
-            raise failure(error) from None
+            raise failure(error, self.options) from None
         if kind not in ("stream", "none"):
             raise PermanentError(f"{self.options.stream!r} is there, and is no stream: {kind}")
 
@@ -97,7 +97,7 @@ class RedisSender(Sender):
             connection.read_response(disconnect_on_error=False)
         except errors.ResponseError as error:
             reason = str(error)
-            fate = Fate.RETRY if can_be_taken_later(error) else Fate.REFUSED
+            fate = Fate.RETRY if can_be_taken_later(error, self.options) else Fate.REFUSED
         self._answered = number
         return Answer(number, number, fate, reason)
 
