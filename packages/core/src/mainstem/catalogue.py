@@ -14,6 +14,8 @@ CATALOGUE = {
     ("sink", "jetstream"): "mainstem-broker-nats",
     ("sink", "kafka"): "mainstem-broker-kafka",
     ("sink", "kinesis"): "mainstem-broker-kinesis",
+    ("source", "mqtt"): "mainstem-broker-mqtt",
+    ("sink", "mqtt"): "mainstem-broker-mqtt",
     ("sink", "nats"): "mainstem-broker-nats",
     ("sink", "opensearch"): "mainstem-search-opensearch",
     ("sink", "delta"): "mainstem-lake-delta",

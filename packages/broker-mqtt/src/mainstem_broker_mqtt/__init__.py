@@ -1,0 +1,1 @@
+"""MQTT: a persistent session as a log, and messages published."""
