@@ -19,6 +19,7 @@ def client(server, name="", *, keep=False, login=None, into=None):
     properties.SessionExpiryInterval = 86_400 if keep else 0
     if login:
         made.username_pw_set(*login)
+    made.max_inflight_messages_set(100)
     if into is not None:
         made.on_message = lambda _client, _data, message: into.append(message)
     there = threading.Event()
@@ -36,7 +37,6 @@ def client(server, name="", *, keep=False, login=None, into=None):
 def publish(server, topic, values, *, qos=1, retain=False, properties=None, **more):
     """Publish messages, and wait until the server has them."""
     with client(server, **more) as made:
-        made.max_inflight_messages_set(100)
         sent = [made.publish(topic, value, qos, retain, properties) for value in values]
         for each in sent:
             each.wait_for_publish(30)

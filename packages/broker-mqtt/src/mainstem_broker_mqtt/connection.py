@@ -6,6 +6,7 @@ import select
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mainstem import HostTLSOptions, PermanentError, TransientError
@@ -28,6 +29,9 @@ _LASTING = frozenset(
 PASSING = frozenset({0x80, 0x83, 0x97})
 #: So often it is looked in vain whether more has come, before it is waited.
 _LOOKS = 3
+#: How long the server may take to read what was sent last, in seconds; a topic that nobody has, which is
+#: given up so that it answers.
+_LEAVE, _NOTHING = 2.0, "mainstem/nothing"
 _RETAINED = {"always": 0, "new": 1, "never": 2}
 
 
@@ -65,6 +69,8 @@ class Connection:
         self.most = 65_535
         #: How much has come, so that it can be seen that nothing more has.
         self._came = 0
+        #: Whether something was sent that nobody answers.
+        self._unread = False
         own: dict[str, Any] = {} if self._five else {"clean_session": not client_id}
         client = self._client = Client(
             CallbackAPIVersion.VERSION2,
@@ -79,7 +85,7 @@ class Connection:
         client.max_inflight_messages_set(in_flight)
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
-        client.on_subscribe = self._subscribed
+        client.on_subscribe = client.on_unsubscribe = self._subscribed
         self._messages, self._published = messages, published
         client.on_message = self._message
         client.on_publish = self._acknowledged
@@ -168,6 +174,7 @@ class Connection:
     def unsubscribe(self, filters: Sequence[str]) -> None:
         """Let messages of some topics come no more."""
         self._client.unsubscribe(list(filters))
+        self._answered("what is given up")
 
     def work(self, seconds: float) -> None:
         """Send what waits, and take what comes, waiting so long for the first.
@@ -198,6 +205,7 @@ class Connection:
 
     def acknowledge(self, packet: int) -> None:
         """Acknowledge a message, by its packet id."""
+        self._unread = True
         self._client.ack(packet, 1)
 
     def publish(
@@ -208,11 +216,17 @@ class Connection:
         return int(made.mid)
 
     def close(self) -> None:
-        """Take leave, and end the connection."""
-        self._client.disconnect()
-        made = self._client.socket()
-        if made is not None:
-            made.close()
+        """Take leave, once the server has read all that was sent before, and end the connection."""
+        client = self._client
+        with suppress(TransientError):
+            if self._unread and client.socket() is not None:
+                # The library ends a connection without a look whether anybody has read it.
+                self._answer = None
+                client.unsubscribe(_NOTHING)
+                until = time.monotonic() + _LEAVE
+                while self._answer is None and (left := until - time.monotonic()) > 0:
+                    self.work(left)
+        client.disconnect()
 
 
 def _properties(kind: int) -> Properties:

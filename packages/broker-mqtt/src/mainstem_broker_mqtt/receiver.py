@@ -43,6 +43,8 @@ class MQTTReceiver(Receiver):
     def _begin(self, known: dict[str, Any]) -> None:
         self._paused, self._dropped = False, 0
         self._taken: list[Message] = []
+        #: The packet ids of what came again and is stored.
+        self._again: list[int] = []
         #: What the session subscribes to.
         self._filters: list[str] = known.get("filters", [])
         held = b64decode(known.get("last", ""))
@@ -94,7 +96,10 @@ class MQTTReceiver(Receiver):
 
     def take(self, seconds: float) -> Iterable[Message]:
         assert self._connection is not None  # noqa: S101
-        self._connection.work(0 if self._taken else seconds)
+        self._connection.work(0 if self._taken and not self._paused else seconds)
+        again, self._again = self._again, []
+        for packet in again:
+            self._connection.acknowledge(packet)
         if self._paused:
             return []
         if self._dropped:
@@ -117,8 +122,7 @@ class MQTTReceiver(Receiver):
             mark = message.mid, said
             if mark in self._stored:
                 self._stored.discard(mark)
-                assert self._connection is not None  # noqa: S101
-                self._connection.acknowledge(message.mid)
+                self._again.append(message.mid)
                 return
             self._last.append(mark)
             token = message.mid
@@ -159,8 +163,8 @@ class MQTTReceiver(Receiver):
                 self._connection.acknowledge(message.token)
 
     def pause(self) -> None:
-        # With QoS 1 the server sends no more than `prefetch` that are not acknowledged.
-        self._paused = not self.options.qos
+        # With QoS 1 the server sends no more than `prefetch`, which are kept until there is room.
+        self._paused = True
 
     def resume(self) -> None:
         self._paused = False

@@ -113,7 +113,12 @@ class MQTTSender(Sender):
         self._answers.append(Answer(number, number, fate, told))
 
     def answers(self, seconds: float) -> Iterable[Answer]:
-        self._connection.work(0 if self._answers else seconds)
+        try:
+            self._connection.work(0 if self._answers else seconds)
+        except TransientError:
+            # What was answered before counts: some servers end the connection of who is refused.
+            if not self._answers:
+                raise
         found, self._answers = self._answers, []
         return found
 
