@@ -123,6 +123,7 @@ bench: install services
 	$(BIN)/python benchmarks/webhook_latency.py
 	$(BIN)/python benchmarks/webhook_sink.py
 	$(BIN)/python benchmarks/zeromq_pull.py
+	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/udp_source.py
 	$(BIN)/python benchmarks/egress.py
 	$(BIN)/python benchmarks/derived_stores.py

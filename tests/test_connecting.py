@@ -232,6 +232,14 @@ def redis(port, ca):
     connect(options("sink", "redis", given), "node")
 
 
+def mqtt(port, ca):
+    from mainstem_broker_mqtt.connection import Connection
+
+    url = f"mqtts://u:{SECRET}@localhost:{port}"
+    given = {"url": url, "topic": "t", "tls": {"ca": ca}, "connect_timeout": "5 seconds"}
+    Connection(options("sink", "mqtt", given))
+
+
 CONNECTORS = [
     Connector("amqp", amqp),
     Connector("nats", to_nats, nats),
@@ -241,6 +249,7 @@ CONNECTORS = [
     Connector("webhook", webhook),
     Connector("kinesis", kinesis),
     Connector("redis", redis),
+    Connector("mqtt", mqtt),
 ]
 
 

@@ -1,0 +1,233 @@
+"""What a receiver makes of messages, and what it says of those that it can't have: over a real Mosquitto."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import contextmanager
+
+import pytest
+from mainstem import PermanentError, TransientError
+from mainstem_broker_mqtt.connection import Connection
+from mainstem_broker_mqtt.options import MQTTOptions, MQTTSourceOptions
+from mainstem_broker_mqtt.receiver import MQTTReceiver
+from mainstem_broker_mqtt.sink import MQTTSink
+from mainstem_broker_mqtt.testing import Mosquitto
+from mainstem_ingress.losses import loss_of
+from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.conformance.sender import send_by
+from mainstem_testkit.pipelines import wait_for
+from mqtt_clients import Listener, client, publish
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from pydantic import ValidationError
+
+
+@pytest.fixture
+def topic():
+    return f"t/{uuid.uuid4()}"
+
+
+@contextmanager
+def receiver(server, topic, cursor=None, number=0, **more):
+    given = {"url": server.url, "topics": [topic], "client_id": f"c-{topic}", **more}
+    made = MQTTReceiver(MQTTSourceOptions.model_validate(given), number, "node")
+    made.connect(cursor)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def taken(made, count, seconds=5):
+    found, until = [], time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < until:
+        found += made.take(0.1)
+    return found + list(made.take(0.2))
+
+
+def test_what_a_message_says_beside_its_payload(mosquitto, topic):
+    """Pass: user properties as headers, one as the key; the topic; what it was retained for, once."""
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.UserProperty = [("a", "1"), ("device", "d7"), ("é", "ü")]
+    properties.ContentType, properties.CorrelationData = "text/plain", b"\x00\xff"
+    publish(mosquitto, topic, ["kept"], retain=True)
+    with receiver(mosquitto, topic, key="device") as made:
+        publish(mosquitto, topic, ["new"], properties=properties)
+        kept, new = taken(made, 2)
+        made.acknowledge([kept, new])
+        cursor = made.cursor()
+    assert (kept.value, kept.extra, kept.headers) == (b"kept", (True,), None)
+    assert (new.value, new.key, new.origin, new.extra) == (b"new", b"d7", topic, (False,))
+    assert dict(new.headers) == {
+        "a": b"1",
+        "é": "ü".encode(),
+        "content-type": b"text/plain",
+        "correlation-data": b"\x00\xff",
+    }
+    with receiver(mosquitto, topic, cursor) as made:
+        assert taken(made, 1, seconds=0.3) == []
+    with receiver(mosquitto, topic, cursor, retained="always") as made:
+        assert [m.value for m in taken(made, 1)] == [b"kept"]
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_what_is_stored_and_was_not_acknowledged_is_known(mosquitto, topic, version):
+    """Pass: of what the server sends again what the cursor knows is acknowledged and not given; equal
+    messages are told apart.
+    """
+    begin = {"version": version, "client_id": f"v{version}-{topic}"}
+    with receiver(mosquitto, topic, **begin) as made:
+        publish(mosquitto, topic, ["same"] * 5)
+        first = taken(made, 5)
+        stored = made.cursor()
+    publish(mosquitto, topic, ["same"] * 2)
+    with receiver(mosquitto, topic, stored, **begin) as made:
+        again = taken(made, 2)
+        made.acknowledge(again)
+    assert (len(first), len(again)) == (5, 2)
+    with receiver(mosquitto, topic, made.cursor(), **begin) as made:
+        assert taken(made, 1, seconds=0.3) == []
+
+
+def test_a_session_that_is_gone_is_told(mosquitto, topic):
+    """Pass: once, as a row of `lost`, for the first connection after it; and topics are subscribed to anew."""
+    with receiver(mosquitto, topic) as made:
+        publish(mosquitto, topic, ["1"])
+        made.acknowledge(taken(made, 1))
+        cursor = made.cursor()
+    with client(mosquitto, f"c-{topic}"):  # a clean start: the session is another one
+        pass
+    with receiver(mosquitto, topic, cursor) as made:
+        publish(mosquitto, topic, ["2"])
+        gone, new = taken(made, 2)
+        cursor = made.cursor()
+    assert "had no session of this client" in loss_of(gone)["reason"]
+    assert new.value == b"2"
+    with receiver(mosquitto, topic, cursor) as made:
+        assert taken(made, 1, seconds=0.3) == []
+
+
+def test_topics_that_are_changed_are_given_up_and_added(mosquitto, topic):
+    """Pass: in the session that there is."""
+    one, other = f"{topic}/one", f"{topic}/other"
+    with receiver(mosquitto, one, client_id=f"x-{topic}") as made:
+        cursor = made.cursor()
+    with receiver(mosquitto, other, cursor, client_id=f"x-{topic}") as made:
+        publish(mosquitto, one, ["1"])
+        publish(mosquitto, other, ["2"])
+        assert [message.value for message in taken(made, 1)] == [b"2"]
+
+
+def test_receivers_share_what_comes(mosquitto, topic):
+    """Pass: each message comes to one of them."""
+    shared = {"share": "us", "receivers": 2}
+    with (
+        receiver(mosquitto, topic, **shared) as one,
+        receiver(mosquitto, topic, number=1, **shared) as other,
+    ):
+        publish(mosquitto, topic, [str(n) for n in range(20)])
+        found, until = ([], []), time.monotonic() + 10
+        while sum(map(len, found)) < 20 and time.monotonic() < until:
+            for into, made in zip(found, (one, other), strict=True):
+                into += made.take(0.05)
+    assert all(found)
+    assert sorted(int(m.value) for part in found for m in part) == list(range(20))
+
+
+def test_what_comes_without_room_is_counted_where_nobody_sends_again(mosquitto, topic):
+    """Pass: with `qos: 0` it is dropped, and told when there is room again."""
+    with receiver(mosquitto, topic, qos=0) as made:
+        made.pause()
+        publish(mosquitto, topic, ["1", "2", "3"])
+        assert taken(made, 1, seconds=0.5) == []
+        made.resume()
+        (gone,) = taken(made, 1)
+    assert loss_of(gone)["count"] == 3
+
+
+def test_a_will_is_published_when_it_is_gone(mosquitto, topic):
+    """Pass: after a connection that broke, and not after a leave."""
+    heard = []
+    will = {"topic": f"{topic}/will", "payload": "gone", "qos": 1}
+    with client(mosquitto, into=heard) as listens:
+        listens.subscribe(f"{topic}/will", 1)
+        with receiver(mosquitto, topic, will=will):
+            pass
+        time.sleep(0.3)
+        assert not heard
+        with receiver(mosquitto, topic, will=will) as made:
+            made._connection._client.socket().close()
+            wait_for(lambda: heard)
+    assert heard[0].payload == b"gone"
+
+
+def test_the_limit_of_the_server_is_kept(tmp_path, mosquitto, topic):
+    """A server that takes two messages without an answer. Pass: a hundred arrive, though 1,000 may be in flight."""
+    with Mosquitto(tmp_path, "max_inflight_messages 2") as server:
+        heard = Listener(server, topic)
+        sink = MQTTSink(MQTTOptions(url=server.url, topic=topic))
+        rows = [{"value": b"%d" % n, "_id": n.to_bytes(16, "big")} for n in range(100)]
+        assert not send_by(sink, rows)
+        assert sorted(map(int, heard.values())) == list(range(100))
+
+
+@pytest.mark.in_turn
+def test_tls_by_certificates_of_both_sides(tmp_path, mosquitto, topic):
+    """Pass: with the right ones; not where the name is another, the authority, or none is shown."""
+    made = tmp_path / "certificates"
+    make_certificates(made, {"server": "DNS:localhost", "me": "DNS:me"})
+    tmp_path.chmod(0o755)
+    settings = (
+        f"cafile {made}/ca.pem\ncertfile {made}/server.pem\nkeyfile {made}/server.key\n"
+        "require_certificate true"
+    )
+    server = SecureMosquitto(tmp_path / "server", settings)
+    mine = {"ca": f"{made}/ca.pem", "certificate": f"{made}/me.pem", "key": f"{made}/me.key"}
+    with server:
+        good = {"url": f"mqtts://localhost:{server.port}", "topic": topic, "tls": mine}
+        Connection(MQTTOptions.model_validate(good)).close()
+        for wrong, told in (
+            ({"tls": {**mine, "ca": f"{made}/other.pem"}}, PermanentError),
+            ({"url": f"mqtts://127.0.0.1:{server.port}"}, PermanentError),
+            ({"tls": {"ca": mine["ca"]}}, (PermanentError, TransientError)),
+            ({"tls": {**mine, "certificate": f"{made}/none.pem"}}, PermanentError),
+        ):
+            with pytest.raises(told):
+                Connection(MQTTOptions.model_validate({**good, **wrong}))
+
+
+class SecureMosquitto(Mosquitto):
+    """One that speaks TLS."""
+
+    def answers(self):
+        with self.connect(2):
+            return True
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"topics": ["a/#/b"]}, "`#` at the end"),
+        ({"topics": ["a+"]}, "expected a topic"),
+        ({"topics": ["$share/g/a"]}, "share"),
+        ({"topics": ["a", "a"]}, "twice"),
+        ({"receivers": 2}, "need `share`"),
+        ({"version": "3.1.1", "share": "g"}, "version 5"),
+        ({"version": "3.1.1", "retained": "never"}, "version 5"),
+        ({"url": "mqtt://h/topic"}, "nothing after the port"),
+        ({"tls": {}}, "not mqtts"),
+    ],
+)
+def test_wrong_options_are_told(given, told):
+    """Pass: when the document is read."""
+    with pytest.raises(ValidationError, match=told):
+        MQTTSourceOptions.model_validate({"url": "mqtt://h", "topics": ["a"], **given})
+
+
+def test_a_server_that_is_not_there_is_waited_for(tmp_path):
+    """Pass: an error that passes, without the password."""
+    options = MQTTOptions(url="mqtt://us:hunter2@127.0.0.1:1", topic="t")
+    with pytest.raises(TransientError) as told:
+        Connection(options)
+    assert "hunter2" not in str(told.value)
