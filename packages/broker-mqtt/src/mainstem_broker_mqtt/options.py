@@ -138,7 +138,7 @@ class MQTTSourceOptions(ConnectionOptions, IngressOptions):
         None, description="What the server publishes when this is gone without taking leave."
     )
     prefetch: int = option(
-        2000,
+        1000,
         ge=1,
         le=10_000,
         description="How many messages the server may have in flight to each receiver.",

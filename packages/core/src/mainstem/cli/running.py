@@ -177,10 +177,16 @@ def run_shown(
     Raises:
         typer.Exit: the run failed; what happened has been printed.
     """
+    from mainstem.plan.model import SinkNode
     from mainstem.run.reporter import JSONLines, LiveTable, Reporter
     from mainstem.run.runner import run
 
-    reporter: Reporter = LiveTable() if sys.stdout.isatty() and not debug else JSONLines()
+    prints = any(
+        isinstance(node, SinkNode) and node.sink.capabilities.prints
+        for node in plan.written.values()
+    )
+    table = sys.stdout.isatty() and not debug and not prints
+    reporter: Reporter = LiveTable() if table else JSONLines(to_errors=prints)
     if metrics is not None:
         from mainstem.run.metrics import Metrics, address_of
 

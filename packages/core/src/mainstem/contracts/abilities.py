@@ -388,6 +388,8 @@ class HelperProcess:
     env: Mapping[str, str] = field(default_factory=dict)
     stdin: bytes = field(default=b"", repr=False)
     inherits: Sequence[str] = ()
+    #: Descriptors of this process's that it is handed, under the same numbers.
+    descriptors: Sequence[int] = ()
 
 
 class Supervised(Ability):

@@ -67,6 +67,8 @@ class SinkCapabilities:
     needs_id: bool = False
     #: Other reserved columns that the sink is given where the rows have them.
     uses: tuple[str, ...] = ()
+    #: It writes rows to standard output, where nothing else may stand then.
+    prints: bool = False
     #: Why it is lossy; what must hold for the rest.
     why: str = ""
     assumptions: tuple[str, ...] = ()

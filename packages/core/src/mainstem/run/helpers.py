@@ -171,6 +171,7 @@ class Helper:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            pass_fds=self.process.descriptors,
         )
         self._running = running
         assert running.stdin is not None  # noqa: S101

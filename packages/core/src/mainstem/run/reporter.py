@@ -84,9 +84,14 @@ class Silent:
 
 
 class JSONLines(Silent):
-    """Writes one JSON line for each batch, for news of helpers and queries, and for the summary."""
+    """Writes one JSON line for each batch, for news of helpers and queries, and for the summary.
 
-    def __init__(self) -> None:
+    Args:
+        to_errors: whether to standard error: rows go to standard output.
+    """
+
+    def __init__(self, *, to_errors: bool = False) -> None:
+        self._to_errors = to_errors
         self._states: dict[str, Any] = {}
 
     def started(self, plan: Plan) -> None:
@@ -113,9 +118,9 @@ class JSONLines(Silent):
     def ended(self, summary: Mapping[str, Any]) -> None:
         self._print(summary)
 
-    @staticmethod
-    def _print(facts: Mapping[str, Any]) -> None:
-        print(json.dumps(facts, default=str), file=sys.stdout, flush=True)
+    def _print(self, facts: Mapping[str, Any]) -> None:
+        stream = sys.stderr if self._to_errors else sys.stdout
+        print(json.dumps(facts, default=str), file=stream, flush=True)
 
 
 class LiveTable(Silent):

@@ -1,0 +1,1 @@
+"""Bytes that come and go by sockets and pipes, cut into messages."""

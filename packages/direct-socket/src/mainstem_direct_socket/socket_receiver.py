@@ -1,0 +1,242 @@
+"""The receiver of the source `socket`: one thread, many connections."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mainstem import PermanentError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
+
+from mainstem_direct_socket.connection import connected
+from mainstem_direct_socket.framing import Frame, Framer, FramingError
+from mainstem_direct_socket.options import SocketSourceOptions
+
+#: How much one connection is read at a time, and how often in a row, so that others have their turn.
+_READ, _TURNS = 256 * 1024, 4
+_made: Any = partial(tuple.__new__, Message)
+_REST = (None, None, None)
+
+
+class _Connection:
+    """One connection, and what of a message has come."""
+
+    def __init__(self, made: socket.socket, name: str, framer: Framer) -> None:
+        self.socket, self.framer = made, framer
+        self.name = name.encode()
+        #: Whether the handshake of TLS is not done yet, and until when it may last.
+        self.greeting, self.until = False, 0.0
+
+
+class SocketReceiver(Receiver):
+    """Takes what comes over connections; who sends waits while there is no room."""
+
+    options: SocketSourceOptions
+
+    def __init__(self, options: SocketSourceOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._origin = options.listen or options.connect or ""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._selector: selectors.BaseSelector | None = None
+        self._listening: socket.socket | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._open: dict[socket.socket, _Connection] = {}
+        self._paused = False
+        self._ended = ""
+
+    def connect(self, cursor: str | None) -> None:
+        self._begin()
+        options = self.options
+        self._selector = selectors.DefaultSelector()
+        if options.connect is not None:
+            seconds = options.connect_timeout.total_seconds()
+            made = connected(options.place, options.tls, seconds)
+            made.setblocking(False)
+            self._add(_Connection(made, options.connect, self._framer()))
+        else:
+            self._tls = self._context()
+            self._listening = self._listen()
+            self._selector.register(self._listening, selectors.EVENT_READ, None)
+        failpoint("socket.after-connect")
+
+    def _framer(self) -> Framer:
+        return Framer(self.options, self.options.max_message)
+
+    def _context(self) -> ssl.SSLContext | None:
+        told = self.options.certificates
+        if told is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(told.certificate, told.key, lambda: "")
+            if told.client_ca is not None:
+                context.load_verify_locations(told.client_ca)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except OSError as error:
+            raise PermanentError(f"certificates: {error}") from None
+        return context
+
+    def _listen(self) -> socket.socket:
+        place = self.options.place
+        made = socket.socket(place.family, socket.SOCK_STREAM)
+        try:
+            if place.path:
+                _remove_stale(place.path)
+            else:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if self.options.receivers > 1:
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            made.bind(place.address)
+            made.listen(128)
+            made.setblocking(False)
+        except OSError as error:
+            made.close()
+            # Whoever has the port may be about to end.
+            kind = PermanentError if isinstance(error, PermissionError) else TransientError
+            raise kind(f"can't listen at {self._origin}: {error.strerror or error}") from None
+        return made
+
+    def _add(self, connection: _Connection) -> None:
+        assert self._selector is not None  # noqa: S101
+        self._open[connection.socket] = connection
+        self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+
+    # -- taking -----------------------------------------------------------------------------------
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        assert self._selector is not None  # noqa: S101
+        if self._paused:
+            time.sleep(seconds)
+            return []
+        if self._ended and not self._open:
+            raise TransientError(self._ended)
+        pending = any(isinstance(each, ssl.SSLSocket) and each.pending() for each in self._open)
+        found: list[Message] = []
+        ready = {key.fileobj for key, _ in self._selector.select(0 if pending else seconds)}
+        for connection in list(self._open.values()):
+            made = connection.socket
+            if made in ready or (isinstance(made, ssl.SSLSocket) and made.pending()):
+                self._read(connection, found)
+            elif connection.greeting and time.monotonic() > connection.until:
+                self._end(connection, found, "")
+        if self._listening in ready:
+            self._accept()
+        failpoint("socket.after-take")
+        return found
+
+    def _accept(self) -> None:
+        assert self._listening is not None  # noqa: S101
+        with suppress(BlockingIOError, ConnectionError):
+            while len(self._open) < self.options.connections:
+                made, sender = self._listening.accept()
+                made.setblocking(False)
+                connection = _Connection(made, _name(sender), self._framer())
+                if self._tls is not None:
+                    made = self._tls.wrap_socket(
+                        made, server_side=True, do_handshake_on_connect=False
+                    )
+                    made.setblocking(False)
+                    connection.socket, connection.greeting = made, True
+                    connection.until = (
+                        time.monotonic() + self.options.connect_timeout.total_seconds()
+                    )
+                self._add(connection)
+
+    def _read(self, connection: _Connection, found: list[Message]) -> None:
+        """Read what has come over a connection, as far as it is its turn."""
+        made = connection.socket
+        try:
+            if connection.greeting and isinstance(made, ssl.SSLSocket):
+                made.do_handshake()
+                connection.greeting = False
+            for _ in range(_TURNS):
+                data = made.recv(_READ)
+                if not data:
+                    self._end(connection, found, "the other side has ended the connection")
+                    return
+                self._give(connection, connection.framer.feed(data), found)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except FramingError as error:
+            self._give(connection, error.frames, found)
+            found.append(self._refused(connection, Frame(b"", f"the connection is ended: {error}")))
+            self._end(connection, found, str(error))
+        except OSError as error:
+            self._end(connection, found, error.strerror or str(error))
+
+    def _give(self, connection: _Connection, frames: list[Frame], found: list[Message]) -> None:
+        name, origin, now = connection.name, self._origin, time.time_ns() // 1000
+        found += [_made((f.data, name, None, now, origin, *_REST, f.refused, ())) for f in frames]
+
+    def _refused(self, connection: _Connection, frame: Frame) -> Message:
+        return Message(frame.data, connection.name, origin=self._origin, refused=frame.refused)
+
+    def _end(self, connection: _Connection, found: list[Message], why: str) -> None:
+        """Let go of a connection, with what was left of a message."""
+        assert self._selector is not None  # noqa: S101
+        with suppress(FramingError):
+            if (rest := connection.framer.last(whole=False)) is not None:
+                found.append(self._refused(connection, rest))
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        del self._open[connection.socket]
+        if self._listening is None:
+            self._ended = why or "the connection has ended"
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        pass  # nobody waits for it
+
+    def pause(self) -> None:
+        # What is not read fills the systems' buffers, and then who sends waits.
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def close(self) -> None:
+        for connection in self._open.values():
+            connection.socket.close()
+        if self._listening is not None:
+            self._listening.close()
+            if path := self.options.place.path:
+                Path(path).unlink(missing_ok=True)
+        if self._selector is not None:
+            self._selector.close()
+        self._begin()
+
+    def facts(self) -> dict[str, Any]:
+        return {"server": self._origin, "connections": len(self._open)}
+
+
+def _name(sender: Any) -> str:
+    """Return what a sender is known by; one of a Unix socket has no name."""
+    if not isinstance(sender, tuple):
+        return ""
+    host, port = sender[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _remove_stale(path: str) -> None:
+    """Remove a socket that nobody listens at any more.
+
+    Raises:
+        OSError: somebody does, or it is something else.
+    """
+    if not Path(path).is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+        try:
+            asked.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+            return
+    raise OSError(f"somebody listens at {path}")

@@ -1,0 +1,36 @@
+"""Sink `stdout`: rows as JSON lines on standard output, and nothing else there."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from mainstem import Batch, Level, PipelineError, Shown, Sink, SinkCapabilities
+from mainstem.columns import json_sql
+
+from mainstem_direct_socket.options import StdoutOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class StdoutSink(Sink):
+    """Prints each row as a line of JSON, for the next program of a shell pipeline."""
+
+    options: StdoutOptions
+    capabilities = SinkCapabilities(
+        prints=True,
+        shown={
+            "microbatch": Shown(Level.AT_LEAST_ONCE, "packages/direct-socket/tests/test_shell.py")
+        },
+    )
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        names = [name for name in frame.columns if not name.startswith("_")]
+        lines = frame.selectExpr(f"{json_sql(names)} AS line")
+        try:
+            for row in lines.toLocalIterator(prefetchPartitions=True):
+                sys.stdout.write(f"{row['line']}\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise PipelineError("nobody reads standard output any more") from None

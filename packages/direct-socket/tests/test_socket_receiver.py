@@ -1,0 +1,226 @@
+"""The source `socket`: connections of all kinds, what they can't give, and who waits."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from contextlib import closing, contextmanager
+
+import pytest
+from mainstem import PermanentError, TransientError
+from mainstem_direct_socket.options import SocketSourceOptions
+from mainstem_direct_socket.socket_receiver import SocketReceiver
+from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.pipelines import wait_for
+from mainstem_testkit.server import free_port
+from pydantic import ValidationError
+
+
+@contextmanager
+def receiver(number=0, **given):
+    made = SocketReceiver(SocketSourceOptions.model_validate(given), number, "node")
+    made.connect(None)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def taken(made, count, seconds=5):
+    found, until = [], time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < until:
+        found += made.take(0.05)
+    return found + list(made.take(0.1))
+
+
+def until_end(made):
+    """Return what comes before the other side ends the connection."""
+    found = []
+    for _ in range(200):
+        try:
+            found += made.take(0.05)
+        except TransientError:
+            return found
+    raise AssertionError("it has not ended")
+
+
+def dial(place):
+    return socket.create_connection(place, 5)
+
+
+@pytest.fixture
+def place():
+    return "127.0.0.1", free_port()
+
+
+def at(place):
+    return f"{place[0]}:{place[1]}"
+
+
+def test_lines_of_many_connections(place):
+    """Pass: each once, those of one in order, with who sent them; an unfinished one is refused."""
+    with receiver(listen=at(place)) as made:
+        clients = [dial(place) for _ in range(20)]
+        for number, client in enumerate(clients):
+            client.sendall(b"".join(b"%d.%d\n" % (number, n) for n in range(50)))
+        clients[0].sendall(b"half")
+        clients[0].close()
+        found = taken(made, 1001)
+        assert made.facts()["connections"] == 19
+        for client in clients:
+            client.close()
+    good = [m for m in found if m.refused is None]
+    assert len(good) == 1000
+    by_key = {}
+    for message in good:
+        by_key.setdefault(message.key, []).append(message.value)
+    assert len(by_key) == 20
+    for values in by_key.values():
+        number = values[0].split(b".")[0]
+        assert values == [b"%b.%d" % (number, n) for n in range(50)]
+    (bad,) = [m for m in found if m.refused]
+    assert (bad.value, bad.refused) == (b"half", "the stream ended within it")
+
+
+def test_unix_sockets_and_a_stale_one(tmp_path):
+    """Pass: a socket that a killed process has left is taken over; one that is in use, or no socket, is not."""
+    path = str(tmp_path / "s")
+    with closing(socket.socket(socket.AF_UNIX)) as stale:
+        stale.bind(path)
+    with receiver(listen=f"unix:{path}", framing="octets") as made:
+        with closing(socket.socket(socket.AF_UNIX)) as client:
+            client.connect(path)
+            client.sendall(b"5 ab\ncd0 ")
+            assert [m.value for m in taken(made, 2)] == [b"ab\ncd", b""]
+        with (
+            pytest.raises(TransientError, match="somebody listens"),
+            receiver(listen=f"unix:{path}"),
+        ):
+            pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TransientError), receiver(listen=f"unix:{tmp_path}/file"):
+        pass
+
+
+def test_a_connection_that_is_made_is_made_again(place):
+    """Pass: it reads from whom it connects to; when that one ends, what came is given first, and then an
+    error that passes.
+    """
+    with closing(socket.create_server(place)) as server, receiver(connect=at(place)) as made:
+        there, _ = server.accept()
+        there.sendall(b"1\n2\n")
+        there.close()
+        assert [m.value for m in until_end(made)] == [b"1", b"2"]
+        made.close()
+        made.connect(None)
+        there, _ = server.accept()
+        there.sendall(b"3\n")
+        assert [m.value for m in taken(made, 1)] == [b"3"]
+        there.close()
+    with pytest.raises(TransientError), receiver(connect=at(place)):
+        pass
+
+
+def test_who_sends_waits_during_a_pause(place):
+    """Pass: a sender of 64 MB stands still, nothing is dropped, and all comes after it."""
+    line = b"x" * 999 + b"\n"
+    with receiver(listen=at(place)) as made:
+        sent = threading.Event()
+        with dial(place) as client:
+            made.pause()
+            sends = threading.Thread(target=lambda: (client.sendall(line * 64_000), sent.set()))
+            sends.start()
+            for _ in range(10):
+                assert made.take(0.05) == []
+            assert not sent.is_set()
+            made.resume()
+            assert len(taken(made, 64_000, seconds=30)) == 64_000
+            sends.join(10)
+
+
+def test_a_connection_without_lengths_is_ended_alone(place):
+    """Pass: with the reason, and the others go on; so do those beyond the most there may be, later."""
+    with receiver(listen=at(place), framing="length", connections=2) as made:
+        good, bad, third = dial(place), dial(place), dial(place)
+        good.sendall(b"\0\0\0\2hi")
+        bad.sendall(b"\xff" * 40)
+        third.sendall(b"\0\0\0\1!")
+        found = taken(made, 1)
+        assert [m.value for m in found if not m.refused] == [b"hi"]
+        bad.close()
+        more = taken(made, 2)
+        assert [m.value for m in more if not m.refused] == [b"!"]
+        for each in (good, third):
+            each.close()
+
+
+@pytest.mark.in_turn
+def test_tls_of_both_kinds(tmp_path, place):
+    """Pass: who listens shows its certificate and asks for the client's; a client without, or one that says
+    nothing, holds up nobody; who connects looks at the name.
+    """
+    folder = tmp_path / "certificates"
+    make_certificates(folder, {"server": "DNS:localhost", "me": "DNS:me"})
+    shown = {"certificate": f"{folder}/server.pem", "key": f"{folder}/server.key"}
+    asks = {"client_ca": f"{folder}/ca.pem"}
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    context.load_cert_chain(folder / "me.pem", folder / "me.key")
+    given = {"listen": at(place), "certificates": {**shown, **asks}, "connect_timeout": "1 s"}
+    with receiver(**given) as made:
+        silent, plain = dial(place), dial(place)
+        plain.sendall(b"no tls\n")
+        found = []
+
+        def send():
+            with context.wrap_socket(dial(place), server_hostname="localhost") as client:
+                client.sendall(b"secret\n")
+                found.append(client.version())
+
+        sends = threading.Thread(target=send)
+        sends.start()
+        assert [m.value for m in taken(made, 1)] == [b"secret"]
+        sends.join(10)
+        assert found
+        wait_for(lambda: made.take(0.05) == [] and made.facts()["connections"] == 0, 10)
+        for each in (silent, plain):
+            each.close()
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(folder / "server.pem", folder / "server.key")
+    with closing(socket.create_server(place)) as listening:
+
+        def serve():
+            for _ in range(2):
+                there, _ = listening.accept()
+                try:
+                    with server.wrap_socket(there, server_side=True) as secure:
+                        secure.sendall(b"from afar\n")
+                except OSError:
+                    pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        tls = {"ca": f"{folder}/ca.pem"}
+        with receiver(connect=f"localhost:{place[1]}", tls=tls) as made:
+            assert [m.value for m in until_end(made)] == [b"from afar"]
+        wrong = pytest.raises(PermanentError, match="certificate")
+        with wrong, receiver(connect=at(place), tls=tls):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "either listen or connect"),
+        ({"listen": "h:1", "connect": "h:1"}, "either listen or connect"),
+        ({"listen": "h"}, "expected host:port"),
+        ({"listen": "h:99999"}, "expected host:port"),
+        ({"listen": "h:1", "tls": {}}, "certificates"),
+        ({"connect": "h:1", "certificates": {"certificate": "x"}}, "tls"),
+        ({"connect": "h:1", "receivers": 2}, "only a port"),
+    ],
+)
+def test_wrong_options_are_told(given, told):
+    """Pass: when the document is read."""
+    with pytest.raises(ValidationError, match=told):
+        SocketSourceOptions.model_validate(given)
