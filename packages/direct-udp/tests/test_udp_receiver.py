@@ -217,7 +217,7 @@ def test_a_port_that_is_taken_is_waited_for(receivers):
 
 def test_a_buffer_that_the_kernel_does_not_give_is_an_error(receivers, monkeypatch):
     """Pass: it says what is given and how to raise it."""
-    monkeypatch.setattr("mainstem_direct_udp.receiver._buffer", lambda _: 1000)
+    monkeypatch.setattr("mainstem_ingress.datagrams.buffer_of", lambda _: 1000)
     with pytest.raises(PermanentError, match=r"gives 1,000: sysctl -w net\.core\.rmem_max="):
         receivers(free_port(), receive_buffer="1 MiB")
 

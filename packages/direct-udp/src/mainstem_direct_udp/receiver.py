@@ -8,18 +8,14 @@ import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from mainstem import PermanentError, TransientError, failpoint
+from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Sequences, lost
+from mainstem_ingress.datagrams import RXQ_OVFL, TIMESTAMPNS, buffer_of, datagram_socket, drops_of
 
 from mainstem_direct_udp.options import UDPSourceOptions
 
-#: Linux's numbers, of which Python's module lacks some.
-_RCVBUFFORCE, _TIMESTAMPNS, _RXQ_OVFL = 33, 35, 40
-_ADD_SOURCE_MEMBERSHIP = 39
-_MULTICAST_ALL, _MULTICAST_ALL_6 = (socket.IPPROTO_IP, 49), (socket.IPPROTO_IPV6, 29)
 _ANCILLARY = socket.CMSG_SPACE(16) + socket.CMSG_SPACE(4)
 _TIME, _COUNT = struct.Struct("qq"), struct.Struct("I")
 #: How many datagrams one call gives at most, and how much is kept of one that is refused, in bytes.
@@ -49,61 +45,8 @@ class UDPReceiver(Receiver):
         self._paused, self._dropped = False, 0
         if self.options.sequence is not None:
             self._sequences = Sequences(self.options.sequence.remember, cursor)
-        host, port = self.options.place()
-        family = socket.AF_INET if host.version == 4 else socket.AF_INET6
-        made = self._socket = socket.socket(family, socket.SOCK_DGRAM)
-        made.setblocking(False)
-        try:
-            self._set(made)
-            made.bind((str(host), port))
-            for group in self.options.groups:
-                self._join(made, group)
-        except OSError as error:
-            # Whoever has the port may be about to end.
-            kind = PermanentError if isinstance(error, PermissionError) else TransientError
-            raise kind(f"can't listen at {self.options.listen}: {error.strerror}") from None
+        self._socket = datagram_socket(self.options, shared=self.options.receivers > 1)
         failpoint("udp.after-connect")
-
-    def _set(self, made: socket.socket) -> None:
-        made.setsockopt(socket.SOL_SOCKET, _TIMESTAMPNS, 1)
-        made.setsockopt(socket.SOL_SOCKET, _RXQ_OVFL, 1)
-        if self.options.groups:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Else groups that other programs have joined come too.
-            old = made.family == socket.AF_INET
-            with suppress(OSError):
-                made.setsockopt(*(_MULTICAST_ALL if old else _MULTICAST_ALL_6), 0)
-        elif self.options.receivers > 1:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        wanted = self.options.receive_buffer
-        if wanted is None:
-            return
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
-        if _buffer(made) < wanted:
-            with suppress(PermissionError):
-                made.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, wanted)
-        if _buffer(made) < wanted:
-            raise PermanentError(
-                f"`receive_buffer` is {wanted:,} bytes, and the kernel gives {_buffer(made):,}: "
-                f"sysctl -w net.core.rmem_max={wanted}"
-            )
-
-    def _join(self, made: socket.socket, group: str) -> None:
-        where = self.options.interface
-        if made.family == socket.AF_INET6:
-            index = _index(where) if where else 0
-            asked = socket.inet_pton(socket.AF_INET6, group) + struct.pack("@I", index)
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, asked)
-            return
-        named = where is not None and not where[0].isdigit()
-        address = socket.inet_aton(where) if where is not None and not named else bytes(4)
-        if not self.options.sources:
-            number = struct.pack("@i", _index(str(where))) if named else b""
-            asked = socket.inet_aton(group) + address + number
-            made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, asked)
-        for sender in self.options.sources:
-            asked = socket.inet_aton(group) + address + socket.inet_aton(sender)
-            made.setsockopt(socket.IPPROTO_IP, _ADD_SOURCE_MEMBERSHIP, asked)
 
     def take(self, seconds: float) -> Iterable[Message]:
         made = self._socket
@@ -112,7 +55,7 @@ class UDPReceiver(Receiver):
             select.select([], [], [], seconds)
             return []
         ready, _, _ = select.select([made], [], [], seconds)
-        found = self._read(made) if ready else self._dropped_since(_drops(made))
+        found = self._read(made) if ready else self._dropped_since(drops_of(made))
         if found and self._sequences is not None:
             found[-1] = found[-1]._replace(cursor=self._sequences.encoded())
         failpoint("udp.after-take")
@@ -129,10 +72,10 @@ class UDPReceiver(Receiver):
                 size, ancillary, flags, sender = receive(into, _ANCILLARY)
                 at = None
                 for _, kind, held in ancillary:
-                    if kind == _TIMESTAMPNS:
+                    if kind == TIMESTAMPNS:
                         seconds, nanos = times(held)
                         at = seconds * 1_000_000 + nanos // 1000
-                    elif kind == _RXQ_OVFL:
+                    elif kind == RXQ_OVFL:
                         found += self._dropped_since(_COUNT.unpack(held)[0])
                 name = seen.get(sender) or self._name(sender)
                 if plain and not flags:
@@ -203,25 +146,5 @@ class UDPReceiver(Receiver):
 
     def facts(self) -> dict[str, Any]:
         made = self._socket
-        held = {} if made is None else {"receive_buffer": _buffer(made), "dropped": self._dropped}
+        held = {} if made is None else {"receive_buffer": buffer_of(made), "dropped": self._dropped}
         return {"server": self.options.listen, "lost": self._lost, **held}
-
-
-def _buffer(made: socket.socket) -> int:
-    """Return the size of a socket's buffer; Linux reports twice what was asked for."""
-    return made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
-
-
-def _index(name: str) -> int:
-    try:
-        return socket.if_nametoindex(name)
-    except OSError:
-        raise PermanentError(f"there is no interface {name!r}") from None
-
-
-def _drops(made: socket.socket) -> int:
-    """Return the kernel's count of what it dropped, of a socket that gets nothing to tell it by."""
-    table = "/proc/net/udp" if made.family == socket.AF_INET else "/proc/net/udp6"
-    inode = Path(f"/proc/self/fd/{made.fileno()}").readlink().name.strip("socket:[]")
-    lines = (line.split() for line in Path(table).read_text().splitlines()[1:])
-    return next((int(fields[12]) for fields in lines if fields[9] == inode), 0)
