@@ -20,6 +20,7 @@ CATALOGUE = {
     ("source", "pipe"): "mainstem-direct-socket",
     ("sink", "socket"): "mainstem-direct-socket",
     ("sink", "stdout"): "mainstem-direct-socket",
+    ("source", "moldudp64"): "mainstem-direct-moldudp64",
     ("sink", "nats"): "mainstem-broker-nats",
     ("sink", "opensearch"): "mainstem-search-opensearch",
     ("sink", "delta"): "mainstem-lake-delta",

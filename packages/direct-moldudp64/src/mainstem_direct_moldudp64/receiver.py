@@ -1,0 +1,237 @@
+"""The receiver of the source `moldudp64`: its feeds, and what it asks for again."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from mainstem import failpoint
+from mainstem_ingress import Message, Receiver, lost
+from mainstem_ingress.datagrams import address_of, datagram_socket, drops_of
+
+from mainstem_direct_moldudp64.numbers import Missing, Numbers
+from mainstem_direct_moldudp64.options import MoldUDP64SourceOptions
+from mainstem_direct_moldudp64.packets import PacketError, read, request
+
+#: The largest datagram; how many packets one call takes of a socket at most; digits of a number.
+_LARGEST, _MOST, _WIDTH = 65_535, 500, 20
+#: How much of a packet that is refused is kept.
+_KEPT = 64 * 1024
+_BEGINNING = "the session had begun before anybody listened, and nobody has these messages any more"
+_GAP = "neither a feed nor a re-request server had them in time"
+_FULL = "too many messages were waiting for them (hold)"
+_UNSEEN = (
+    "another session began, and the end of this one did not come: whether there were more nobody "
+    "knows"
+)
+#: How many sessions that are over are remembered.
+_REMEMBERED = 8
+_made: Any = partial(tuple.__new__, Message)
+
+
+class MoldUDP64Receiver(Receiver):
+    """Takes packets, and puts their messages in order.
+
+    The cursor has the session and the number that is expected: what was taken and not stored when a
+    process was killed is asked for again.
+    """
+
+    options: MoldUDP64SourceOptions
+
+    def __init__(self, options: MoldUDP64SourceOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._origin = " ".join(feed.listen for feed in options.feeds)
+        self._servers = [address_of(each) for each in options.servers]
+        self._lost = 0
+        self._begin(None)
+
+    def _begin(self, cursor: str | None) -> None:
+        self._feeds: list[socket.socket] = []
+        self._asking: list[socket.socket] = []
+        self._paused = False
+        known = json.loads(cursor) if cursor else {}
+        #: By session what of it has come: the one that is given first, then those that came after.
+        self._sessions: dict[bytes, Numbers] = {}
+        if known:
+            self._sessions[known["session"].encode("latin-1")] = Numbers(known["next"])
+        #: The last sessions that are done, of which packets may come late.
+        self._over: list[bytes] = [each.encode("latin-1") for each in known.get("over", ())]
+        #: Those that have said that they end.
+        self._ended: set[bytes] = set()
+        #: Since when the number that is next has been missing, and when it was asked for last.
+        self._since: float | None = None
+        self._waited_for = 0
+        self._asked = 0.0
+        self._turn = self._tries = 0
+
+    def connect(self, cursor: str | None) -> None:
+        self._begin(cursor)
+        for feed in self.options.feeds:
+            self._feeds.append(datagram_socket(feed))
+        for host, _ in self._servers:
+            family = socket.AF_INET if host.version == 4 else socket.AF_INET6
+            made = socket.socket(family, socket.SOCK_DGRAM)
+            made.setblocking(False)
+            self._asking.append(made)
+        failpoint("moldudp64.after-connect")
+
+    # -- taking -----------------------------------------------------------------------------------
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        if self._paused:
+            time.sleep(seconds)
+            return []
+        found: list[Message] = []
+        if self._since is not None:
+            seconds = min(seconds, self.options.ask_every.total_seconds() / 2)
+        ready, _, _ = select.select([*self._feeds, *self._asking], [], [], seconds)
+        for made in ready:
+            with suppress(BlockingIOError, ConnectionError):
+                for _ in range(_MOST):
+                    self._take(made.recv(_LARGEST), found)
+        self._mend(found)
+        failpoint("moldudp64.after-take")
+        return found
+
+    def _take(self, data: bytes, found: list[Message]) -> None:
+        try:
+            packet = read(data)
+        except PacketError as error:
+            refused = f"it is no packet of MoldUDP64: {error}"
+            kept = data[:_KEPT]
+            found.append(Message(kept, origin=self._origin, refused=refused, extra=(None, None)))
+            return
+        if packet.session in self._over:
+            return
+        numbers = self._sessions.get(packet.session)
+        if numbers is None:
+            known = bool(self._sessions) or self.options.start == "earliest"
+            numbers = self._sessions[packet.session] = Numbers(1 if known else packet.first)
+        if numbers is self._current:
+            self._give(numbers.next, numbers.see(packet.first, packet.messages), found)
+        else:  # what is missing of the one before comes first
+            numbers.hold(packet.first, packet.messages)
+        numbers.known = max(numbers.known, packet.first)
+        if packet.ends:
+            self._ended.add(packet.session)
+
+    @property
+    def _current(self) -> Numbers:
+        """The session whose messages are given."""
+        return next(iter(self._sessions.values()))
+
+    def _go_on(self, found: list[Message]) -> None:
+        """Go on with the next session."""
+        session = self._session
+        if session not in self._ended:
+            told = _text(self._current.next)
+            found.append(lost(_UNSEEN, origin=self._origin, first=told, extra=(self._name, None)))
+        del self._sessions[session]
+        self._over = [*self._over, session][-_REMEMBERED:]
+        numbers = self._current
+        self._give(numbers.next, numbers.ready(), found)
+
+    def _give(self, first: int, messages: Sequence[bytes], found: list[Message]) -> None:
+        if not messages:
+            return
+        session, origin, now = self._name, self._origin, time.time_ns() // 1000
+        found += [
+            _made((data, None, None, now, origin, None, None, None, None, (session, _text(number))))
+            for number, data in enumerate(messages, first)
+        ]
+
+    @property
+    def _session(self) -> bytes:
+        return next(iter(self._sessions), b"")
+
+    @property
+    def _name(self) -> str:
+        return self._session.decode("latin-1").strip()
+
+    def _report(self, gap: Missing, reason: str, found: list[Message]) -> None:
+        count = gap.end - gap.first
+        self._lost += count
+        first, last, extra = _text(gap.first), _text(gap.end - 1), (self._name, None)
+        found.append(
+            lost(reason, origin=self._origin, count=count, first=first, last=last, extra=extra)
+        )
+
+    # -- what is missing --------------------------------------------------------------------------
+
+    def _mend(self, found: list[Message]) -> None:
+        """Ask for what is missing, and report what has been for too long."""
+        while len(self._sessions) > 1 and not self._current.incomplete:
+            self._go_on(found)
+        if not self._sessions or not self._current.incomplete:
+            self._since = None
+            return
+        numbers, now = self._current, time.monotonic()
+        if self._since is None or self._waited_for != numbers.next:
+            self._since, self._waited_for = now, numbers.next
+            self._asked, self._tries = 0.0, 0
+        full = sum(each.held for each in self._sessions.values()) > self.options.hold
+        if full or now - self._since > self.options.give_up.total_seconds():
+            first = numbers.next
+            gap, ready = numbers.give_up()
+            self._report(gap, _FULL if full else _BEGINNING if first == 1 else _GAP, found)
+            self._give(gap.end, ready, found)
+            self._since = None
+            return
+        if self._servers and now - self._asked >= self.options.ask_every.total_seconds():
+            self._asked = now
+            self._ask()
+
+    def _ask(self) -> None:
+        turn, self._turn = self._turn % len(self._servers), self._turn + 1
+        (host, port), made = self._servers[turn], self._asking[turn]
+        left = self.options.ask_at_once
+        # A server that lacks one of them may not answer for all: fewer are asked for each time.
+        most, self._tries = max(1, self.options.ask_most >> self._tries), self._tries + 1
+        for gap in self._current.missing():
+            for first in range(gap.first, gap.end, most):
+                count = min(most, gap.end - first)
+                with suppress(OSError):  # it is asked again
+                    made.sendto(request(self._session, first, count), (str(host), port))
+                left -= 1
+                if not left:
+                    return
+            most = self.options.ask_most
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        pass  # nobody waits for it
+
+    def pause(self) -> None:
+        # What the kernel drops meanwhile is asked for later.
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def close(self) -> None:
+        for made in (*self._feeds, *self._asking):
+            made.close()
+        self._feeds, self._asking = [], []
+
+    def cursor(self) -> str | None:
+        if not self._sessions:
+            return None
+        told = {"session": self._session.decode("latin-1"), "next": self._current.next}
+        return json.dumps(told | {"over": [each.decode("latin-1") for each in self._over]})
+
+    def waiting(self) -> int | None:
+        return 0  # nothing waits anywhere
+
+    def facts(self) -> dict[str, Any]:
+        dropped = sum(drops_of(made) for made in self._feeds)
+        held = {"dropped": dropped, "held": sum(each.held for each in self._sessions.values())}
+        return {"server": self._origin, "session": self._name, "lost": self._lost, **held}
+
+
+def _text(number: int) -> str:
+    return f"{number:0{_WIDTH}d}"
