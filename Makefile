@@ -125,6 +125,7 @@ bench: install services
 	$(BIN)/python benchmarks/zeromq_pull.py
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/moldudp64.py
+	$(BIN)/python benchmarks/statsd.py
 	$(BIN)/python benchmarks/udp_source.py
 	$(BIN)/python benchmarks/egress.py
 	$(BIN)/python benchmarks/derived_stores.py

@@ -45,6 +45,8 @@ CATALOGUE = {
     ("source", "postgresql"): "mainstem-cdc-postgresql",
     ("source", "sql"): "mainstem-database-sql",
     ("source", "webhook"): "mainstem-direct-webhook",
+    ("sink", "udp"): "mainstem-direct-udp",
+    ("source", "statsd"): "mainstem-direct-udp",
     ("source", "udp"): "mainstem-direct-udp",
     ("source", "zeromq"): "mainstem-direct-zeromq",
     ("operator", "decide"): "mainstem-operators-eventsourcing",

@@ -43,7 +43,7 @@ class Numbers:
         if end <= self.next:
             return ()
         if first <= self.next and not self._held:  # as nearly always
-            found = messages[self.next - first :]
+            found = messages if first == self.next else messages[self.next - first :]
             self.next = end
             return found
         self.hold(first, messages)

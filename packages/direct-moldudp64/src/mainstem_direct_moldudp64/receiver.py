@@ -8,16 +8,21 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from mainstem import failpoint
-from mainstem_ingress import Message, Receiver, lost
+from mainstem_ingress import Message, Receiver, Values, lost
 from mainstem_ingress.datagrams import address_of, datagram_socket, drops_of
 
 from mainstem_direct_moldudp64.numbers import Missing, Numbers
 from mainstem_direct_moldudp64.options import MoldUDP64SourceOptions
-from mainstem_direct_moldudp64.packets import PacketError, read, request
+from mainstem_direct_moldudp64.packets import Packet, PacketError, read, request
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 #: The largest datagram; how many packets one call takes of a socket at most; digits of a number.
 _LARGEST, _MOST, _WIDTH = 65_535, 500, 20
@@ -32,7 +37,6 @@ _UNSEEN = (
 )
 #: How many sessions that are over are remembered.
 _REMEMBERED = 8
-_made: Any = partial(tuple.__new__, Message)
 
 
 class MoldUDP64Receiver(Receiver):
@@ -60,6 +64,7 @@ class MoldUDP64Receiver(Receiver):
         self._sessions: dict[bytes, Numbers] = {}
         if known:
             self._sessions[known["session"].encode("latin-1")] = Numbers(known["next"])
+        self._look()
         #: The last sessions that are done, of which packets may come late.
         self._over: list[bytes] = [each.encode("latin-1") for each in known.get("over", ())]
         #: Those that have said that they end.
@@ -69,6 +74,9 @@ class MoldUDP64Receiver(Receiver):
         self._waited_for = 0
         self._asked = 0.0
         self._turn = self._tries = 0
+        #: The messages that are next, and of which session and numbers they are.
+        self._values: list[Buffer] = []
+        self._runs: list[tuple[str, int, int]] = []
 
     def connect(self, cursor: str | None) -> None:
         self._begin(cursor)
@@ -97,7 +105,10 @@ class MoldUDP64Receiver(Receiver):
                     self._take(made.recv(_LARGEST), found)
         self._mend(found)
         failpoint("moldudp64.after-take")
-        return found
+        if not self._values:
+            return found
+        given = self._given()
+        return [*given, *found] if found else given
 
     def _take(self, data: bytes, found: list[Message]) -> None:
         try:
@@ -107,52 +118,65 @@ class MoldUDP64Receiver(Receiver):
             kept = data[:_KEPT]
             found.append(Message(kept, origin=self._origin, refused=refused, extra=(None, None)))
             return
+        if packet.session == self._head and packet.messages:  # as nearly always
+            current = self._current
+            self._give(current.next, current.see(packet.first, packet.messages))
+            return
         if packet.session in self._over:
             return
-        numbers = self._sessions.get(packet.session)
-        if numbers is None:
-            known = bool(self._sessions) or self.options.start == "earliest"
-            numbers = self._sessions[packet.session] = Numbers(1 if known else packet.first)
+        numbers = self._sessions.get(packet.session) or self._begun(packet)
         if numbers is self._current:
-            self._give(numbers.next, numbers.see(packet.first, packet.messages), found)
+            self._give(numbers.next, numbers.see(packet.first, packet.messages))
         else:  # what is missing of the one before comes first
             numbers.hold(packet.first, packet.messages)
         numbers.known = max(numbers.known, packet.first)
         if packet.ends:
             self._ended.add(packet.session)
 
-    @property
-    def _current(self) -> Numbers:
-        """The session whose messages are given."""
-        return next(iter(self._sessions.values()))
+    def _begun(self, packet: Packet) -> Numbers:
+        """Note a session that nobody has heard of."""
+        whole = bool(self._sessions) or self.options.start == "earliest"
+        made = self._sessions[packet.session] = Numbers(1 if whole else packet.first)
+        self._look()
+        return made
 
     def _go_on(self, found: list[Message]) -> None:
         """Go on with the next session."""
-        session = self._session
+        session = self._head
         if session not in self._ended:
             told = _text(self._current.next)
             found.append(lost(_UNSEEN, origin=self._origin, first=told, extra=(self._name, None)))
         del self._sessions[session]
+        self._look()
         self._over = [*self._over, session][-_REMEMBERED:]
         numbers = self._current
-        self._give(numbers.next, numbers.ready(), found)
+        self._give(numbers.next, numbers.ready())
 
-    def _give(self, first: int, messages: Sequence[bytes], found: list[Message]) -> None:
+    def _give(self, first: int, messages: Sequence[bytes]) -> None:
         if not messages:
             return
-        session, origin, now = self._name, self._origin, time.time_ns() // 1000
-        found += [
-            _made((data, None, None, now, origin, None, None, None, None, (session, _text(number))))
-            for number, data in enumerate(messages, first)
-        ]
+        self._values += messages
+        if self._runs:
+            session, begun, count = self._runs[-1]
+            if begun + count == first and session == self._name:
+                self._runs[-1] = session, begun, count + len(messages)
+                return
+        self._runs.append((self._name, first, len(messages)))
 
-    @property
-    def _session(self) -> bytes:
-        return next(iter(self._sessions), b"")
+    def _given(self) -> Values:
+        """Return the messages that were given since it was asked last."""
+        values, runs, self._values, self._runs = self._values, self._runs, [], []
+        numbers = np.concatenate([np.arange(n, n + count) for _, n, count in runs])
+        texts: Any = pa.array(numbers).cast(pa.string())
+        positions = pc.utf8_lpad(texts, _WIDTH, "0")
+        sessions = pa.concat_arrays([pa.repeat(pa.scalar(name), n) for name, _, n in runs])
+        return Values(values, self._origin, extra=(sessions, positions))
 
-    @property
-    def _name(self) -> str:
-        return self._session.decode("latin-1").strip()
+    def _look(self) -> None:
+        """See which session's messages are given: the first that is not done."""
+        self._head = next(iter(self._sessions), b"")
+        self._current = self._sessions.get(self._head) or Numbers(1)
+        self._name = self._head.decode("latin-1").strip()
 
     def _report(self, gap: Missing, reason: str, found: list[Message]) -> None:
         count = gap.end - gap.first
@@ -180,7 +204,7 @@ class MoldUDP64Receiver(Receiver):
             first = numbers.next
             gap, ready = numbers.give_up()
             self._report(gap, _FULL if full else _BEGINNING if first == 1 else _GAP, found)
-            self._give(gap.end, ready, found)
+            self._give(gap.end, ready)
             self._since = None
             return
         if self._servers and now - self._asked >= self.options.ask_every.total_seconds():
@@ -197,7 +221,7 @@ class MoldUDP64Receiver(Receiver):
             for first in range(gap.first, gap.end, most):
                 count = min(most, gap.end - first)
                 with suppress(OSError):  # it is asked again
-                    made.sendto(request(self._session, first, count), (str(host), port))
+                    made.sendto(request(self._head, first, count), (str(host), port))
                 left -= 1
                 if not left:
                     return
@@ -221,7 +245,7 @@ class MoldUDP64Receiver(Receiver):
     def cursor(self) -> str | None:
         if not self._sessions:
             return None
-        told = {"session": self._session.decode("latin-1"), "next": self._current.next}
+        told = {"session": self._head.decode("latin-1"), "next": self._current.next}
         return json.dumps(told | {"over": [each.decode("latin-1") for each in self._over]})
 
     def waiting(self) -> int | None:

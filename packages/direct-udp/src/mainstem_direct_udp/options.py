@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from mainstem import option
+from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions, NumberOptions
-from mainstem_ingress.datagrams import DatagramOptions
-from pydantic import model_validator
+from mainstem_ingress.datagrams import DatagramOptions, address_of
+from pydantic import field_validator, model_validator
 
 
 class SequenceOptions(NumberOptions):
@@ -25,8 +26,8 @@ class SequenceOptions(NumberOptions):
     )
 
 
-class UDPSourceOptions(DatagramOptions, IngressOptions):
-    """Options of the source `udp`."""
+class PortOptions(DatagramOptions, IngressOptions):
+    """Options of every source of datagrams."""
 
     max_datagram: int = option(
         65_535,
@@ -35,6 +36,17 @@ class UDPSourceOptions(DatagramOptions, IngressOptions):
         advanced=True,
         description="A larger datagram is refused, in bytes.",
     )
+
+    @model_validator(mode="after")
+    def _once(self) -> Self:
+        if self.receivers > 1 and self.groups:
+            raise ValueError("expected one of `receivers`: each would be given every datagram")
+        return self
+
+
+class UDPSourceOptions(PortOptions):
+    """Options of the source `udp`."""
+
     sequence: SequenceOptions | None = option(
         None,
         description="Where in each datagram its number is: numbers that do not come are reported in the "
@@ -42,8 +54,42 @@ class UDPSourceOptions(DatagramOptions, IngressOptions):
     )
 
     @model_validator(mode="after")
-    def _fit_together(self) -> UDPSourceOptions:
-        if self.receivers > 1 and (self.groups or self.sequence is not None):
-            why = "each would be given every datagram" if self.groups else "counts would have gaps"
-            raise ValueError(f"expected one of `receivers`: {why}")
+    def _counted(self) -> Self:
+        if self.receivers > 1 and self.sequence is not None:
+            raise ValueError("expected one of `receivers`: counts would have gaps")
         return self
+
+
+class UDPOptions(EgressOptions):
+    """Options of the sink `udp`."""
+
+    to: str = option(
+        description="Address and port, or those of a multicast group, that datagrams are sent to.",
+        example="239.1.2.3:5000",
+    )
+    interface: str | None = option(
+        None,
+        description="The interface by which a group is sent to: its address (IPv4) or its name; the "
+        "system's choice when left out.",
+    )
+    hops: int = option(
+        1, ge=0, le=255, description="How many routers a multicast datagram may pass, and one more."
+    )
+    pace: int | None = option(
+        None,
+        gt=0,
+        description="How many datagrams a second each connection sends at most, so that the other side "
+        "can follow; as fast as it goes when left out.",
+        example=20_000,
+    )
+
+    @field_validator("to")
+    @classmethod
+    def _is_address(cls, value: str) -> str:
+        if address_of(value)[1] == 0:
+            raise ValueError("expected a port")
+        return value
+
+
+class StatsDSourceOptions(PortOptions):
+    """Options of the source `statsd`."""

@@ -14,7 +14,7 @@ from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Sequences, lost
 from mainstem_ingress.datagrams import RXQ_OVFL, TIMESTAMPNS, buffer_of, datagram_socket, drops_of
 
-from mainstem_direct_udp.options import UDPSourceOptions
+from mainstem_direct_udp.options import PortOptions, UDPSourceOptions
 
 _ANCILLARY = socket.CMSG_SPACE(16) + socket.CMSG_SPACE(4)
 _TIME, _COUNT = struct.Struct("qq"), struct.Struct("I")
@@ -31,11 +31,12 @@ _FULL = "the kernel dropped them, for its buffer was full: raise `receive_buffer
 class UDPReceiver(Receiver):
     """Takes datagrams from a socket."""
 
-    options: UDPSourceOptions
+    options: PortOptions
 
-    def __init__(self, options: UDPSourceOptions, number: int, node: str) -> None:
+    def __init__(self, options: PortOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._socket: socket.socket | None = None
+        self._numbered = options.sequence if isinstance(options, UDPSourceOptions) else None
         self._sequences: Sequences | None = None
         self._names: dict[Any, bytes] = {}
         self._lost = 0
@@ -43,12 +44,16 @@ class UDPReceiver(Receiver):
     def connect(self, cursor: str | None) -> None:
         # `_dropped` is the kernel's count of what it dropped of this socket.
         self._paused, self._dropped = False, 0
-        if self.options.sequence is not None:
-            self._sequences = Sequences(self.options.sequence.remember, cursor)
+        if self._numbered is not None:
+            self._sequences = Sequences(self._numbered.remember, cursor)
         self._socket = datagram_socket(self.options, shared=self.options.receivers > 1)
         failpoint("udp.after-connect")
 
     def take(self, seconds: float) -> Iterable[Message]:
+        return self._taken(seconds)
+
+    def _taken(self, seconds: float) -> list[Message]:
+        """Return the datagrams that have come, and what stands for those that were dropped."""
         made = self._socket
         assert made is not None  # noqa: S101
         if self._paused:
@@ -96,7 +101,7 @@ class UDPReceiver(Receiver):
         self, found: list[Message], data: bytes, sender: bytes, at: int | None, flags: int
     ) -> None:
         """Add a datagram, and before it what is missing by its number."""
-        origin, refused, wanted = self.options.listen, None, self.options.sequence
+        origin, refused, wanted = self.options.listen, None, self._numbered
         if flags & socket.MSG_TRUNC:
             refused = f"it has more than {self.options.max_datagram:,} bytes (max_datagram)"
         elif self._sequences is not None and wanted is not None:

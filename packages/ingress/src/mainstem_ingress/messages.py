@@ -40,21 +40,29 @@ class Message(NamedTuple):
 
 
 class Values(Sequence[Message]):
-    """Messages that differ in their values alone, kept as one column.
+    """Messages that differ in their values, and what their source adds, kept as columns.
 
     Where a message costs a microsecond, an object for each would cost more than all else. A receiver may
-    return this from `take` whenever there is nothing to say of its messages but their values.
+    return this from `take` whenever there is nothing else to say of its messages.
 
     Args:
         values: of each message; bytes, or an object that shows its bytes by the buffer protocol.
         origin: of all messages.
         cursor: of the last message.
+        extra: the columns that the source adds, all or none, each with a value for each message.
     """
 
-    def __init__(self, values: list[Buffer], origin: str = "", cursor: str | None = None) -> None:
+    def __init__(
+        self,
+        values: list[Buffer],
+        origin: str = "",
+        cursor: str | None = None,
+        extra: Sequence[pa.Array[Any]] = (),
+    ) -> None:
         self.values = values
         self.origin = origin
         self.cursor = cursor
+        self.extra = extra
 
     def __len__(self) -> int:
         return len(self.values)
@@ -62,7 +70,7 @@ class Values(Sequence[Message]):
     def __iter__(self) -> Iterator[Message]:
         last = len(self.values) - 1
         for at, value in enumerate(self.values):
-            yield self._message(value, at == last)
+            yield self._message(value, at, last=at == last)
 
     @overload
     def __getitem__(self, at: int) -> Message: ...
@@ -71,11 +79,21 @@ class Values(Sequence[Message]):
     def __getitem__(self, at: int | slice) -> Message | Sequence[Message]:
         if isinstance(at, slice):
             return list(self)[at]
-        return self._message(self.values[at], at in (-1, len(self.values) - 1))
+        return self._message(self.values[at], at, last=at in (-1, len(self.values) - 1))
 
-    def _message(self, value: Buffer, last: bool) -> Message:
+    def _message(self, value: Buffer, at: int, *, last: bool) -> Message:
         cursor = self.cursor if last else None
-        return Message(bytes(value), origin=self.origin, cursor=cursor)
+        extra = tuple(column[at].as_py() for column in self.extra)
+        return Message(bytes(value), origin=self.origin, cursor=cursor, extra=extra)
+
+    def append(self, more: Values) -> None:
+        """Add messages of the same origin, with as many columns."""
+        import pyarrow as pa
+
+        self.values += more.values
+        self.cursor = self.cursor if more.cursor is None else more.cursor
+        pairs = zip(self.extra, more.extra, strict=True)
+        self.extra = [pa.concat_arrays([mine, its]) for mine, its in pairs]
 
 
 class Columns(NamedTuple):
@@ -149,8 +167,7 @@ def joined(group: Group, more: Group) -> Group:
         return Rows(_parts(group) + _parts(more))
     if isinstance(group, Values):
         if isinstance(more, Values) and more.origin == group.origin:
-            group.values += more.values
-            group.cursor = group.cursor if more.cursor is None else more.cursor
+            group.append(more)
             return group
         group = list(group)
     group += more

@@ -134,7 +134,7 @@ def _near(at: int | None, refused: str | None) -> tuple[int | None, str | None]:
 
 
 def _batch_of_values(messages: Values, schema: pa.Schema) -> pa.RecordBatch:
-    """As `as_batch`, of messages that differ in their values alone."""
+    """As `as_batch`, of messages that are columns already."""
     count = len(messages)
     times = np.full(count, time.time_ns() // 1000, dtype="<i8")
     made = {
@@ -142,6 +142,8 @@ def _batch_of_values(messages: Values, schema: pa.Schema) -> pa.RecordBatch:
         "timestamp": _array(pa.timestamp("us", "UTC"), count, times),
         "origin": _repeated(messages.origin, count),
     }
+    added = schema.names[len(_COLUMNS) : -1]
+    made |= dict(zip(added, messages.extra, strict=False))
     arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
