@@ -1,7 +1,7 @@
 """StatsD: how many lines a second are read into columns. Goal: >= 300,000.
 
-Beside it a bare loop that splits the same lines and makes numbers of them, a tuple each. Datagrams have ten
-lines, of which one is a set.
+Beside it a bare loop that splits the same lines and makes numbers of them, a tuple each. Datagrams have
+ten lines, of which one is a set.
 """
 
 from __future__ import annotations

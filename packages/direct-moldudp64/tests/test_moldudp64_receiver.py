@@ -21,7 +21,7 @@ from pydantic import ValidationError
 @contextmanager
 def receiver(ports, servers=(), cursor=None, **more):
     feeds = [{"listen": f"127.0.0.1:{port}"} for port in ports]
-    fast = {"ask_every": "20 ms", "give_up": "400 ms"}
+    fast = {"ask_every": "20 ms", "recover_within": "400 ms"}
     given_ = {"feeds": feeds, "servers": [each.address for each in servers], **fast, **more}
     made = MoldUDP64Receiver(MoldUDP64SourceOptions.model_validate(given_), 0, "node")
     made.connect(cursor)
@@ -182,7 +182,7 @@ def test_what_waits_is_bounded():
     """Pass: a gap is given up when too many messages wait for it."""
     port = free_port()
     sender = Sender("FULL", [port])
-    with receiver([port], hold=50, give_up="1 minute") as made:
+    with receiver([port], hold=50, recover_within="1 minute") as made:
         sender.send(texts(1))
         sender.sent += texts(1, 2)
         sender.send(texts(60, 3))

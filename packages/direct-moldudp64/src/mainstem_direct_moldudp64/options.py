@@ -31,7 +31,7 @@ class MoldUDP64SourceOptions(IngressOptions):
         description="Where a new log begins in a session: `earliest`, with its first message, which is "
         "asked for; `latest`, with what comes.",
     )
-    give_up: PositiveDuration = option(
+    recover_within: PositiveDuration = option(
         timedelta(seconds=10),
         description="How long a message is waited for, and asked for, before it is reported as lost.",
         advanced=True,

@@ -200,7 +200,7 @@ class MoldUDP64Receiver(Receiver):
             self._since, self._waited_for = now, numbers.next
             self._asked, self._tries = 0.0, 0
         full = sum(each.held for each in self._sessions.values()) > self.options.hold
-        if full or now - self._since > self.options.give_up.total_seconds():
+        if full or now - self._since > self.options.recover_within.total_seconds():
             first = numbers.next
             gap, ready = numbers.give_up()
             self._report(gap, _FULL if full else _BEGINNING if first == 1 else _GAP, found)

@@ -24,8 +24,10 @@ from mainstem import (
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.format_options import (
     DecimalMark,
+    FixedField,
     Times,
     check_csv,
+    check_fixed,
     check_readable,
     codec,
     decimal_option,
@@ -39,6 +41,7 @@ from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.options import Size
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from mainstem.formats.rules import Rules
+from mainstem.formats.syslog_columns import SYSLOG
 from mainstem.formats.words import Codec
 
 if TYPE_CHECKING:
@@ -52,9 +55,11 @@ _UNITS: Mapping[TimeUnit, str] = {"micros": "us", "millis": "ms"}
 class DecodeOptions(Options):
     """Options of `decode`."""
 
-    format: Literal["json", "csv", "debezium-json"] = option(
-        description="How the value is written. `debezium-json`: the envelopes of changes that "
-        "Debezium writes, with or without schemas in them; they become a changelog.",
+    format: Literal["json", "csv", "fixed", "syslog", "debezium-json"] = option(
+        description="How the value is written. `fixed`: a record whose values stand at fixed places "
+        "(`fields`); `syslog`: a line of RFC 5424 or 3164, whose columns are known; `debezium-json`: the "
+        "envelopes of changes that Debezium writes, with or without schemas in them; they become a "
+        "changelog.",
     )
     table_schema: Schema | None = option(
         None,
@@ -109,6 +114,16 @@ class DecodeOptions(Options):
         advanced=True,
         description="The most that a compressed value may become; a larger one is refused.",
     )
+    fields: dict[str, FixedField] = option(
+        dict,
+        description="fixed: where each column of the schema stands in a record.",
+        example={"price": {"at": 32, "type": "uint32", "scale": 4}},
+    )
+    length: int | None = option(
+        None,
+        gt=0,
+        description="fixed: how many bytes a record has at most; any number when left out.",
+    )
     key: list[str] | None = option(
         None, min_length=1, description="debezium-json: the columns of the table's key."
     )
@@ -154,15 +169,20 @@ class Decode(Operator, Branching, Expressions, Checked):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         options = self.options
-        if options.format != "json" and options.table_schema is None:
+        if options.format not in ("json", "syslog") and options.table_schema is None:
             raise OptionError(f"{options.format} needs a `schema`", option="format")
+        if options.format == "syslog" and options.table_schema is not None:
+            raise OptionError("syslog has columns of its own", option="schema")
         for name, formats in _ONLY.items():
             if name in options.model_fields_set and options.format not in formats:
                 message = f"is for {' and '.join(formats)}, not {options.format}"
                 raise OptionError(message, option=name)
-        check_readable(options.table_schema or (), options.format)
+        if options.format == "fixed":
+            check_fixed(options.table_schema or (), options.fields)
+        else:
+            check_readable(options.table_schema or (), options.format)
         check_csv(options.encoding, options.thousands, options.decimal)
-        columns = list(options.table_schema or (Column(options.into, "variant", nullable=False),))
+        columns = list(self._columns)
         names = {column.name.lower() for column in columns}
         check_names([options.into], "into")
         check_names(options.keep, "keep")
@@ -172,6 +192,13 @@ class Decode(Operator, Branching, Expressions, Checked):
             source = inputs.only.column(expression.strip())
             columns.append(Column(name, source.type if source else None))
         return self._changelog(columns, inputs.only) if self._envelopes else Events(columns)
+
+    @property
+    def _columns(self) -> Sequence[Column]:
+        """The columns that are read of values."""
+        if self.options.format == "syslog":
+            return SYSLOG
+        return self.options.table_schema or (Column(self.options.into, "variant", nullable=False),)
 
     def _changelog(self, columns: list[Column], given: Shape) -> Changelog:
         options = self.options
@@ -256,7 +283,7 @@ class Decode(Operator, Branching, Expressions, Checked):
     def _decoding(self) -> Decoding:
         options = self.options
         schema = options.table_schema
-        columns = schema or (Column(options.into, "variant", nullable=False),)
+        columns = tuple(self._columns)
         unit = options.times.unit
         given: dict[str, Any] = {}
         rules = Rules(unit=unit)
@@ -270,6 +297,11 @@ class Decode(Operator, Branching, Expressions, Checked):
         elif options.format == "csv":
             given = {"separator": options.separator, "encoding": codec(options.encoding)}
             rules = Rules(options.decimal, options.thousands, unit)
+        elif options.format == "fixed":
+            places = tuple(options.fields[column.name].place() for column in columns)
+            given = {"places": places, "most": options.length}
+        elif options.format == "syslog":
+            pass
         elif schema is None:
             given = {"any": True}
         else:
@@ -278,7 +310,7 @@ class Decode(Operator, Branching, Expressions, Checked):
                 "extra": options.extra == "ignore",
                 "text_numbers": options.text_numbers,
             }
-        if options.format != "debezium-json" and schema is not None:
+        if options.format in ("json", "csv") and schema is not None:
             given["loose"] = options.types == "null"
             given["patterned"] = options.timestamp_format is not None
         return Decoding(
@@ -378,6 +410,9 @@ def _near(value: str) -> str:
 _ONLY = {
     "types": ("json", "csv"),
     "times": ("json", "csv"),
+    "fields": ("fixed",),
+    "length": ("fixed",),
+    "into": ("json",),
     "separator": ("csv",),
     "decimal": ("csv",),
     "thousands": ("csv",),

@@ -114,6 +114,15 @@ def _make(decoding: Decoding) -> Callable[..., Array]:
         from mainstem.formats.csv_values import CsvValues
 
         read = CsvValues(decoding.columns, rules=decoding.rules, **options).read
+    elif decoding.format == "fixed":
+        from mainstem.formats.fixed_values import FixedValues, Place
+
+        places = [Place(*place) for place in options["places"]]
+        read = FixedValues(decoding.columns, places, options["most"]).read
+    elif decoding.format == "syslog":
+        from mainstem.formats.syslog_values import SyslogValues
+
+        read = SyslogValues().read
     elif not decoding.columns or options.pop("any", False):
         from mainstem.formats.json_values import AnyJson
 
