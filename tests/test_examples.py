@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -576,3 +577,114 @@ def test_commands_become_events_and_carts(tmp_path, postgres, kafka):
     finally:
         with psycopg.connect(postgres.url, autocommit=True) as server:
             server.execute("DROP DATABASE carts WITH (FORCE)")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_trades_of_a_feed_become_bars_over_a_kill(tmp_path):
+    """Pass: though both feeds lose packets and the receiver is killed, bars are those of all trades but three messages
+    that nobody has any more, which are told by their numbers, each once.
+    """
+    folder = tmp_path / "feed"
+    shutil.copytree(ROOT / "examples" / "market-feed", folder)
+    sys.path.insert(0, str(folder))
+    import exchange
+
+    env = {f"FEED_{name}": f"127.0.0.1:{free_port()}" for name in ("A", "B", "AGAIN")}
+    count = 2000
+
+    def rows(name):
+        files = folder.glob(f"{name}/*/*.json")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    command = [sys.executable, "-m", "mainstem", "run", folder / "feed.yaml"]
+    with started(*command, cwd=folder, **env) as first:
+        wait_for(lambda: receivers_of(first.pid), 60)
+        time.sleep(3)
+        with started(
+            sys.executable, folder / "exchange.py", str(count), cwd=folder, **env
+        ) as sends:
+            time.sleep(0.3)
+            for pid in receivers_of(first.pid):
+                os.kill(pid, signal.SIGKILL)
+            assert sends.wait(120) == 0
+        wait_for(lambda: len(rows("gaps")) >= 2, 60)
+        first.terminate()
+        assert first.wait(60) == 0
+    bounded = 'trigger={"available_now": true, "flush": true}'
+    run(*command, "--set", bounded, cwd=folder, **env)
+    gone = [n for gap in rows("gaps") for n in range(int(gap["from"]), int(gap["to"]) + 1)]
+    assert sorted(gone) == sorted(exchange.GONE)
+    expected = {}
+    for trade in exchange.trades(exchange.messages(count)):
+        if trade["number"] not in exchange.GONE:
+            place = trade["stock"], int(trade["seconds"] // 60)
+            expected.setdefault(place, []).append(trade)
+    bars = {}
+    for row in rows("bars"):
+        hour, minute = row["window_start"][11:16].split(":")
+        assert (row["stock"], int(hour) * 60 + int(minute)) not in bars
+        bars[row["stock"], int(hour) * 60 + int(minute)] = row
+    assert bars.keys() == expected.keys()
+    for place, held in expected.items():
+        prices, bar = [trade["price"] for trade in held], bars[place]
+        found = [float(bar[name]) for name in ("open", "high", "low", "close")]
+        assert found == [prices[0], max(prices), min(prices), prices[-1]]
+        assert bar["volume"] == sum(trade["shares"] for trade in held)
+        assert bar["trades"] == len(held)
+    assert not rows("refused")
+
+
+def receivers_of(pid):
+    """Return the processes that take messages for a run."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = file.read_bytes().split(b"\0")
+            parent = int((file.parent / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"mainstem_ingress.process" in words and parent == pid:
+                found.append(int(file.parent.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_metrics_of_statsd_become_percentiles(tmp_path):
+    """Pass: totals and counts are those of what was sent, and percentiles of what was measured; bad lines are refused."""
+    folder = tmp_path / "metrics"
+    shutil.copytree(ROOT / "examples" / "metrics", folder)
+    sys.path.insert(0, str(folder))
+    import service
+
+    env = {"STATSD": f"127.0.0.1:{free_port()}"}
+
+    def rows(name):
+        files = folder.glob(f"{name}/*/*.json")
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    command = [sys.executable, "-m", "mainstem", "run", folder / "metrics.yaml"]
+    with started(*command, cwd=folder, **env) as first:
+        wait_for(lambda: receivers_of(first.pid), 60)
+        time.sleep(3)
+        run(sys.executable, folder / "service.py", "4000", cwd=folder, **env)
+        wait_for(lambda: len(rows("refused")) >= 8, 60)
+        first.terminate()
+        assert first.wait(60) == 0
+    bounded = 'trigger={"available_now": true, "flush": true}'
+    run(*command, "--set", bounded, cwd=folder, **env)
+    sent = service.lines(4000)
+    for route in ("home", "cart"):
+        calls = sum(line == b"%b.calls:1|c" % route.encode() for line in sent)
+        told = [row["total"] for row in rows("totals") if row["name"] == f"{route}.calls"]
+        assert sum(told) == calls
+        took = [row for row in rows("latency") if row["name"] == f"{route}.took"]
+        values = [
+            int(line.split(b":")[1].split(b"|")[0])
+            for line in sent
+            if line.startswith(b"%b.took:" % route.encode()) and b"slow" not in line
+        ]
+        assert sum(row["seen"] for row in took) == len(values)
+        assert sum(row["calls"] for row in took) == 4 * len(values)
+        assert all(min(values) <= row["p50"] <= row["p99"] <= max(values) for row in took)
+    assert len(rows("refused")) == sum(b"slow" in line for line in sent)
+    assert not rows("lost")
