@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
-from mainstem import option
+from mainstem import PositiveDuration, option
 from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions, NumberOptions
 from mainstem_ingress.datagrams import DatagramOptions, address_of
@@ -18,12 +18,25 @@ class SequenceOptions(NumberOptions):
         "sender",
         description="Whose count it is: each sender's own (address and port), or one of all datagrams.",
     )
+    copies_within: PositiveDuration | None = option(
+        None,
+        description="Several feeds (groups A and B) carry the same messages: the first copy of each "
+        "counts, and a number is reported as missing when none has brought it within this time. With "
+        "`per: feed`.",
+        example="1 second",
+    )
     remember: int = option(
         1000,
         gt=0,
         advanced=True,
         description="How many counts are remembered; the one that was silent for longest is forgotten.",
     )
+
+    @model_validator(mode="after")
+    def _of_all(self) -> Self:
+        if self.copies_within is not None and self.per != "feed":
+            raise ValueError("copies_within goes with `per: feed`")
+        return self
 
 
 class PortOptions(DatagramOptions, IngressOptions):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,13 +14,17 @@ from typing import Any
 from mainstem import failpoint
 from mainstem_ingress import Message, Receiver, Sequences, lost
 from mainstem_ingress.datagrams import RXQ_OVFL, TIMESTAMPNS, buffer_of, datagram_socket, drops_of
+from mainstem_ingress.sequences import Gap
 
+from mainstem_direct_udp.copies import Copies
 from mainstem_direct_udp.options import PortOptions, UDPSourceOptions
 
 _ANCILLARY = socket.CMSG_SPACE(16) + socket.CMSG_SPACE(4)
 _TIME, _COUNT = struct.Struct("qq"), struct.Struct("I")
 #: How many datagrams one call gives at most, and how much is kept of one that is refused, in bytes.
 _MOST, _KEPT = 2_000, 64 * 1024
+#: How soon it is looked again for what is missing, in seconds.
+_SOON = 0.02
 #: How many senders' names are remembered.
 _SENDERS = 1_000
 #: Makes a message of its fields, as `Message._make` does, at a third of its cost; what is empty in it.
@@ -38,6 +43,7 @@ class UDPReceiver(Receiver):
         self._socket: socket.socket | None = None
         self._numbered = options.sequence if isinstance(options, UDPSourceOptions) else None
         self._sequences: Sequences | None = None
+        self._copies: Copies | None = None
         self._names: dict[Any, bytes] = {}
         self._lost = 0
 
@@ -45,7 +51,11 @@ class UDPReceiver(Receiver):
         # `_dropped` is the kernel's count of what it dropped of this socket.
         self._paused, self._dropped = False, 0
         if self._numbered is not None:
-            self._sequences = Sequences(self._numbered.remember, cursor)
+            remember, within = self._numbered.remember, self._numbered.copies_within
+            if within is None:
+                self._sequences = Sequences(remember, cursor)
+            else:
+                self._copies = Copies(within.total_seconds(), remember, cursor)
         self._socket = datagram_socket(self.options, shared=self.options.receivers > 1)
         failpoint("udp.after-connect")
 
@@ -59,17 +69,23 @@ class UDPReceiver(Receiver):
         if self._paused:
             select.select([], [], [], seconds)
             return []
+        if self._copies is not None and self._copies.waiting:
+            seconds = min(seconds, _SOON)
         ready, _, _ = select.select([made], [], [], seconds)
         found = self._read(made) if ready else self._dropped_since(drops_of(made))
-        if found and self._sequences is not None:
-            found[-1] = found[-1]._replace(cursor=self._sequences.encoded())
+        if self._copies is not None:
+            for gap in self._copies.due(time.monotonic()):
+                self._report(gap, found)
+        counts = self._copies or self._sequences
+        if found and counts is not None:
+            found[-1] = found[-1]._replace(cursor=counts.encoded())
         failpoint("udp.after-take")
         return found
 
     def _read(self, made: socket.socket) -> list[Message]:
         found: list[Message] = []
         add, receive, seen, times = found.append, made.recvmsg_into, self._names, _TIME.unpack
-        origin, plain = self.options.listen, self._sequences is None
+        origin, plain = self.options.listen, self._numbered is None
         buffer = bytearray(self.options.max_datagram)
         into, view = [buffer], memoryview(buffer)
         with suppress(BlockingIOError):
@@ -104,21 +120,31 @@ class UDPReceiver(Receiver):
         origin, refused, wanted = self.options.listen, None, self._numbered
         if flags & socket.MSG_TRUNC:
             refused = f"it has more than {self.options.max_datagram:,} bytes (max_datagram)"
-        elif self._sequences is not None and wanted is not None:
+        elif wanted is not None:
+            name = sender if wanted.per == "sender" else b""
             try:
                 number = wanted.number(data)
-                gap = self._sequences.see(sender if wanted.per == "sender" else b"", number)
+                if self._copies is not None and not self._copies.first(
+                    name, number, time.monotonic()
+                ):
+                    return
+                gap = self._sequences.see(name, number) if self._sequences is not None else None
             except ValueError as error:
                 refused = str(error)
             else:
                 if gap is not None:
-                    self._lost += gap.missing
-                    first, last = str(gap.first), str(gap.last)
-                    found.append(
-                        lost(gap.reason, origin=origin, count=gap.missing, first=first, last=last)
-                    )
+                    self._report(gap, found)
         kept = data[:_KEPT] if refused else data
         found.append(Message(kept, sender, None, at, origin, refused=refused))
+
+    def _report(self, gap: Gap, found: list[Message]) -> None:
+        """Tell of what is missing."""
+        self._lost += gap.missing
+        first, last = str(gap.first), str(gap.last)
+        told = lost(
+            gap.reason, origin=self.options.listen, count=gap.missing, first=first, last=last
+        )
+        found.append(told)
 
     def _dropped_since(self, count: int) -> list[Message]:
         """Return what stands for what the kernel has dropped since its count was seen last."""
@@ -126,7 +152,7 @@ class UDPReceiver(Receiver):
         if not 0 < new < 2**31:  # an older count, which was overtaken
             return []
         self._dropped = count
-        if self._sequences is not None:
+        if self._numbered is not None:
             return []  # the gap tells which ones
         self._lost += new
         return [lost(_FULL, origin=self.options.listen, count=new)]

@@ -1,0 +1,93 @@
+"""Feeds that carry the same messages: each once, and a gap is what none of them has."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mainstem_direct_udp.copies import Copies
+from mainstem_direct_udp.options import UDPSourceOptions
+from mainstem_direct_udp.receiver import UDPReceiver
+from mainstem_ingress.losses import loss_of
+from pydantic import ValidationError
+from udp_peers import Sender, free_port
+
+
+@given(
+    numbers=st.integers(2, 60),
+    data=st.data(),
+)
+def test_any_two_feeds_give_each_number_once(numbers, data):
+    """Both drop and delay at random. Pass: first copies are each number once, gaps what neither had."""
+    feeds = []
+    for _ in range(2):
+        kept = data.draw(st.lists(st.booleans(), min_size=numbers, max_size=numbers))
+        late = data.draw(st.lists(st.integers(0, 3), min_size=numbers, max_size=numbers))
+        feeds += [(n + late[n], n) for n in range(numbers) if kept[n]]
+    arrivals = [n for _, n in sorted(feeds)]
+    if not arrivals:
+        return
+    made, came, gone, now = Copies(5.0, 10), [], [], 0.0
+    for n in arrivals:
+        now += 0.01
+        if made.first(b"", n + 1000, now):
+            came.append(n + 1000)
+    for gap in made.due(now + 10):
+        gone += range(gap.first, gap.last + 1)
+    begun = arrivals[0] + 1000
+    above = [n for n in came if n >= begun]
+    whole = sorted([*above, *gone])
+    assert len(set(whole)) == len(whole)
+    assert whole == list(range(begun, max(arrivals) + 1001))
+
+
+def test_a_beginning_a_copy_that_comes_too_late_and_a_cursor():
+    """Pass: a count that begins again is no copy; what is missing is still missing after a restart."""
+    made = Copies(1.0, 10)
+    assert [made.first(b"", n, 0.0) for n in (500, 501, 504, 501)] == [True, True, True, False]
+    again = Copies(1.0, 10, made.encoded())
+    assert json.loads(made.encoded()) == {"": [504, 502, 503]}
+    now = time.monotonic()
+    assert again.first(b"", 502, now)
+    (gap,) = again.due(now + 5)
+    assert (gap.first, gap.last) == (503, 503)
+    assert again.first(b"", 1, now + 5)
+    assert again.first(b"", 2, now + 5)
+    assert again.due(now + 20) == []
+
+
+def test_two_senders_of_one_feed():
+    """Pass: through the kernel; in `lost` is what neither sent, after the time that is waited."""
+    port = free_port()
+    sequence = {"format": "uint32", "per": "feed", "copies_within": "200 ms"}
+    given_ = {"listen": f"127.0.0.1:{port}", "sequence": sequence}
+    made = UDPReceiver(UDPSourceOptions.model_validate(given_), 0, "node")
+    made.connect(None)
+    a, b = Sender(port), Sender(port)
+    for n in range(1, 101):
+        for feed, every in ((a, 5), (b, 7)):
+            if n % every:
+                feed.send(struct.pack(">I", n))
+    found, until = [], time.monotonic() + 5
+    while time.monotonic() < until and not any(loss_of(m) for m in found[-2:] if m.refused):
+        found += made.take(0.05)
+    time.sleep(0.3)
+    found += made.take(0.05)
+    made.close()
+    a.close()
+    b.close()
+    came = [struct.unpack(">I", m.value)[0] for m in found if m.refused is None]
+    gone = [(int(x["from"]), int(x["to"])) for x in map(loss_of, found) if x]
+    assert sorted(came) == [n for n in range(1, 101) if n % 35]
+    assert gone == [(35, 35), (70, 70)]
+
+
+def test_copies_are_of_all_datagrams():
+    """Pass: else it is told when the document is read."""
+    sequence = {"per": "sender", "copies_within": "1 s"}
+    with pytest.raises(ValidationError, match="per: feed"):
+        UDPSourceOptions.model_validate({"listen": "0.0.0.0:1", "sequence": sequence})
