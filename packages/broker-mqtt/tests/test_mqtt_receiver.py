@@ -163,7 +163,9 @@ def test_a_will_is_published_when_it_is_gone(mosquitto, topic):
 
 
 def test_the_limit_of_the_server_is_kept(tmp_path, mosquitto, topic):
-    """A server that takes two messages without an answer. Pass: a hundred arrive, though 1,000 may be in flight."""
+    """A server that takes two messages without an answer. Pass: a hundred arrive, though 1,000 may be in flight, at the
+    one topic, which is sent once (an alias).
+    """
     with Mosquitto(tmp_path, "max_inflight_messages 2") as server:
         heard = Listener(server, topic)
         sink = MQTTSink(MQTTOptions(url=server.url, topic=topic))

@@ -52,6 +52,7 @@ class Connection:
     Attributes:
         resumed: whether the server had the session.
         most: how many messages the server takes without an answer.
+        aliases: whether it knows a topic by a number that it was given with it.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Connection:
         self._five = options.version == "5"
         self._broken = ""
         self._answer: Any = None
-        self.most = 65_535
+        self.most, self.aliases = 65_535, False
         #: How much has come, so that it can be seen that nothing more has.
         self._came = 0
         #: Whether something was sent that nobody answers.
@@ -145,6 +146,7 @@ class Connection:
     def _connected(self, _client: Any, _data: Any, flags: Any, reason: Any, more: Any) -> None:
         self._answer = flags, reason
         self.most = getattr(more, "ReceiveMaximum", None) or self.most
+        self.aliases = bool(getattr(more, "TopicAliasMaximum", 0))
 
     def _disconnected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
         if self._answer is None:  # a refusal says more

@@ -74,6 +74,7 @@ class MQTTSender(Sender):
         #: By packet id, the number of each message that has no answer.
         self._waiting: dict[int, int] = {}
         self._answers: list[Answer] = []
+        self._named = False
         self._early: list[tuple[int, int]] = []
         self._connection = Connection(
             self.options, published=self._published, in_flight=self.options.in_flight
@@ -86,8 +87,14 @@ class MQTTSender(Sender):
             self._connection.work(max(0.0, until - time.monotonic()))
             if time.monotonic() > until:
                 raise TransientError("the server does not answer")
+        topic = content.topic
+        if options.topic is not None and self._connection.aliases:
+            # The server knows the one topic by its number after the first message.
+            content.properties.TopicAlias = 1
+            topic = "" if self._named else topic
+            self._named = True
         packet = self._connection.publish(
-            content.topic,
+            topic,
             content.payload,
             options.qos,
             retain=options.retain,

@@ -1,4 +1,4 @@
-"""Numbered messages that several feeds carry: the first copy counts, and a gap is what none has in time."""
+"""Numbered messages of several feeds: the first copy counts, and a gap is what none has in time."""
 
 from __future__ import annotations
 
