@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from contextlib import contextmanager
@@ -90,6 +91,81 @@ def test_what_is_stored_and_was_not_acknowledged_is_known(mosquitto, topic, vers
         assert taken(made, 1, seconds=0.3) == []
 
 
+class Given:
+    """A message as the library gives it."""
+
+    def __init__(self, mid, dup):
+        self.mid, self.dup, self.qos, self.topic, self.payload = mid, dup, 1, "t", b"same"
+        self.retain, self.properties = False, None
+
+
+def test_packet_ids_that_come_round_are_new_messages():
+    """Equal messages, whose ids are those of what was stored before. Pass: one that is sent again is known; one with the
+    same id that is not, or that comes after as many others as may be in flight, is new.
+    """
+    options = MQTTSourceOptions(url="mqtt://h", topics=["t"], prefetch=3)
+    made = MQTTReceiver(options, 0, "node")
+    for mid in (1, 2, 3):
+        made._came(Given(mid, dup=False))
+    made._note()
+    again = MQTTReceiver(options, 0, "node")
+    again._begin(json.loads(made.cursor()))
+    again._came(Given(1, dup=True))
+    again._came(Given(2, dup=False))
+    assert (again._again, len(again._taken)) == ([1], 1)
+    for mid in (4, 5, 6):
+        again._came(Given(mid, dup=False))
+    again._came(Given(3, dup=True))
+    assert (again._again, len(again._taken)) == ([1], 5)
+
+
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_a_session_that_was_begun_and_not_subscribed_is(mosquitto, topic, version):
+    """A process is killed between the two, when it first connects and when the session was gone. Pass: the next one
+    subscribes; that the session was gone is told, once.
+    """
+    begin = {"version": version, "client_id": f"k{version}-{topic}"}
+    with client(mosquitto, begin["client_id"], keep=True):
+        pass  # a session without a subscription
+    with receiver(mosquitto, topic, **begin) as made:
+        publish(mosquitto, topic, ["1"])
+        (first,) = taken(made, 1)
+        made.acknowledge([first])
+        cursor = made.cursor()
+    with client(mosquitto, begin["client_id"]):  # which ends the session
+        pass
+    with receiver(mosquitto, topic, cursor, **begin) as made:
+        (gone,) = made.take(0.1)
+        assert "had no session" in loss_of(gone)["reason"]
+        stored = made.cursor()  # and killed before it has subscribed
+    with receiver(mosquitto, topic, stored, **begin) as made:
+        publish(mosquitto, topic, ["2"])
+        assert [m.value for m in taken(made, 1)] == [b"2"]
+
+
+def test_what_no_server_takes_is_refused(mosquitto, topic, tmp_path):
+    """Pass: control characters in a header, a key or a topic, and what is larger than the server takes; the rest
+    arrives.
+    """
+    with Mosquitto(tmp_path, "max_packet_size 2000") as server:
+        heard = Listener(server, topic)
+        sink = MQTTSink(MQTTOptions(url=server.url, give_up="10 s"))
+        good = {"value": b"good", "origin": topic}
+        rows = [
+            good,
+            {**good, "headers": [("a", b"two\nlines")]},
+            {**good, "key": b"\x00"},
+            {**good, "headers": [("long", b"x" * 70_000)]},
+            {**good, "value": b"x" * 3000},
+            {**good, "origin": f"{topic}/\x01"},
+            good,
+        ]
+        numbered = [{**row, "_id": n.to_bytes(16, "big")} for n, row in enumerate(rows)]
+        refused = send_by(sink, numbered)
+        assert sorted(row["_id"][-1] for row in refused) == [1, 2, 3, 4, 5]
+        assert heard.values() == [b"good", b"good"]
+
+
 def test_a_session_that_is_gone_is_told(mosquitto, topic):
     """Pass: once, as a row of `lost`, for the first connection after it; and topics are subscribed to anew."""
     with receiver(mosquitto, topic) as made:
@@ -99,8 +175,10 @@ def test_a_session_that_is_gone_is_told(mosquitto, topic):
     with client(mosquitto, f"c-{topic}"):  # a clean start: the session is another one
         pass
     with receiver(mosquitto, topic, cursor) as made:
+        (gone,) = taken(made, 1)
+        made.acknowledge([gone])
         publish(mosquitto, topic, ["2"])
-        gone, new = taken(made, 2)
+        (new,) = taken(made, 1)
         cursor = made.cursor()
     assert "had no session of this client" in loss_of(gone)["reason"]
     assert new.value == b"2"
@@ -219,6 +297,7 @@ class SecureMosquitto(Mosquitto):
         ({"version": "3.1.1", "retained": "never"}, "version 5"),
         ({"url": "mqtt://h/topic"}, "nothing after the port"),
         ({"tls": {}}, "not mqtts"),
+        ({"url": "mqtt://us:hunter2"}, "is the port a number"),
     ],
 )
 def test_wrong_options_are_told(given, told):

@@ -74,6 +74,8 @@ def test_old_lines_are_of_the_last_year_that_can_be():
         (b"<1>1 - - -", "not that of RFC 5424"),
         (b"<1>1 yesterday h a p i -", "time is none"),
         (b"<1>1 2026-01-01T00:00:00 h a p i -", "no zone"),
+        (b"<1>1 0001-01-01T00:00:00+14:00 h a p i -", "beyond the years"),
+        (b"<1>1 9999-12-31T23:59:59-14:00 h a p i -", "beyond the years"),
         (b'<1>1 - h a p i [x y="1" message', "structured data"),
         (b"<1>1 - h a p i nothing", "structured data"),
         (b"<1>\xff", "not UTF-8"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -176,6 +177,49 @@ def test_sessions_follow_each_other():
         new.send(texts(1, 6))
         third.send(texts(1, 3))
         assert [m.extra[0] for m in settle(made, bool)] == ["THIRD"]
+
+
+def test_many_gaps_are_waited_for_at_once():
+    """Five of them. Pass: all are told after the time of one, and a pause is no part of it."""
+    port = free_port()
+    sender = Sender("MANY", [port])
+    with RequestServer(sender) as server, receiver([port], [server]) as made:
+        server.forgets |= {3, 6, 9, 12, 15}
+        began = time.monotonic()
+        for n in range(1, 17):
+            if n % 3:
+                sender.send(texts(1, n))
+            else:
+                sender.sent += texts(1, n)
+        found = settle(made, lambda more: len(more) >= 16)
+        assert time.monotonic() - began < 3 * 0.4
+        assert numbers_of(found, "MANY")[1] == [3, 6, 9, 12, 15]
+        server.forgets |= {17, 18}
+        sender.sent += texts(2, 17)
+        sender.send(texts(1, 19))
+        settle(made, lambda _: made.facts()["held"], seconds=5)
+        made.pause()
+        time.sleep(0.6)
+        assert made.take(0.01) == []
+        server.forgets.clear()
+        made.resume()
+        found = settle(made, lambda more: len(more) >= 3)
+    assert numbers_of(found, "MANY") == ([17, 18, 19], [])
+
+
+def test_a_stray_packet_ends_no_session():
+    """Pass: of another session, while one goes on; what comes of that one is given, and nothing is told as lost."""
+    port = free_port()
+    sender, stray = Sender("LIVE", [port]), Sender("STRAY", [port])
+    with receiver([port]) as made:
+        found = []
+        for n in range(1, 31):
+            sender.send(texts(1, n))
+            if n == 5:
+                stray.heartbeat()
+            found += settle(made, bool)
+            time.sleep(0.02)
+    assert numbers_of(found, "LIVE") == (list(range(1, 31)), [])
 
 
 def test_what_waits_is_bounded():

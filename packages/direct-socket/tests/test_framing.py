@@ -13,6 +13,7 @@ KINDS = [
     {"framing": "lines"},
     {"framing": "delimiter"},
     {"framing": "delimiter", "delimiter": "ab"},
+    {"framing": "delimiter", "delimiter": "\n\n"},
     {"framing": "length"},
     {"framing": "length", "length": {"bytes": 2, "byte_order": "little", "includes_itself": True}},
     {"framing": "octets"},
@@ -35,7 +36,10 @@ def cut(kind, data, places):
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @given(
-    messages=st.lists(st.binary(max_size=MOST), max_size=8),
+    messages=st.lists(
+        st.one_of(st.binary(max_size=MOST), st.sampled_from([b"\n", b"a\n", b"a", b"\r"])),
+        max_size=8,
+    ),
     places=st.lists(st.integers(0, 1000), max_size=8),
 )
 def test_messages_come_back_however_they_are_cut(kind, messages, places):
@@ -92,6 +96,15 @@ def test_what_is_left_at_the_end():
     framer.feed(b"c")
     assert framer.last(whole=False) == Frame(b"c", "the stream ended within it")
     assert framer.last(whole=False) is None
+
+
+def test_after_a_large_message_what_is_cut_off_is_told():
+    """Pass: also where messages have lengths."""
+    framer = Framer(options({"framing": "octets"}), MOST)
+    (large,) = framer.feed(b"60 " + b"x" * 60)
+    assert large.refused
+    assert framer.feed(b"5 ab") == []
+    assert framer.last(whole=False) == Frame(b"5 ab", "the stream ended within it")
 
 
 @pytest.mark.parametrize(

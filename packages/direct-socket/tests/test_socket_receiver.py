@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 import threading
 import time
 from contextlib import closing, contextmanager
@@ -154,6 +155,51 @@ def test_a_connection_without_lengths_is_ended_alone(place):
         assert [m.value for m in more if not m.refused] == [b"!"]
         for each in (good, third):
             each.close()
+
+
+def test_who_is_gone_before_the_handshake_harms_nobody(tmp_path, place):
+    """Bytes and a reset, right after connecting. Pass: connections that are there go on."""
+    folder = tmp_path / "certificates"
+    make_certificates(folder, {"server": "DNS:localhost"})
+    shown = {"certificate": f"{folder}/server.pem", "key": f"{folder}/server.key"}
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    with receiver(listen=at(place), certificates=shown) as made:
+        got = []
+
+        def send():
+            client = context.wrap_socket(dial(place), server_hostname="localhost")
+            client.sendall(b"one\n")
+            got.append(client)
+
+        sends = threading.Thread(target=send)
+        sends.start()
+        assert [m.value for m in taken(made, 1)] == [b"one"]
+        sends.join(10)
+        for _ in range(5):
+            rude = dial(place)
+            rude.sendall(b"abc")
+            rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            rude.close()
+        made.take(0.1)
+        got[0].sendall(b"two\n")
+        assert [m.value for m in taken(made, 1) if m.refused is None] == [b"two"]
+        got[0].close()
+
+
+def test_waiting_at_the_limit_costs_nothing(place):
+    """Pass: who has to wait is let in later, and the thread rests meanwhile."""
+    with receiver(listen=at(place), connections=1) as made:
+        first, second = dial(place), dial(place)
+        first.sendall(b"1\n")
+        second.sendall(b"2\n")
+        assert [m.value for m in taken(made, 1)] == [b"1"]
+        spent = time.thread_time()
+        for _ in range(10):
+            made.take(0.05)
+        assert time.thread_time() - spent < 0.1
+        first.close()
+        assert [m.value for m in taken(made, 1)] == [b"2"]
+        second.close()
 
 
 @pytest.mark.in_turn

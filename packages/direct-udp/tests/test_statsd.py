@@ -94,6 +94,9 @@ def test_lines_of_both_dialects(line, expected):
         ("_e{2,1}:aé|b", "lengths"),
         ("_e:a", "expected"),
         ("_sc|a|9", "expected _sc"),
+        ("a:1|c|T²", "no section"),
+        ("_e{1,1}:a|b|d:²", "no section"),
+        ("n" * 30_000 + ":1" * 10_000 + "|h", "too many values"),
     ],
 )
 def test_what_is_no_line_is_refused(line, told):

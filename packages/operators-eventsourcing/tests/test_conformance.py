@@ -48,3 +48,12 @@ class TestEvolve(OperatorSuite):
 
     def options(self):
         return {"call": "shop:Counter", "folder": FOLDER, "by": ["k"], "state": "count BIGINT"}
+
+
+class TestUpcast(OperatorSuite):
+    use = "upcast"
+    inputs = {"input": "type STRING, version INT, payload STRING, at TIMESTAMP"}
+    event_time = {"input": "at"}
+
+    def options(self):
+        return {"call": "test_upcast:Upcasts", "folder": FOLDER}

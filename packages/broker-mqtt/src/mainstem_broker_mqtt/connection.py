@@ -27,8 +27,12 @@ _LASTING = frozenset(
 )
 #: Reasons why a message is refused that pass: any error, the server's own, no room.
 PASSING = frozenset({0x80, 0x83, 0x97})
+#: Reasons to end a connection that are one of its messages' fault.
+_FAULTS = frozenset({0x80, 0x81, 0x82, 0x90, 0x95, 0x99, 0x9A, 0x9B})
 #: So often it is looked in vain whether more has come, before it is waited.
 _LOOKS = 3
+#: About so much is taken at a time, so that others have their turn.
+_MOST = 2000
 #: How long the server may take to read what was sent last, in seconds; a topic that nobody has, which is
 #: given up so that it answers.
 _LEAVE, _NOTHING = 2.0, "mainstem/nothing"
@@ -52,6 +56,8 @@ class Connection:
     Attributes:
         resumed: whether the server had the session.
         most: how many messages the server takes without an answer.
+        largest: how many bytes a packet may have that the server takes.
+        fault: what the server says of a message, if it has ended the connection because of one.
         aliases: whether it knows a topic by a number that it was given with it.
     """
 
@@ -68,6 +74,7 @@ class Connection:
         self._broken = ""
         self._answer: Any = None
         self.most, self.aliases = 65_535, False
+        self.largest, self.fault = 2**28, ""
         #: How much has come, so that it can be seen that nothing more has.
         self._came = 0
         #: Whether something was sent that nobody answers.
@@ -146,10 +153,13 @@ class Connection:
     def _connected(self, _client: Any, _data: Any, flags: Any, reason: Any, more: Any) -> None:
         self._answer = flags, reason
         self.most = getattr(more, "ReceiveMaximum", None) or self.most
+        self.largest = getattr(more, "MaximumPacketSize", None) or self.largest
         self.aliases = bool(getattr(more, "TopicAliasMaximum", 0))
 
-    def _disconnected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
+    def _disconnected(self, _client: Any, _data: Any, flags: Any, reason: Any, _more: Any) -> None:
         if self._answer is None:  # a refusal says more
+            said = flags.is_disconnect_packet_from_server and reason.value in _FAULTS
+            self.fault = str(reason) if said else ""
             self._broken = f"the server has ended the connection: {reason}"
 
     def _subscribed(self, _client: Any, _data: Any, _mid: Any, reasons: Any, _more: Any) -> None:
@@ -194,8 +204,8 @@ class Connection:
         if can:
             self._check(client.loop_write())
         if ready or pending:
-            looks = 0
-            while looks < _LOOKS and client.socket() is not None:
+            looks, begun = 0, self._came
+            while looks < _LOOKS and self._came - begun < _MOST and client.socket() is not None:
                 before = self._came
                 self._check(client.loop_read())
                 looks = looks + 1 if self._came == before else 0

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from mainstem import Hidden, HostTLSOptions, Options, PositiveDuration, Secret, option
+from mainstem import (
+    Hidden,
+    HostTLSOptions,
+    Options,
+    PositiveDuration,
+    Secret,
+    option,
+    split_address,
+)
 from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions
 from pydantic import Field, field_validator, model_validator
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
+#: Control characters, and those that are none.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 #: A name and what is asked for have 16 bits for their length.
 _LONGEST = 65_535
 
 
 def _check(url: Secret) -> Secret:
-    parts = urlsplit(url.get_secret_value())
+    parts = split_address(url)
     if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError("expected mqtt://host:port or mqtts:// for TLS")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError("expected nothing after the port: there are options for all else")
-    parts.port  # noqa: B018  # raises ValueError if it is no number
     return url
 
 
@@ -211,6 +221,11 @@ def unfit(topic: str) -> str:
     """Return why messages can't be published to a topic; empty if they can."""
     if not topic:
         return "it is empty"
-    if set("+#\0") & set(topic):
-        return "it has + or # or a zero in it"
-    return "it is too long" if len(topic.encode()) > _LONGEST else ""
+    if set("+#") & set(topic):
+        return "it has + or # in it"
+    return "it is too long, or has control characters" if unfit_text(topic) else ""
+
+
+def unfit_text(text: str) -> bool:
+    """Whether servers end a connection for a text: it is too long, or has control characters."""
+    return _CONTROL.search(text) is not None or len(text.encode()) > _LONGEST

@@ -37,11 +37,11 @@ class MQTTReceiver(Receiver):
     def __init__(self, options: MQTTSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._connection: Connection | None = None
-        self._told = 0
+        self._told = self._dropped = 0
         self._begin({})
 
     def _begin(self, known: dict[str, Any]) -> None:
-        self._paused, self._dropped = False, 0
+        self._paused = self._later = False
         self._taken: list[Message] = []
         #: The packet ids of what came again and is stored.
         self._again: list[int] = []
@@ -51,8 +51,10 @@ class MQTTReceiver(Receiver):
         marks = [_MARK.unpack_from(held, at) for at in range(0, len(held), _MARK.size)]
         #: The last messages that were taken, the newest last.
         self._last: deque[Mark] = deque(marks, self.options.prefetch)
-        #: Those that were stored before this connection, each of which may come again, once.
+        #: Those that were stored before this connection, each of which may come again, once, and before
+        #: as many others have come as may be in flight.
         self._stored = set(marks)
+        self._others = 0
         self._cursor = json.dumps(known) if known else None
 
     @property
@@ -72,17 +74,27 @@ class MQTTReceiver(Receiver):
         if not made.resumed:
             self._stored.clear()
             self._last.clear()
-            if known and self.options.qos:
+            if self._filters and self.options.qos:
+                # It is subscribed once this is stored: if this process is killed before, the next one
+                # finds a session, and must know that it is a new one.
                 self._told += 1
                 self._taken.append(self._lost(_GONE))
+                self._filters, self._later = [], True
+                self._note()
+                return
+            self._filters = []
+        self._subscribe(made)
+
+    def _subscribe(self, made: Connection) -> None:
+        """Let the session have the topics that are wanted, and no others."""
         share = f"$share/{self.options.share}/" if self.options.share else ""
         wanted = [f"{share}{topic}" for topic in self.options.topics]
-        there = self._filters if made.resumed else []
+        there, self._later = self._filters, False
         if old := [name for name in there if name not in wanted]:
             made.unsubscribe(old)
         # With 3.1.1 the server sends what it has retained whenever it is asked.
-        again = self.options.version == "5" and self.options.retained == "always"
-        if new := [name for name in wanted if again or name not in there]:
+        every = self.options.version == "5"
+        if new := [name for name in wanted if every or name not in there]:
             made.subscribe(new, self.options.qos, self.options.retained)
         failpoint("mqtt.after-subscribe")
         if wanted != there:
@@ -120,10 +132,13 @@ class MQTTReceiver(Receiver):
             payload = bytes(message.payload)
             said = blake2b(message.topic.encode() + b"\0" + payload, digest_size=6).digest()
             mark = message.mid, said
-            if mark in self._stored:
+            if mark in self._stored and message.dup:
                 self._stored.discard(mark)
                 self._again.append(message.mid)
                 return
+            self._others += 1
+            if self._others > self.options.prefetch:
+                self._stored.clear()
             self._last.append(mark)
             token = message.mid
         elif self._paused:
@@ -161,6 +176,8 @@ class MQTTReceiver(Receiver):
         for message in messages:
             if message.token is not None:
                 self._connection.acknowledge(message.token)
+        if self._later:
+            self._subscribe(self._connection)
 
     def pause(self) -> None:
         # With QoS 1 the server sends no more than `prefetch`, which are kept until there is room.

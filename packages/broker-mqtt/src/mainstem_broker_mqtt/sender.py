@@ -8,17 +8,19 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import TransientError
+from mainstem import RefusedRowError, TransientError
 from mainstem.sinks import Refused, values_of
-from mainstem_egress import Answer, Fate, OutMessage, Sender
+from mainstem_egress import Answer, Fate, MessageFault, OutMessage, Sender
 
-from mainstem_broker_mqtt.options import MQTTOptions, unfit
+from mainstem_broker_mqtt.options import MQTTOptions, unfit, unfit_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: The user properties that hold a message's identity, and its key.
 ID, KEY = "mainstem-id", "key"
+#: What a packet has beside topic, payload and properties, in bytes, at most.
+_HEAD = 32
 
 
 class _Content(NamedTuple):
@@ -63,8 +65,12 @@ class MQTTSender(Sender):
                 except UnicodeDecodeError:
                     refused.add(identity, value, "a header or the key is no text of UTF-8")
                     continue
+                if any(unfit_text(text) for pair in pairs for text in pair):
+                    why = "a header or the key is too long, or has control characters"
+                    refused.add(identity, value, why)
+                    continue
                 properties = user_properties(pairs, expiry)
-                size += sum(len(name) + len(held) for name, held in pairs)
+                size += sum(len(text.encode()) + 4 for pair in pairs for text in pair)
             content = _Content(named, payload, properties)
             yield OutMessage(content, key if key is not None else named, size, identity, value)
 
@@ -82,6 +88,10 @@ class MQTTSender(Sender):
 
     def send(self, number: int, message: OutMessage) -> None:
         content, options = message.content, self.options
+        if message.size + len(content.topic.encode()) + _HEAD > self._connection.largest:
+            raise RefusedRowError(
+                f"the server takes no more than {self._connection.largest:,} bytes"
+            )
         until = time.monotonic() + options.answer_timeout.total_seconds()
         while len(self._waiting) >= self._connection.most:  # the server says so
             self._connection.work(max(0.0, until - time.monotonic()))
@@ -125,6 +135,10 @@ class MQTTSender(Sender):
         except TransientError:
             # What was answered before counts: some servers end the connection of who is refused.
             if not self._answers:
+                if self._connection.fault and self._waiting:
+                    raise MessageFault(
+                        f"the server has ended the connection: {self._connection.fault}"
+                    ) from None
                 raise
         found, self._answers = self._answers, []
         return found

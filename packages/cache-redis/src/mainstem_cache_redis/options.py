@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Annotated, Literal, Self
 from urllib.parse import SplitResult, urlsplit
 
-from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
+from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
 from mainstem.columns import Template, TemplateText
 from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions
@@ -20,7 +20,7 @@ _SCHEMES = ("redis", "rediss")
 
 
 def _check(url: Secret) -> Secret:
-    parts = urlsplit(url.get_secret_value())
+    parts = split_address(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise ValueError("expected redis://host:port/database or rediss:// for TLS")
     database = parts.path.strip("/")
@@ -28,7 +28,6 @@ def _check(url: Secret) -> Secret:
         raise ValueError("expected a number as the database, after the host")
     if parts.query or parts.fragment:
         raise ValueError("expected no parameters: there are options for what they say")
-    parts.port  # noqa: B018  # raises ValueError if it is no number
     return url
 
 

@@ -52,6 +52,7 @@ CATALOGUE = {
     ("operator", "decide"): "mainstem-operators-eventsourcing",
     ("operator", "percolate"): "mainstem-operators-search",
     ("operator", "evolve"): "mainstem-operators-eventsourcing",
+    ("operator", "upcast"): "mainstem-operators-eventsourcing",
     ("operator", "aggregate"): "mainstem-operators-windows",
     ("operator", "clock"): "mainstem-operators-windows",
     ("operator", "deduplicate"): "mainstem-operators-windows",

@@ -13,8 +13,8 @@ from typing import NamedTuple
 _HEAD = struct.Struct(">10sQH")
 _LENGTH = struct.Struct(">H")
 END = 0xFFFF
-#: The largest number that a message can have, so that there can be one after it.
-_LAST = 2**64 - 1 - END
+#: The largest number that a message can have here: more than any session has.
+_LAST = 2**63 - 1 - END
 
 
 class PacketError(ValueError):

@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -65,15 +66,21 @@ class MoldUDP64Receiver(Receiver):
         if known:
             self._sessions[known["session"].encode("latin-1")] = Numbers(known["next"])
         self._look()
-        #: The last sessions that are done, of which packets may come late.
-        self._over: list[bytes] = [each.encode("latin-1") for each in known.get("over", ())]
+        #: The last sessions that are done, of which packets may come late: of one that never ended the
+        #: number that is next, for it may go on.
+        self._over: dict[bytes, int | None] = {
+            each.encode("latin-1"): number for each, number in known.get("over", {}).items()
+        }
         #: Those that have said that they end.
-        self._ended: set[bytes] = set()
-        #: Since when the number that is next has been missing, and when it was asked for last.
-        self._since: float | None = None
+        self._ended: set[bytes] = {self._head} if known.get("ended") else set()
+        #: When the first session was heard of last; which of its numbers were known to exist since when.
+        self._heard = time.monotonic()
+        self._marks: deque[tuple[int, float]] = deque()
+        #: The number that is waited for, and when it was asked for last.
         self._waited_for = 0
         self._asked = 0.0
         self._turn = self._tries = 0
+        self._now = self._heard
         #: The messages that are next, and of which session and numbers they are.
         self._values: list[Buffer] = []
         self._runs: list[tuple[str, int, int]] = []
@@ -96,9 +103,10 @@ class MoldUDP64Receiver(Receiver):
             time.sleep(seconds)
             return []
         found: list[Message] = []
-        if self._since is not None:
+        if self._marks or len(self._sessions) > 1:
             seconds = min(seconds, self.options.ask_every.total_seconds() / 2)
         ready, _, _ = select.select([*self._feeds, *self._asking], [], [], seconds)
+        self._now = time.monotonic()
         for made in ready:
             with suppress(BlockingIOError, ConnectionError):
                 for _ in range(_MOST):
@@ -119,13 +127,14 @@ class MoldUDP64Receiver(Receiver):
             found.append(Message(kept, origin=self._origin, refused=refused, extra=(None, None)))
             return
         if packet.session == self._head and packet.messages:  # as nearly always
-            current = self._current
+            current, self._heard = self._current, self._now
             self._give(current.next, current.see(packet.first, packet.messages))
             return
-        if packet.session in self._over:
+        if packet.session in self._over and self._over[packet.session] is None:
             return
         numbers = self._sessions.get(packet.session) or self._begun(packet)
         if numbers is self._current:
+            self._heard = self._now
             self._give(numbers.next, numbers.see(packet.first, packet.messages))
         else:  # what is missing of the one before comes first
             numbers.hold(packet.first, packet.messages)
@@ -136,7 +145,8 @@ class MoldUDP64Receiver(Receiver):
     def _begun(self, packet: Packet) -> Numbers:
         """Note a session that nobody has heard of."""
         whole = bool(self._sessions) or self.options.start == "earliest"
-        made = self._sessions[packet.session] = Numbers(1 if whole else packet.first)
+        begins = self._over.pop(packet.session, None) or (1 if whole else packet.first)
+        made = self._sessions[packet.session] = Numbers(begins)
         self._look()
         return made
 
@@ -146,9 +156,13 @@ class MoldUDP64Receiver(Receiver):
         if session not in self._ended:
             told = _text(self._current.next)
             found.append(lost(_UNSEEN, origin=self._origin, first=told, extra=(self._name, None)))
+        self._over[session] = None if session in self._ended else self._current.next
+        while len(self._over) > _REMEMBERED:
+            del self._over[next(iter(self._over))]
         del self._sessions[session]
         self._look()
-        self._over = [*self._over, session][-_REMEMBERED:]
+        self._heard = self._now
+        self._marks.clear()
         numbers = self._current
         self._give(numbers.next, numbers.ready())
 
@@ -190,23 +204,30 @@ class MoldUDP64Receiver(Receiver):
 
     def _mend(self, found: list[Message]) -> None:
         """Ask for what is missing, and report what has been for too long."""
+        now, limit = self._now, self.options.recover_within.total_seconds()
+        # A single packet of another session, from whomever, ends none that goes on.
         while len(self._sessions) > 1 and not self._current.incomplete:
+            if self._head not in self._ended and now - self._heard <= limit:
+                break
             self._go_on(found)
-        if not self._sessions or not self._current.incomplete:
-            self._since = None
-            return
-        numbers, now = self._current, time.monotonic()
-        if self._since is None or self._waited_for != numbers.next:
-            self._since, self._waited_for = now, numbers.next
-            self._asked, self._tries = 0.0, 0
+        numbers, marks = self._current, self._marks
+        if not marks or marks[-1][0] < numbers.known:
+            marks.append((numbers.known, now))
         full = sum(each.held for each in self._sessions.values()) > self.options.hold
-        if full or now - self._since > self.options.recover_within.total_seconds():
+        while True:
+            while marks and marks[0][0] <= numbers.next:
+                marks.popleft()
+            if not numbers.incomplete:
+                return
+            if not full and now - marks[0][1] <= limit:
+                break
             first = numbers.next
             gap, ready = numbers.give_up()
             self._report(gap, _FULL if full else _BEGINNING if first == 1 else _GAP, found)
             self._give(gap.end, ready)
-            self._since = None
-            return
+            full = False
+        if self._waited_for != numbers.next:
+            self._waited_for, self._asked, self._tries = numbers.next, 0.0, 0
         if self._servers and now - self._asked >= self.options.ask_every.total_seconds():
             self._asked = now
             self._ask()
@@ -236,6 +257,9 @@ class MoldUDP64Receiver(Receiver):
 
     def resume(self) -> None:
         self._paused = False
+        # Nothing could come, nor be asked for, meanwhile.
+        self._heard = now = time.monotonic()
+        self._marks = deque((known, now) for known, _ in self._marks)
 
     def close(self) -> None:
         for made in (*self._feeds, *self._asking):
@@ -245,8 +269,9 @@ class MoldUDP64Receiver(Receiver):
     def cursor(self) -> str | None:
         if not self._sessions:
             return None
-        told = {"session": self._head.decode("latin-1"), "next": self._current.next}
-        return json.dumps(told | {"over": [each.decode("latin-1") for each in self._over]})
+        over = {each.decode("latin-1"): number for each, number in self._over.items()}
+        told = {"session": self._head.decode("latin-1"), "next": self._current.next, "over": over}
+        return json.dumps(told | {"ended": self._head in self._ended})
 
     def waiting(self) -> int | None:
         return 0  # nothing waits anywhere

@@ -127,9 +127,11 @@ class Framer:
                 self._skip -= min(left, self._skip)
                 if self._skip:
                     break
+                self._skip = None
             try:
                 head = self._head(data, at)
             except ValueError as error:
+                self._rest = b""
                 raise FramingError(str(error), frames) from None
             if head is None:
                 break
@@ -196,6 +198,6 @@ def framed(options: FramingOptions, data: bytes) -> bytes:
             raise ValueError(f"its length has more than {told.bytes} bytes")
         return size.to_bytes(told.bytes, told.byte_order) + data
     end = b"\n" if options.framing == "lines" else options.delimiter.encode()
-    if end in data or (options.framing == "lines" and data.endswith(b"\r")):
+    if (data + end).find(end) != len(data) or (options.framing == "lines" and data.endswith(b"\r")):
         raise ValueError("it has in it what a message ends at (framing)")
     return data + end

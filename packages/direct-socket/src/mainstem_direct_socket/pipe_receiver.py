@@ -41,12 +41,12 @@ class PipeReceiver(Receiver):
         #: Whether no more will come.
         self._ended = False
         self._paused = False
-        #: Why no message can be found any more.
-        self._broken = ""
+        #: Why no message can be found any more; how a program has ended whose last messages were given.
+        self._broken = self._after = ""
         self._framer = Framer(options, options.max_message)
 
     def connect(self, cursor: str | None) -> None:
-        self._paused, self._broken = False, ""
+        self._paused, self._broken, self._after = False, "", ""
         if self._ended:
             return
         options = self.options
@@ -94,16 +94,19 @@ class PipeReceiver(Receiver):
             raise PermanentError(f"{path}: {error.strerror}") from None
 
     def take(self, seconds: float) -> Iterable[Message]:
-        if self._paused or self._descriptor is None:
+        if self._after and not self._paused:
+            raise TransientError(f"{self._after}{self._last_words}")
+        descriptor = self._descriptor
+        if self._paused or descriptor is None:
             time.sleep(seconds)
             return []
         if self._broken:  # what was before it is given
             raise (PermanentError if self.options.command is None else TransientError)(self._broken)
-        ready, _, _ = select.select([self._descriptor], [], [], seconds)
+        ready, _, _ = select.select([descriptor], [], [], seconds)
         found: list[Message] = []
         turns = 0
         while ready and turns < _TURNS:
-            data = os.read(self._descriptor, _READ)
+            data = os.read(descriptor, _READ)
             if not data:
                 self._end(found)
                 break
@@ -111,7 +114,7 @@ class PipeReceiver(Receiver):
             if self._broken:
                 break
             turns += 1
-            ready, _, _ = select.select([self._descriptor], [], [], 0)
+            ready, _, _ = select.select([descriptor], [], [], 0)
         failpoint("pipe.after-take")
         return found
 
@@ -144,10 +147,13 @@ class PipeReceiver(Receiver):
             self._ended = True
             return
         if found:  # they come first
-            self._process, self._descriptor = process, os.open(os.devnull, os.O_RDONLY)
+            self._after = f"{self.options.origin} has ended with {code}"
             return
-        said = f": {' / '.join(self._said)}" if self._said else ""
-        raise TransientError(f"{self.options.origin} has ended with {code}{said}")
+        raise TransientError(f"{self.options.origin} has ended with {code}{self._last_words}")
+
+    @property
+    def _last_words(self) -> str:
+        return f": {' / '.join(self._said)}" if self._said else ""
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
         pass  # nobody waits for it

@@ -61,6 +61,7 @@ class SocketReceiver(Receiver):
             seconds = options.connect_timeout.total_seconds()
             made = connected(options.place, options.tls, seconds)
             made.setblocking(False)
+            _keep_alive(made)
             self._add(_Connection(made, options.connect, self._framer()))
         else:
             self._tls = self._context()
@@ -119,6 +120,7 @@ class SocketReceiver(Receiver):
             return []
         if self._ended and not self._open:
             raise TransientError(self._ended)
+        self._look()
         pending = any(isinstance(each, ssl.SSLSocket) and each.pending() for each in self._open)
         found: list[Message] = []
         ready = {key.fileobj for key, _ in self._selector.select(0 if pending else seconds)}
@@ -133,23 +135,37 @@ class SocketReceiver(Receiver):
         failpoint("socket.after-take")
         return found
 
+    def _look(self) -> None:
+        """Look at who waits to be let in only as long as there is room."""
+        assert self._selector is not None  # noqa: S101
+        made = self._listening
+        if made is None:
+            return
+        room, known = len(self._open) < self.options.connections, made in self._selector.get_map()
+        if room and not known:
+            self._selector.register(made, selectors.EVENT_READ, None)
+        elif known and not room:
+            self._selector.unregister(made)
+
     def _accept(self) -> None:
         assert self._listening is not None  # noqa: S101
-        with suppress(BlockingIOError, ConnectionError):
+        with suppress(OSError):  # nobody more, or no descriptor for them
             while len(self._open) < self.options.connections:
                 made, sender = self._listening.accept()
-                made.setblocking(False)
-                connection = _Connection(made, _name(sender), self._framer())
-                if self._tls is not None:
-                    made = self._tls.wrap_socket(
-                        made, server_side=True, do_handshake_on_connect=False
-                    )
-                    made.setblocking(False)
-                    connection.socket, connection.greeting = made, True
-                    connection.until = (
-                        time.monotonic() + self.options.connect_timeout.total_seconds()
-                    )
-                self._add(connection)
+                try:
+                    self._let_in(made, _name(sender))
+                except OSError:  # gone again
+                    made.close()
+
+    def _let_in(self, made: socket.socket, name: str) -> None:
+        made.setblocking(False)
+        _keep_alive(made)
+        connection = _Connection(made, name, self._framer())
+        if self._tls is not None:
+            made = self._tls.wrap_socket(made, server_side=True, do_handshake_on_connect=False)
+            connection.socket, connection.greeting = made, True
+            connection.until = time.monotonic() + self.options.connect_timeout.total_seconds()
+        self._add(connection)
 
     def _read(self, connection: _Connection, found: list[Message]) -> None:
         """Read what has come over a connection, as far as it is its turn."""
@@ -215,6 +231,14 @@ class SocketReceiver(Receiver):
 
     def facts(self) -> dict[str, Any]:
         return {"server": self._origin, "connections": len(self._open)}
+
+
+def _keep_alive(made: socket.socket) -> None:
+    """Let the system notice that the other side is gone without a word."""
+    if made.family != socket.AF_UNIX:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20)
 
 
 def _name(sender: Any) -> str:

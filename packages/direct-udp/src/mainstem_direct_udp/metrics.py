@@ -31,11 +31,15 @@ _USUAL = (
     rf"^(?P<name>[^:|@#\x00-\x1f]+):(?P<values>{_SAFE}(?::{_SAFE})*)\|(?P<type>c|g|ms|h|d)"
     rf"(?:\|@(?P<rate>{_SAFE}))?(?:\|#(?P<tags>[^|]*))?(?:\|c:[^|]*)?(?:\|T(?P<time>\d{{1,11}}))?$"
 )
+#: A longer line is looked at by itself; and how many bytes all rows of a line may have together.
+_LONG, _MOST = 1000, 1_000_000
 #: The column with which line it was, which orders rows.
 _LINE = "__line"
 _TAGS: Any = pa.map_(pa.string(), pa.string())
 _TIME: Any = pa.timestamp("us", "UTC")
-_EVENT = re.compile(r"_e\{(\d{1,9}),(\d{1,9})\}:(.*)", re.DOTALL)
+#: Seconds since 1970.
+_DIGITS = re.compile(r"\d{1,11}", re.ASCII)
+_EVENT = re.compile(r"_e\{(\d{1,9}),(\d{1,9})\}:(.*)", re.DOTALL | re.ASCII)
 #: Which column each field of an event and of a check is, by its letter.
 _OF_EVENT = {
     "h": "host",
@@ -90,6 +94,7 @@ def read(datagrams: Sequence[bytes], times: Sequence[int]) -> Parsed:
     rates = pc.cast(_number(pc.if_else(pc.equal(rate, ""), "1", rate)), pa.float64())
     fits = pc.and_(pc.greater(rates, 0.0), pc.less_equal(rates, 1.0))
     quick = pc.and_(usual.is_valid(), pc.fill_null(fits, pa.scalar(False)))
+    quick = pc.and_(quick, pc.less_equal(pc.binary_length(lines), _LONG))
     rows: list[dict[str, Any]] = []
     slow = pc.invert(quick)
     for line, when, number in zip(
@@ -191,7 +196,7 @@ def _metric(line: str, at: int) -> list[dict[str, Any]]:
                 raise LineError(_RATE)
         elif section.startswith("#"):
             tags = section[1:]
-        elif section.startswith("T") and section[1:].isdigit() and len(section) <= 12:
+        elif section.startswith("T") and _DIGITS.fullmatch(section[1:]):
             when = int(section[1:]) * 1_000_000
         elif not section.startswith(("c:", "e:", "card:")):
             raise LineError(f"there is no section {section[:20]!r}")
@@ -199,6 +204,8 @@ def _metric(line: str, at: int) -> list[dict[str, Any]]:
     if kind == "set":
         return [{**row, "text": values, "relative": False}]
     made = []
+    if len(line) * (values.count(":") + 1) > _MOST:
+        raise LineError("it has too many values for so long a line")
     for text in values.split(":"):
         value = _float(text, _WIDE)
         scaled = value / rate if kind == "counter" else None
@@ -265,7 +272,7 @@ def _fields(sections: Sequence[str], names: dict[str, str]) -> dict[str, Any]:
         letter, colon, value = section.partition(":")
         if section.startswith("#"):
             row["tags"] = tags_of(section[1:])
-        elif colon and letter == "d" and value.isdigit() and len(value) <= 11:
+        elif colon and letter == "d" and _DIGITS.fullmatch(value):
             row["at"] = int(value) * 1_000_000
         elif colon and letter in names:
             row[names[letter]] = value

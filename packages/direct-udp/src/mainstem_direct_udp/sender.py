@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: What the system says of a datagram that is larger than any may be.
 _LARGE = (errno.EMSGSIZE,)
+_ROUTES = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 #: How far behind its pace a sender may catch up, in seconds.
 _BEHIND = 0.05
 
@@ -49,7 +50,9 @@ class UDPSender(Sender):
                 self._by_multicast(made)
             made.connect((str(host), port))
         except OSError as error:
-            raise PermanentError(f"{options.to}: {error.strerror}") from None
+            # A route may come; an interface that is not there does not.
+            kind = TransientError if error.errno in _ROUTES else PermanentError
+            raise kind(f"{options.to}: {error.strerror}") from None
         self._sent = self._answered = 0
         #: When the next datagram may go.
         self._next = time.monotonic()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from mainstem import Trace
 
 from mainstem_ingress.dedup import hash_of
+from mainstem_ingress.errors import LogError
 from mainstem_ingress.losses import MARK
 from mainstem_ingress.segments import (
     ID,
@@ -60,7 +61,13 @@ def traces(log: Log, message: str, key: str) -> Iterator[Trace]:
         if wanted is not None:
             there += [(number, IDS_SUFFIX) for number in numbers(folder, IDS_SUFFIX)]
         for number, suffix in sorted(there):
-            header, rows = open_segment(file_of(folder, number, suffix))
+            file = file_of(folder, number, suffix)
+            try:
+                header, rows = open_segment(file)
+            except LogError:
+                if file.exists():
+                    raise
+                continue  # all have read it meanwhile
             for index in _among(rows, receiver, number, message, key, wanted):
                 yield _stored(header, rows, receiver, number, index)
 

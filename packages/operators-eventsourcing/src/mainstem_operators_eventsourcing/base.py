@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mainstem import (
     COMMIT_VERSION,
@@ -102,25 +102,9 @@ class Root(KeyedOperator):
         Raises:
             OptionError: it is not there, lacks a method, or can't be sent to Spark's tasks.
         """
-        from mainstem.functions import first_on_path, load_function
-        from pyspark import cloudpickle
+        from mainstem_operators_eventsourcing.app import load_app
 
-        from mainstem_operators_eventsourcing.app import App
-
-        options = self.options
-        with first_on_path(options.folder):
-            made: Any = load_function(call, options.folder)
-        for name in methods:
-            if not callable(getattr(made, name, None)):
-                raise OptionError(f"{call} has no function {name!r}", option="call")
-        try:
-            pickled: Any = cloudpickle  # which has no types
-            pickled.dumps(made)
-        except Exception as error:
-            message = f"{call} can't be sent to Spark's tasks: {error}"
-            hint = "Make in its functions what can't be pickled, such as a lock or a connection."
-            raise OptionError(message, option="call", hint=hint) from error
-        return App(made, call, options.folder, options.options)
+        return load_app(call, methods, self.options)
 
 
 def whole_number(column: Column, option: str) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Self
 from urllib.parse import SplitResult, urlsplit
 
-from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option
+from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
 from mainstem.columns import Template, TemplateText
 from pydantic import model_validator
 
@@ -14,12 +14,11 @@ _SCHEMES = ("http", "https")
 
 
 def _check(url: Secret) -> Secret:
-    parts = urlsplit(url.get_secret_value())
+    parts = split_address(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise ValueError("expected http://host:port or https:// for TLS")
     if parts.query or parts.fragment or parts.path.strip("/"):
         raise ValueError("expected no path and no parameters: there are options for what they say")
-    parts.port  # noqa: B018  # raises ValueError if it is no number
     return url
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_origin
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import BaseModel, SecretStr
 from pydantic.json_schema import JsonSchemaValue
@@ -151,3 +151,17 @@ def secrets_in(value: Any) -> Iterator[str]:
             yield from secrets_in(each)
     elif isinstance(value, BaseModel):
         yield from secrets_in([getattr(value, name) for name in type(value).model_fields])
+
+
+def split_address(url: Secret) -> SplitResult:
+    """Return the parts of an address that may hold a password.
+
+    Raises:
+        ValueError: it is none; nothing of it is shown.
+    """
+    try:
+        parts = urlsplit(url.get_secret_value())
+        parts.port  # noqa: B018  # raises ValueError if it is no number
+    except ValueError:
+        raise ValueError("it is no address: is the port a number?") from None
+    return parts

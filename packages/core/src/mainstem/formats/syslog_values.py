@@ -101,6 +101,10 @@ def _new(facility: int, severity: int, found: re.Match[str]) -> tuple[Any, ...] 
             return f"its time is none: {found['at'][:40]}"
         if at.tzinfo is None:
             return f"its time has no zone: {found['at'][:40]}"
+        try:
+            at = at.astimezone(UTC)
+        except OverflowError:
+            return f"its time is beyond the years 1 to 9999: {found['at'][:40]}"
     rest, data = found["rest"], None
     if rest.startswith("["):
         data, end = [], 0

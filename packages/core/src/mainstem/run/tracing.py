@@ -175,8 +175,12 @@ def _asides(plan: Plan, node: Node, trace: Trace) -> Iterator[Aside]:
             continue
         given = {column.name: column for stream in aside for column in plan.shape(stream).columns}
         for row in sink.sink.read([*given.values(), *([] if _ID.name in given else [_ID])]):
-            mine = row.get("_id") is not None and bytes(row["_id"]) == identity
-            if mine or (trace.value is not None and row.get("payload") == trace.value):
+            its = row.get("_id")
+            if its is not None and identity is not None:
+                mine = bytes(its) == identity
+            else:  # it has no id: what is alike may be another one
+                mine = trace.value is not None and row.get("payload") == trace.value
+            if mine:
                 by = str(row.get("node") or aside[0])
                 yield Aside(name, by, str(row.get("reason") or aside[0].output), row.get("at"))
 
