@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mainstem_testkit.conformance.operator import OperatorSuite
 
 FOLDER = str(Path(__file__).parent)
@@ -50,6 +51,7 @@ class TestEvolve(OperatorSuite):
         return {"call": "shop:Counter", "folder": FOLDER, "by": ["k"], "state": "count BIGINT"}
 
 
+@pytest.mark.in_turn
 class TestUpcast(OperatorSuite):
     use = "upcast"
     inputs = {"input": "type STRING, version INT, payload STRING, at TIMESTAMP"}
