@@ -13,6 +13,7 @@ import pytest
 import statsd
 from hypothesis import given
 from hypothesis import strategies as st
+from mainstem import TransientError
 from mainstem_direct_udp import metrics
 from mainstem_direct_udp.metrics import read
 from mainstem_direct_udp.options import StatsDSourceOptions
@@ -253,6 +254,25 @@ def test_what_datadog_s_client_sends():
     )
     (check,) = found["checks"]
     assert (check["name"], check["status"], check["message"]) == ("db", 1, "slow")
+
+
+def test_a_socket_of_this_machine(tmp_path):
+    """Pass: DataDog's client by a path; a socket that a killed process has left is taken over, one in use is not."""
+    path = tmp_path / "dsd.socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stale:
+        stale.bind(str(path))
+    with receiver(listen=f"unix:{path}", receive_buffer=None) as (made, _):
+        client = datadog.DogStatsd(
+            socket_path=str(path), disable_telemetry=True, disable_buffering=True
+        )
+        client.increment("hits", tags=["a:b"])
+        found, others = taken(made, 1)
+        assert [(r["name"], r["tags"]) for r in found["metrics"]] == [("hits", {"a": "b"})]
+        assert others == []
+        again = pytest.raises(TransientError, match="somebody listens")
+        with again, receiver(listen=f"unix:{path}", receive_buffer=None):
+            pass
+    assert not path.exists()
 
 
 def test_refused_lines_and_drops_come_beside_rows():

@@ -14,6 +14,7 @@ from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
 from mainstem_ingress import Message, Receiver
+from mainstem_ingress.datagrams import remove_stale
 
 from mainstem_direct_socket.connection import connected
 from mainstem_direct_socket.framing import Frame, Framer, FramingError
@@ -91,7 +92,7 @@ class SocketReceiver(Receiver):
         made = socket.socket(place.family, socket.SOCK_STREAM)
         try:
             if place.path:
-                _remove_stale(place.path)
+                remove_stale(Path(place.path), socket.SOCK_STREAM)
             else:
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if self.options.receivers > 1:
@@ -247,20 +248,3 @@ def _name(sender: Any) -> str:
         return ""
     host, port = sender[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _remove_stale(path: str) -> None:
-    """Remove a socket that nobody listens at any more.
-
-    Raises:
-        OSError: somebody does, or it is something else.
-    """
-    if not Path(path).is_socket():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-        try:
-            asked.connect(path)
-        except ConnectionRefusedError:
-            Path(path).unlink()
-            return
-    raise OSError(f"somebody listens at {path}")

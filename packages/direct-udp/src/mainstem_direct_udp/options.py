@@ -52,6 +52,8 @@ class PortOptions(DatagramOptions, IngressOptions):
 
     @model_validator(mode="after")
     def _once(self) -> Self:
+        if self.receivers > 1 and self.path is not None:
+            raise ValueError("expected one of `receivers`: only a port can be shared")
         if self.receivers > 1 and self.groups:
             raise ValueError("expected one of `receivers`: each would be given every datagram")
         return self

@@ -109,6 +109,8 @@ class UDPReceiver(Receiver):
         """Return what a sender is known by; the last ones are remembered."""
         if len(self._names) >= _SENDERS:
             self._names.clear()
+        if not isinstance(sender, tuple):  # of a socket of this machine: its path, if it has one
+            return (sender or "").encode() if isinstance(sender, str) else b""
         host = f"[{sender[0]}]" if len(sender) > 2 else sender[0]
         name = self._names[sender] = f"{host}:{sender[1]}".encode()
         return name
@@ -170,6 +172,8 @@ class UDPReceiver(Receiver):
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
+            if self.options.path is not None:
+                self.options.path.unlink(missing_ok=True)
         self._socket = None
 
     def waiting(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import struct
@@ -19,6 +20,8 @@ _ADD_SOURCE_MEMBERSHIP = 39
 _MULTICAST_ALL, _MULTICAST_ALL_6 = (socket.IPPROTO_IP, 49), (socket.IPPROTO_IPV6, 29)
 _ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([0-9.]+)):(\d{1,5})", re.ASCII)
 
+#: Before the path of a socket of this machine.
+UNIX = "unix:"
 Address = IPv4Address | IPv6Address
 
 
@@ -27,7 +30,7 @@ class DatagramOptions(Options):
 
     listen: str = option(
         description="Address and port that datagrams are sent to; `0.0.0.0`, or `[::]`, is all addresses "
-        "of this machine.",
+        "of this machine. Or `unix:/path`, a socket of this machine.",
         example="0.0.0.0:8125",
     )
     groups: list[str] = option(
@@ -56,7 +59,8 @@ class DatagramOptions(Options):
     @field_validator("listen")
     @classmethod
     def _is_address(cls, value: str) -> str:
-        address_of(value)
+        if not value.startswith(UNIX) or len(value) == len(UNIX):
+            address_of(value)
         return value
 
     @field_validator("groups")
@@ -76,6 +80,10 @@ class DatagramOptions(Options):
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> DatagramOptions:
+        if self.path is not None:
+            if self.groups:
+                raise ValueError("`groups` are joined at a port")
+            return self
         host, _ = self.place()
         if any(ip_address(group).version != host.version for group in self.groups):
             raise ValueError("`groups` and `listen` are of one version of IP")
@@ -90,6 +98,11 @@ class DatagramOptions(Options):
     def place(self) -> tuple[Address, int]:
         """Return the address and the port."""
         return address_of(self.listen)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a socket of this machine."""
+        return Path(self.listen.removeprefix(UNIX)) if self.listen.startswith(UNIX) else None
 
 
 def address_of(text: str) -> tuple[Address, int]:
@@ -114,13 +127,20 @@ def datagram_socket(options: DatagramOptions, *, shared: bool = False) -> socket
         TransientError: the address can't be had now.
         PermanentError: it never will, or the buffer, or an interface.
     """
-    host, port = options.place()
-    family = socket.AF_INET if host.version == 4 else socket.AF_INET6
+    if options.path is not None:
+        family = socket.AF_UNIX
+        address: str | tuple[str, int] = str(options.path)
+    else:
+        host, port = options.place()
+        family = socket.AF_INET if host.version == 4 else socket.AF_INET6
+        address = (str(host), port)
     made = socket.socket(family, socket.SOCK_DGRAM)
     made.setblocking(False)
     try:
+        if options.path is not None:
+            remove_stale(options.path, socket.SOCK_DGRAM)
         _set(made, options, shared=shared)
-        made.bind((str(host), port))
+        made.bind(address)
         for group in options.groups:
             _join(made, group, options)
     except OSError as error:
@@ -134,9 +154,27 @@ def datagram_socket(options: DatagramOptions, *, shared: bool = False) -> socket
     return made
 
 
+def remove_stale(path: Path, kind: socket.SocketKind) -> None:
+    """Remove the socket that a killed process has left at a path.
+
+    Raises:
+        OSError: somebody listens there.
+    """
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, kind) as asked:
+        try:
+            asked.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise OSError(errno.EADDRINUSE, "somebody listens there")
+
+
 def _set(made: socket.socket, options: DatagramOptions, *, shared: bool) -> None:
     made.setsockopt(socket.SOL_SOCKET, TIMESTAMPNS, 1)
-    made.setsockopt(socket.SOL_SOCKET, RXQ_OVFL, 1)
+    if made.family != socket.AF_UNIX:  # there who sends waits, and nothing is dropped
+        made.setsockopt(socket.SOL_SOCKET, RXQ_OVFL, 1)
     if options.groups:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Else groups that other programs have joined come too.
@@ -191,6 +229,8 @@ def _index(name: str) -> int:
 
 def drops_of(made: socket.socket) -> int:
     """Return the kernel's count of what it dropped, of a socket that gets nothing to tell it by."""
+    if made.family == socket.AF_UNIX:
+        return 0
     table = "/proc/net/udp" if made.family == socket.AF_INET else "/proc/net/udp6"
     inode = Path(f"/proc/self/fd/{made.fileno()}").readlink().name.strip("socket:[]")
     lines = (line.split() for line in Path(table).read_text().splitlines()[1:])
