@@ -9,14 +9,16 @@ from contextlib import contextmanager
 
 import pytest
 from mainstem import PermanentError, TransientError
+from mainstem.sinks import Refused
 from mainstem_broker_mqtt.connection import Connection
 from mainstem_broker_mqtt.options import MQTTOptions, MQTTSourceOptions
 from mainstem_broker_mqtt.receiver import MQTTReceiver
+from mainstem_broker_mqtt.sender import MQTTSender
 from mainstem_broker_mqtt.sink import MQTTSink
 from mainstem_broker_mqtt.testing import Mosquitto
 from mainstem_ingress.losses import loss_of
 from mainstem_testkit.certificates import make_certificates
-from mainstem_testkit.conformance.sender import send_by
+from mainstem_testkit.conformance.sender import batch_of, send_by
 from mainstem_testkit.pipelines import wait_for
 from mqtt_clients import Listener, client, publish
 from paho.mqtt.packettypes import PacketTypes
@@ -240,16 +242,21 @@ def test_a_will_is_published_when_it_is_gone(mosquitto, topic):
     assert heard[0].payload == b"gone"
 
 
-def test_the_limit_of_the_server_is_kept(tmp_path, mosquitto, topic):
+def test_the_limit_of_the_server_is_kept(mosquitto, topic):
     """A server that takes two messages without an answer. Pass: a hundred arrive, though 1,000 may be in flight, at the
     one topic, which is sent once (an alias).
     """
-    with Mosquitto(tmp_path, "max_inflight_messages 2") as server:
-        heard = Listener(server, topic)
-        sink = MQTTSink(MQTTOptions(url=server.url, topic=topic))
-        rows = [{"value": b"%d" % n, "_id": n.to_bytes(16, "big")} for n in range(100)]
-        assert not send_by(sink, rows)
-        assert sorted(map(int, heard.values())) == list(range(100))
+    heard, most = Listener(mosquitto, topic), []
+    sender = MQTTSender(MQTTOptions(url=mosquitto.url, topic=topic), "test")
+    sender.connect()
+    sender._connection.most = 2  # as a server says that takes no more
+    rows = [{"value": b"%d" % n, "_id": n.to_bytes(16, "big")} for n in range(100)]
+    for number, message in enumerate(sender.messages(batch_of(rows), Refused()), 1):
+        sender.send(number, message)
+        most.append(len(sender._waiting))
+    sender.close()
+    assert max(most) == 2
+    assert sorted(map(int, heard.values())) == list(range(100))
 
 
 @pytest.mark.in_turn

@@ -169,6 +169,7 @@ def test_rows_go_where_their_slots_are(redis_cluster):
     ((refused, *_),) = (batch.column("reason").to_pylist() for batch in odd.take())
     assert "no pair of braces" in refused
     assert redis_cluster.held(prefix)[f"{prefix}:7"][b"v"] == b"good"
+    assert f"{prefix}:x}}" not in redis_cluster.held(prefix)
     write(options, prefix, [(1, 9, "later")], run=3)
     with pytest.raises(FencedError):
         write(options, prefix, [(1, 10, "earlier")], run=2)

@@ -179,6 +179,22 @@ def test_sessions_follow_each_other():
         assert [m.extra[0] for m in settle(made, bool)] == ["THIRD"]
 
 
+def test_an_end_that_came_is_known_after_a_restart():
+    """Pass: the next session begins without a row for what nobody knows."""
+    port = free_port()
+    old, new = Sender("OLD", [port]), Sender("NEW", [port])
+    with receiver([port]) as made:
+        old.send(texts(2))
+        old.heartbeat(ends=True)
+        settle(made, lambda more: len(more) >= 2)
+        made.take(0.05)
+        cursor = made.cursor()
+    with receiver([port], (), cursor) as made:
+        new.send(texts(2))
+        found = settle(made, lambda more: len(more) >= 2)
+    assert [loss_of(m) for m in found] == [None, None]
+
+
 def test_many_gaps_are_waited_for_at_once():
     """Five of them. Pass: all are told after the time of one, and a pause is no part of it."""
     port = free_port()

@@ -51,8 +51,8 @@ class MQTTReceiver(Receiver):
         marks = [_MARK.unpack_from(held, at) for at in range(0, len(held), _MARK.size)]
         #: The last messages that were taken, the newest last.
         self._last: deque[Mark] = deque(marks, self.options.prefetch)
-        #: Those that were stored before this connection, each of which may come again, once, and before
-        #: as many others have come as may be in flight.
+        #: Those that were stored before this connection, each of which may come again, before as
+        #: many others have come as may be in flight.
         self._stored = set(marks)
         self._others = 0
         self._cursor = json.dumps(known) if known else None
@@ -133,7 +133,6 @@ class MQTTReceiver(Receiver):
             said = blake2b(message.topic.encode() + b"\0" + payload, digest_size=6).digest()
             mark = message.mid, said
             if mark in self._stored and message.dup:
-                self._stored.discard(mark)
                 self._again.append(message.mid)
                 return
             self._others += 1

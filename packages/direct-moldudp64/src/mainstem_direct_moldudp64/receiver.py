@@ -138,7 +138,6 @@ class MoldUDP64Receiver(Receiver):
             self._give(numbers.next, numbers.see(packet.first, packet.messages))
         else:  # what is missing of the one before comes first
             numbers.hold(packet.first, packet.messages)
-        numbers.known = max(numbers.known, packet.first)
         if packet.ends:
             self._ended.add(packet.session)
 
