@@ -5,26 +5,20 @@ from __future__ import annotations
 import select
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from mainstem import RefusedRowError, TransientError
-from mainstem.sinks import Refused, values_of
-from mainstem_egress import Answer, OutMessage, Sender
+from mainstem_egress import UnansweredSender
 
 from mainstem_direct_socket.connection import connected
 from mainstem_direct_socket.framing import framed
 from mainstem_direct_socket.options import SocketOptions, place_of
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 #: So much is written at once.
 _WRITE = 256 * 1024
 
 
-class SocketSender(Sender):
-    """Sends over one connection; a message counts as taken when the system has its bytes."""
+class SocketSender(UnansweredSender):
+    """Sends over one connection."""
 
     options: SocketOptions
 
@@ -32,32 +26,25 @@ class SocketSender(Sender):
         super().__init__(options, name)
         self._socket: socket.socket | None = None
 
-    def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[OutMessage]:
-        rows = zip(*(values_of(batch, name) for name in ("value", "key", "_id")), strict=True)
-        for value, key, identity in rows:
-            yield OutMessage(value or b"", key, len(value or b""), identity, value)
-
-    def connect(self) -> None:
+    def open(self) -> None:
         options = self.options
         seconds = options.connect_timeout.total_seconds()
         self._socket = connected(place_of(options.connect), options.tls, seconds)
         self._socket.settimeout(options.answer_timeout.total_seconds())
         self._kept: list[bytes] = []
         self._size = 0
-        self._sent = self._answered = 0
 
-    def send(self, number: int, message: OutMessage) -> None:
+    def put(self, value: bytes) -> None:
         try:
-            data = framed(self.options, message.content)
+            data = framed(self.options, value)
         except ValueError as error:
             raise RefusedRowError(str(error)) from None
         self._kept.append(data)
         self._size += len(data)
-        self._sent = number
         if self._size >= _WRITE:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         assert self._socket is not None  # noqa: S101
         kept, self._kept, self._size = b"".join(self._kept), [], 0
         try:
@@ -73,13 +60,6 @@ class SocketSender(Sender):
         if isinstance(self._socket, ssl.SSLSocket):
             return b"?"  # records of its own come, too
         return self._socket.recv(1, socket.MSG_PEEK)
-
-    def answers(self, seconds: float) -> Iterable[Answer]:
-        self._flush()
-        if self._answered == self._sent:
-            return ()
-        first, self._answered = self._answered + 1, self._sent
-        return (Answer(first, self._sent),)
 
     def close(self) -> None:
         made, self._socket = self._socket, None

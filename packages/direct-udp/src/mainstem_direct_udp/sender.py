@@ -6,18 +6,12 @@ import errno
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from mainstem import PermanentError, RefusedRowError, TransientError
-from mainstem.sinks import Refused, values_of
-from mainstem_egress import Answer, OutMessage, Sender
+from mainstem_egress import UnansweredSender
 from mainstem_ingress.datagrams import address_of
 
 from mainstem_direct_udp.options import UDPOptions
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: What the system says of a datagram that is larger than any may be.
 _LARGE = (errno.EMSGSIZE,)
@@ -26,8 +20,8 @@ _ROUTES = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN)
 _BEHIND = 0.05
 
 
-class UDPSender(Sender):
-    """Sends from one socket; a message counts as taken when the system has it."""
+class UDPSender(UnansweredSender):
+    """Sends from one socket."""
 
     options: UDPOptions
 
@@ -35,12 +29,7 @@ class UDPSender(Sender):
         super().__init__(options, name)
         self._socket: socket.socket | None = None
 
-    def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[OutMessage]:
-        rows = zip(*(values_of(batch, name) for name in ("value", "key", "_id")), strict=True)
-        for value, key, identity in rows:
-            yield OutMessage(value or b"", key, len(value or b""), identity, value)
-
-    def connect(self) -> None:
+    def open(self) -> None:
         options = self.options
         host, port = address_of(options.to)
         family = socket.AF_INET if host.version == 4 else socket.AF_INET6
@@ -53,7 +42,6 @@ class UDPSender(Sender):
             # A route may come; an interface that is not there does not.
             kind = TransientError if error.errno in _ROUTES else PermanentError
             raise kind(f"{options.to}: {error.strerror}") from None
-        self._sent = self._answered = 0
         #: When the next datagram may go.
         self._next = time.monotonic()
 
@@ -73,7 +61,7 @@ class UDPSender(Sender):
         elif where is not None:
             made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(where))
 
-    def send(self, number: int, message: OutMessage) -> None:
+    def put(self, value: bytes) -> None:
         assert self._socket is not None  # noqa: S101
         if self.options.pace is not None:
             now = time.monotonic()
@@ -81,15 +69,14 @@ class UDPSender(Sender):
                 time.sleep(self._next - now)
             self._next = max(self._next, now - _BEHIND) + 1 / self.options.pace
         try:
-            self._socket.send(message.content)
+            self._socket.send(value)
         except ConnectionRefusedError:
             # Of an earlier one: nobody listens. That is how UDP is.
-            self._again(message.content)
+            self._again(value)
         except OSError as error:
             if error.errno in _LARGE:
                 raise RefusedRowError("it is larger than a datagram may be") from None
             raise TransientError(error.strerror or str(error)) from None
-        self._sent = number
 
     def _again(self, data: bytes) -> None:
         assert self._socket is not None  # noqa: S101
@@ -97,12 +84,6 @@ class UDPSender(Sender):
             self._socket.send(data)
         except OSError as error:
             raise TransientError(error.strerror or str(error)) from None
-
-    def answers(self, seconds: float) -> Iterable[Answer]:
-        if self._answered == self._sent:
-            return ()
-        first, self._answered = self._answered + 1, self._sent
-        return (Answer(first, self._sent),)
 
     def close(self) -> None:
         made, self._socket = self._socket, None

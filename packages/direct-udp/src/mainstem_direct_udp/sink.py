@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from mainstem import Level, Shape, Shown, SinkCapabilities
-from mainstem.columns import Column, check_types, find_column
-from mainstem_egress import EgressSink, Sender
+from mainstem import Level, Shown, SinkCapabilities
+from mainstem_egress import Sender, UnansweredSink
 
 from mainstem_direct_udp.options import UDPOptions
 
-_TEXT = ("binary", "string")
 
-
-class UDPSink(EgressSink):
+class UDPSink(UnansweredSink):
     """Sends the column `value` of each row as a datagram; nobody says whether it arrived."""
 
     options: UDPOptions
@@ -27,9 +22,3 @@ class UDPSink(EgressSink):
         from mainstem_direct_udp.sender import UDPSender
 
         return UDPSender
-
-    def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
-        """Refuse rows without a value of text or bytes."""
-        super().check_types(columns, shape)
-        find_column(columns, "value", "value", hint="Make it with `encode`.")
-        check_types(columns, {"value": _TEXT, "key": _TEXT})

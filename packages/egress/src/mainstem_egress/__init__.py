@@ -10,6 +10,7 @@ from mainstem_egress.dispatcher import Counts, Dispatcher, LaneDispatcher
 from mainstem_egress.options import EgressOptions
 from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Sendable, Sender
 from mainstem_egress.sink import EgressSink
+from mainstem_egress.unanswered import UnansweredSender, UnansweredSink
 
 __all__ = [
     "Answer",
@@ -23,4 +24,6 @@ __all__ = [
     "OutMessage",
     "Sendable",
     "Sender",
+    "UnansweredSender",
+    "UnansweredSink",
 ]
