@@ -79,6 +79,15 @@ def test_a_program_that_fails_is_started_again():
         pass
 
 
+def test_a_program_that_only_closes_its_output_is_ended():
+    """Pass: it is no reason to wait for ever."""
+    text = "import os, time; os.write(1, b'x\\n'); os.close(1); time.sleep(600)"
+    with receiver(command=python(text)) as made:
+        assert [m.value for m in made_of(made, 1)] == [b"x"]
+        with pytest.raises(TransientError, match="ended with -9"):
+            taken(made, 1)
+
+
 def test_a_program_that_writes_no_lengths_is_told():
     """Pass: what came before is given, then a refused row that says so, then an error."""
     text = "import sys; sys.stdout.write('2 hi oh no'); sys.stdout.flush(); sys.stdin.read()"

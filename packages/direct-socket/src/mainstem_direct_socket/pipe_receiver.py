@@ -25,7 +25,7 @@ _READ, _TURNS = 256 * 1024, 8
 #: How many lines of a program's standard error are remembered, and how long one is.
 _LINES, _LONGEST = 5, 300
 #: How long a program may take to end, in seconds.
-_LEAVE = 5.0
+_LEAVE = 2.0
 
 
 class PipeReceiver(Receiver):
@@ -142,7 +142,7 @@ class PipeReceiver(Receiver):
         if process is None:
             self._ended = True
             return
-        code = process.wait()
+        code = _ended(process)
         if self.options.restart == "never" or (self.options.restart == "failed" and not code):
             self._ended = True
             return
@@ -169,11 +169,7 @@ class PipeReceiver(Receiver):
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
-            try:
-                process.wait(_LEAVE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _ended(process)
         if self._descriptor is not None and self.options.path is not None:
             os.close(self._descriptor)
         self._descriptor = None
@@ -185,3 +181,12 @@ class PipeReceiver(Receiver):
     def facts(self) -> dict[str, Any]:
         said = {"said": self._said[-1]} if self._said else {}
         return {"server": self.options.origin, "ended": self._ended, **said}
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Return the exit code of a program that ends; of one that does not, though it says no more, too."""
+    try:
+        return process.wait(_LEAVE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
