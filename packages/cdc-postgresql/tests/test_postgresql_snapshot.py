@@ -9,7 +9,11 @@ from functools import partial
 
 import psycopg
 import pytest
+from mainstem import PermanentError, TransientError
 from mainstem_cdc.testing import changes, check_read_again, check_tables, live
+from mainstem_cdc_postgresql.connection import Connection
+from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
+from mainstem_cdc_postgresql.rows import RowReader
 from postgresql_tables import Taking
 
 TABLES = {
@@ -191,3 +195,70 @@ def test_a_table_whose_key_gets_another_order_is_read_on(place):
         again.load()
     found = [change[1:] for change in changes([*taking.stored, *again.stored])]
     assert sorted(found) == [(a, b) for a in range(1, 5) for b in range(1, 5)]
+
+
+def test_columns_of_any_name_are_read_in_the_order_of_the_key(place):
+    """Pass: a key whose name is that of a function that prints: its rows come, in the order of numbers."""
+    place.sql('CREATE TABLE t ("concat" INT PRIMARY KEY, "case" TEXT)')
+    place.sql("INSERT INTO t SELECT g, NULL FROM generate_series(1, 25) g")
+    shape = {"key": ["concat"], "schema": "concat INT, case STRING"}
+    with Taking(place.options(tables={"t": shape}, chunk_rows=10)) as taking:
+        taking.load()
+    assert changes(taking.stored) == [("insert", n, None) for n in range(1, 26)]
+
+
+@pytest.fixture
+def reading(place):
+    """Some rows, what reads them, and a connection beside it."""
+    options = PostgreSQLSourceOptions(**place.options(tables={"a": TABLES["a"]}))
+    reader, connection = RowReader(options), Connection(options)
+    yield lambda sql, most=None, seconds=60.0, meanwhile=lambda: None: reader.read(
+        sql, most, seconds, meanwhile, connection
+    )
+    reader.close()
+    connection.close()
+
+
+def test_a_condition_that_fails_at_a_row_is_told_in_the_words_of_the_server(reading):
+    """Pass: so is one that is no SQL; rows are read after it."""
+    with pytest.raises(PermanentError, match="division by zero"):
+        reading("SELECT (1 / (g - 90000))::text FROM generate_series(1, 100000) g")
+    with pytest.raises(PermanentError, match="syntax"):
+        reading("SELECT FROM FROM t")
+    assert reading("SELECT '1'")[1].num_rows == 1
+
+
+def test_too_much_is_not_read(reading):
+    """Pass: None where the rows have more bytes, and all of them where they have not."""
+    rows = "SELECT repeat('x', 1000) FROM generate_series(1, 100000)"
+    assert reading(rows, 10**7)[1] is None
+    assert reading(rows, 2 * 10**8)[1].num_rows == 100_000
+
+
+def test_a_server_that_stands_still_is_not_waited_for_for_ever(reading, place):
+    """Pass: neither past the time that it has, nor once somebody gives it up; rows are read after it."""
+    waited = []
+    with pytest.raises(TransientError, match="no answer for 2 seconds"):
+        reading("SELECT pg_sleep(8)::text", None, 2.0, lambda: waited.append(1))
+    assert waited
+
+    def silent():
+        raise TransientError("it has said nothing")
+
+    with pytest.raises(TransientError, match="said nothing"):
+        reading("SELECT pg_sleep(8)::text", None, 60.0, silent)
+    assert reading("SELECT '1'")[1].num_rows == 1
+
+
+def test_a_connection_that_is_cut_while_rows_come_is_made_again(reading, place):
+    """Pass: by the server's administrator, while it waits."""
+
+    def cut():
+        place.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' "
+            "AND pid <> pg_backend_pid()"
+        )
+
+    with pytest.raises(TransientError):
+        reading("SELECT pg_sleep(3)::text", None, 60.0, cut)
+    assert reading("SELECT '1'")[1].num_rows == 1

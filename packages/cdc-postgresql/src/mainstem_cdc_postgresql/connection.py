@@ -86,7 +86,7 @@ class Connection:
     def __init__(self, options: PostgreSQLSourceOptions, *, replication: bool = False) -> None:
         self._place = options.place
         self._patience = options.answer_timeout.total_seconds()
-        self._pg = pq.PGconn.connect(_conninfo(options, replication).encode())
+        self._pg = pq.PGconn.connect(conninfo(options, replication=replication).encode())
         if self._pg.status != pq.ConnStatus.OK:
             told = self._words(self._pg)
             self._pg.finish()
@@ -126,49 +126,6 @@ class Connection:
         get, columns = result.get_value, range(result.nfields)
         return [[get(row, at) for at in columns] for row in range(result.ntuples)]
 
-    def copied(
-        self,
-        sql: str,
-        seconds: float,
-        meanwhile: Callable[[], None] = _nothing,
-        most: int | None = None,
-    ) -> bytes | None:
-        """Run a COPY TO STDOUT and return what it gives; None if that is too much.
-
-        Args:
-            seconds: how long the server may take.
-            meanwhile: called once a second until it has begun to answer, and while it stands still.
-            most: how many bytes it may be.
-
-        Raises:
-            TransientError, PermanentError: it failed; the words are the server's.
-        """
-        self._run(sql, (), seconds, meanwhile)
-        until = time.monotonic() + seconds
-        parts: list[bytes] = []
-        left = most if most is not None else -1
-        get = self._pg.get_copy_data
-        try:
-            while True:
-                size, part = get(1)
-                if size > 0:
-                    if most is not None:
-                        left -= size
-                    if most is None or left >= 0:
-                        parts.append(bytes(part))
-                elif size < 0:
-                    break
-                elif self.wait(min(until - time.monotonic(), 1.0)):
-                    self._pg.consume_input()
-                elif time.monotonic() > until:
-                    raise TransientError(f"{self._place}: no answer for {seconds:.0f} seconds")
-                else:
-                    meanwhile()
-            self._result(self._patience, meanwhile)
-        except psycopg.Error as error:
-            raise TransientError(f"{self._place}: {error}") from None
-        return None if most is not None and left < 0 else b"".join(parts)
-
     def _run(
         self,
         sql: str,
@@ -201,7 +158,7 @@ class Connection:
             result = self._pg.get_result()
             if result is None:
                 break
-            if result.status in (pq.ExecStatus.COPY_BOTH, pq.ExecStatus.COPY_OUT):
+            if result.status == pq.ExecStatus.COPY_BOTH:
                 return result
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 failed = failed or result
@@ -348,7 +305,12 @@ class Stream(Connection):
         self._asked = False
 
 
-def _conninfo(options: PostgreSQLSourceOptions, replication: bool) -> str:
+def conninfo(options: PostgreSQLSourceOptions, *, replication: bool = False) -> str:
+    """Return what a connection is made by, as libpq has it.
+
+    Raises:
+        PermanentError: the options are wrong.
+    """
     url = options.url.get_secret_value()
     try:
         given = conninfo_to_dict(url)

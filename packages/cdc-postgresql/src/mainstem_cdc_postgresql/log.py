@@ -24,6 +24,7 @@ from mainstem_cdc_postgresql.protocol import (
     Write,
     read,
 )
+from mainstem_cdc_postgresql.rows import RowReader
 from mainstem_cdc_postgresql.slot import drop
 from mainstem_cdc_postgresql.tables import PostgreSQLTable
 
@@ -66,6 +67,7 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         super().__init__(options, tables, begin, [stream.end, 0])
         self._connection = connection
         self._stream = stream
+        self._rows = RowReader(options)
         self._places = {(each.namespace, each.table): each for each in tables.values()}
         #: By the number of a relation: its table, and where that one's columns are.
         self._relations: dict[int, tuple[PostgreSQLTable, list[int | None]]] = {}
@@ -281,6 +283,7 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         with suppress(TransientError):
             self._stream.tell(self.confirmed)
         self._stream.close()
+        self._rows.close()
         self._connection.close()
 
     def prefix(self, position: Position) -> str:
@@ -341,7 +344,9 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         return self.sized(table, rows, lambda most: self._chunk(table, after, most, where))
 
     def _chunk(self, table: str, after: Any, rows: int, where: str | None) -> Chunk | None:
-        snapshot, found = self.tables[table].chunk(self._connection, after, rows, self._tell, where)
+        snapshot, found = self.tables[table].chunk(
+            self._connection, self._rows, after, rows, self._tell, where
+        )
         return None if self._unseen(snapshot) else found
 
     def _settled(self) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
-from mainstem import PermanentError, TransientError
+from mainstem import PermanentError
 from mainstem_cdc import (
     Chunk,
     FoundColumn,
@@ -20,11 +18,11 @@ from mainstem_cdc import (
     unnamed,
 )
 from mainstem_cdc.columns import ColumnReaders, PrintedRows, boolean
-from pyarrow import csv
 
 from mainstem_cdc_postgresql.connection import Connection, literal, quoted
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.protocol import Relation
+from mainstem_cdc_postgresql.rows import RowReader
 from mainstem_cdc_postgresql.values import reader
 
 #: How long the server may take for a chunk, in seconds.
@@ -150,6 +148,7 @@ class PostgreSQLTable(Table):
     def chunk(
         self,
         connection: Connection,
+        reader: RowReader,
         after: Mapping[str, str] | None,
         rows: int,
         meanwhile: Callable[[], None],
@@ -158,6 +157,7 @@ class PostgreSQLTable(Table):
         """Return the next rows by key, and the transactions that they have not seen.
 
         Args:
+            reader: what reads them.
             after: the key behind which they are, in the order in which rows are read.
             meanwhile: called once a second while they are waited for.
             condition: what rows must meet, as SQL.
@@ -173,47 +173,32 @@ class PostgreSQLTable(Table):
             marks = ", ".join(literal(value) for value in after.values())
             parts.append(f"({names}) > ({marks})")
         where = f" WHERE {' AND '.join(parts)}" if parts else ""
-        connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        try:
-            ((snapshot,),) = connection.query("SELECT pg_current_snapshot()")
-            what = f"SELECT {self._selected} FROM {self._source}{where} ORDER BY {names}"
-            found = None
-            while found is None:
-                found = connection.copied(
-                    f"COPY ({what} LIMIT {rows}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)",
-                    _READING,
-                    meanwhile,
-                    most=_MOST_BYTES if rows > 1 else None,
-                )
-                rows = max(1, rows // 8)
-        finally:
-            with suppress(TransientError):
-                connection.query("ROLLBACK")
-        if not found:
-            return str(snapshot), Chunk({}, None)
-        columns = self._columns(found)
+        printed = ", ".join(map(self._printed, self.columns))
+        # With the table before it a name is no other column's of the result.
+        order = ", ".join(f"{self.sql}.{quoted(name)}" for name in ordered)
+        what = f"SELECT {printed} FROM {self._source}{where} ORDER BY {order}"
+        found = None
+        while found is None:
+            most = _MOST_BYTES if rows > 1 else None
+            snapshot, found = reader.read(
+                f"{what} LIMIT {rows}", most, _READING, meanwhile, connection
+            )
+            rows = max(1, rows // 8)
+        if not len(found):
+            return snapshot, Chunk({}, None)
+        columns: dict[str, Any] = {
+            name: column.combine_chunks().cast(pa.binary())
+            for name, column in zip(self.columns, found.columns, strict=True)
+        }
         last = {name: columns[name][-1].as_py().decode() for name in ordered}
-        return str(snapshot), Chunk(PrintedRows(columns, self.key), last)
+        return snapshot, Chunk(PrintedRows(columns, self.key), last)
 
-    def _columns(self, text: bytes) -> dict[str, Any]:
-        """Return what COPY has given as columns of bytes; null is what stands without quotes."""
-        names = [str(at) for at in range(len(self.columns))]
-        table = csv.read_csv(
-            BytesIO(text),
-            csv.ReadOptions(
-                column_names=names, block_size=min(len(text) + 1, 2**31 - 1), use_threads=False
-            ),
-            csv.ParseOptions(newlines_in_values=True),
-            csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.binary()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
-        columns = (column.combine_chunks() for column in table.columns)
-        return dict(zip(self.columns, columns, strict=True))
+    def _printed(self, name: str) -> str:
+        """Return a column as text, printed as the log prints it: a cast prints some types otherwise."""
+        if name not in self._there:
+            return "NULL::text"
+        name = quoted(name)
+        return f"CASE WHEN {name} IS NULL THEN NULL ELSE concat({name}) END"
 
     def estimate(self, connection: Connection) -> int | None:
         """Return about how many rows there are; None before the server has counted them."""

@@ -110,7 +110,7 @@ class CaptureOptions(IngressOptions):
         "read; then every change. `never`: changes alone.",
     )
     chunk_rows: int = option(
-        10_000,
+        50_000,
         gt=0,
         le=1_000_000,
         advanced=True,
