@@ -286,6 +286,47 @@ def test_while_paused_nothing_is_read(kinesis):
     assert read_all(kinesis, worker) == list(range(5))
 
 
+@pytest.mark.parametrize("receivers", [1, 2])
+def test_fast_shards_wait_for_slow_ones(monkeypatch, receivers):
+    """An hour in which one shard gets ten times the records of the other. Pass: the smaller one is never read
+    further ahead than it may be, and waits meanwhile; without the option it is; all records come."""
+
+    def most_ahead(**options):
+        kinesis = reach(monkeypatch, FakeKinesis(2))
+        small, large = (shard.first for shard in kinesis.open())
+        for minute in range(60):
+            kinesis.now += 60
+            for hashed, count in ((small, 1), (large, 10)):
+                for number in range(count):
+                    kinesis.put("key", b"%d" % (1000 * minute + number), hashed)
+        log, waited = MemoryLog(), 0
+        given = {
+            "receivers": receivers,
+            "records_per_read": 1,
+            "reads_per_second": 10_000,
+            **options,
+        }
+        workers = [worker_of(kinesis, log, number, **given) for number in range(receivers)]
+        while len(log.values()) < len(kinesis.puts):
+            for worker in workers:
+                worker.take(0.002)
+                worker.store()
+                waited += worker.receiver.facts().get("shards_waiting", 0)
+        read, most = dict.fromkeys(kinesis.shards, 0), 0
+        for message in log.messages:
+            read[message.extra[0]] = int(message.value) // 1000
+            few, many = read.values()
+            most = max(most, few - many)
+        return most, waited
+
+    aligned, waited = most_ahead(align="5 minutes")
+    assert waited
+    assert aligned <= 7  # and the minute by which others are known
+    free, never = most_ahead()
+    assert free > 20
+    assert not never
+
+
 # -- all of it --------------------------------------------------------------------------------
 
 
@@ -293,8 +334,13 @@ class Machine(RuleBasedStateMachine):
     """Puts, splits, merges, time, crashes, failures and other numbers of receivers, in any order; then all is held
     against the model."""
 
-    @initialize(shards=st.integers(1, 3), receivers=st.integers(1, 3), told=st.booleans())
-    def begin(self, shards, receivers, told):
+    @initialize(
+        shards=st.integers(1, 3),
+        receivers=st.integers(1, 3),
+        told=st.booleans(),
+        align=st.sampled_from([None, "1 minute", "2 hours"]),
+    )
+    def begin(self, shards, receivers, told, align):
         self.kinesis = FakeKinesis(shards, tells_children=told)
         self.patch = pytest.MonkeyPatch()
         reach(self.patch, self.kinesis)
@@ -304,6 +350,7 @@ class Machine(RuleBasedStateMachine):
             "on_loss": "report",
             "records_per_read": 3,
             "discover_every": "5 ms",
+            "align": align,
         }
         self.workers = []
         self.drained = set()

@@ -40,6 +40,14 @@ class KinesisSourceOptions(ConnectionOptions, IngressOptions):
         description="What happens when the stream has dropped records that were not read yet: the run "
         "fails, or a row of the output `lost` says so and reading goes on with what is there.",
     )
+    align: PositiveDuration | None = option(
+        None,
+        ge=timedelta(minutes=1),
+        description="A shard that is further than this ahead of the slowest one, by when records "
+        "arrived, waits for it: so that the rows of slow shards are not late. A minute at least, since "
+        "receivers know by the minute how far the shards of others are.",
+        example="10 minutes",
+    )
     poll_every: PositiveDuration = option(
         timedelta(milliseconds=250),
         description="How often a shard is read that had nothing new. AWS allows all readers of a shard "

@@ -159,9 +159,11 @@ class KinesisReceiver(Receiver):
         elif self._progress.busy:
             other = self._progress.busy[0]
             trouble = f"receiver {other} still works for another number of receivers"
+        waiting = len(readings) - len(self._going())
         return {
             "server": self.options.place(),
             **self._counts.facts(readings),
+            **({"shards_waiting": waiting} if waiting else {}),
             **({"trouble": trouble} if trouble else {}),
         }
 
@@ -277,7 +279,7 @@ class KinesisReceiver(Receiver):
         if self._paused or fetchers is None:
             return
         now = time.monotonic()
-        due = [r for r in self._readings.values() if r.due is not None and r.due <= now]
+        due = [r for r in self._going() if r.due is not None and r.due <= now]
         for reading in sorted(due, key=lambda r: r.due or 0.0):
             if not fetchers.free:
                 return
@@ -296,8 +298,24 @@ class KinesisReceiver(Receiver):
             due.append(self._look_at)
         fetchers = self._fetchers
         if not self._paused and fetchers is not None and fetchers.free:
-            due += [reading.due for reading in self._readings.values() if reading.due is not None]
+            due += [reading.due for reading in self._going() if reading.due is not None]
         return min(due)
+
+    def _going(self) -> list[ShardReading]:
+        """Return the shards that do not wait for slower ones."""
+        readings = list(self._readings.values())
+        if self.options.align is None or not readings:
+            return readings
+        known = self._progress.known
+        # How far others are is known by the minute, and of theirs only once a record came.
+        far = [
+            known[shard.id].until * 60.0
+            for shard in self._lineage.ready(known, lambda shard: not self._progress.mine(shard))
+            if shard.id in known and known[shard.id].sequence is not None
+        ]
+        far += [reading.covered for reading in readings if reading.behind is not None]
+        limit = min(far, default=0.0) + self.options.align.total_seconds()
+        return [each for each in readings if each.behind is None or each.covered <= limit]
 
     def _taken(self, answer: Answer) -> list[Message]:
         """Take over what a read gave; return its messages."""
