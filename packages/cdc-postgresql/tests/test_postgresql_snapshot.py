@@ -10,7 +10,7 @@ from functools import partial
 import psycopg
 import pytest
 from mainstem import PermanentError, TransientError
-from mainstem_cdc.testing import changes, check_read_again, check_tables, live
+from mainstem_cdc.testing import PATIENCE, changes, check_read_again, check_tables, live
 from mainstem_cdc_postgresql.connection import Connection
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 from mainstem_cdc_postgresql.rows import RowReader
@@ -207,13 +207,50 @@ def test_columns_of_any_name_are_read_in_the_order_of_the_key(place):
     assert changes(taking.stored) == [("insert", n, None) for n in range(1, 26)]
 
 
+@pytest.mark.parametrize(
+    "change", ["UPDATE t SET v = 100 WHERE k = 5", "DELETE FROM t WHERE k = 5"]
+)
+def test_rows_that_were_read_ahead_are_read_again_if_a_change_of_them_was_given(
+    place, monkeypatch, change
+):
+    """The second chunk is read ahead, then a row of it changes, and the change comes before the chunk. Pass: the row
+    comes as it is then, or not at all."""
+    place.sql("CREATE TABLE t (k INT PRIMARY KEY, v INT)")
+    place.sql("INSERT INTO t SELECT g, g FROM generate_series(1, 9) g")
+    begin, begun = RowReader.ahead, []
+
+    def ahead(self, *given):
+        begin(self, *given)
+        if not begun:
+            until = time.monotonic() + PATIENCE
+            while self._ahead._answers.empty():
+                assert time.monotonic() < until
+                time.sleep(0.005)
+            place.sql(change)
+        begun.append(given)
+
+    monkeypatch.setattr(RowReader, "ahead", ahead)
+    given = place.options(tables={"t": {"key": ["k"], "schema": "k INT, v INT"}}, chunk_rows=3)
+    with Taking(given) as taking:
+        taking.load()
+    found = changes(taking.stored)
+    of_five = [each for each in found if each[1] == 5]
+    if change.startswith("UPDATE"):
+        assert of_five == [("update_postimage", 5, 100), ("insert", 5, 100)]
+    else:
+        assert [kind for kind, *_ in of_five] == ["delete"]
+    rows = [each[1] for each in found if each[0] == "insert"]
+    assert rows == [k for k in range(1, 10) if k != 5 or change.startswith("UPDATE")]
+    assert len(begun) >= 2
+
+
 @pytest.fixture
 def reading(place):
     """Some rows, what reads them, and a connection beside it."""
     options = PostgreSQLSourceOptions(**place.options(tables={"a": TABLES["a"]}))
     reader, connection = RowReader(options), Connection(options)
     yield lambda sql, most=None, seconds=60.0, meanwhile=lambda: None: reader.read(
-        sql, most, seconds, meanwhile, connection
+        sql, 10**9, most, seconds, meanwhile, connection
     )
     reader.close()
     connection.close()

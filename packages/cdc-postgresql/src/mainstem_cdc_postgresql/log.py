@@ -347,7 +347,10 @@ class WriteAheadLog(DatabaseLog[PostgreSQLTable]):
         snapshot, found = self.tables[table].chunk(
             self._connection, self._rows, after, rows, self._tell, where
         )
-        return None if self._unseen(snapshot) else found
+        if self._unseen(snapshot):
+            self._rows.outdated()
+            return None
+        return found
 
     def _settled(self) -> bool:
         """Whether no transaction that was read before this connection may still be unseen.

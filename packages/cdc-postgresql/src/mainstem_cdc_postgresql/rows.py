@@ -20,6 +20,34 @@ from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
 #: A transaction that sees what was there when it began, and locks nothing.
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
+#: How long what was read ahead may wait for somebody who asks for it, in seconds.
+_FRESH = 10.0
+#: How many are not read ahead after one that was outdated.
+_SKIPPED = 8
+
+
+class _Reading:
+    """A query that is being read.
+
+    Args:
+        sql: the query without its limit.
+    """
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self.began = time.monotonic()
+        self._answers: SimpleQueue[tuple[str, Any] | Exception] = SimpleQueue()
+
+    def answer(self, found: tuple[str, Any] | Exception) -> None:
+        """Say what came of it."""
+        self._answers.put(found)
+
+    def wait(self, seconds: float) -> tuple[str, Any] | Exception | None:
+        """Return what came of it; None if that is not known yet after so many seconds."""
+        with suppress(Empty):
+            return self._answers.get(timeout=seconds)
+        return None
+
 
 class RowReader:
     """Reads the rows of queries over a connection of its own; close it.
@@ -31,20 +59,35 @@ class RowReader:
     def __init__(self, options: PostgreSQLSourceOptions) -> None:
         self._options = options
         self._connection: Any = None
+        self._ahead: _Reading | None = None
+        self._skipped = 0
+
+    def ahead(self, sql: str, rows: int, most: int | None) -> None:
+        """Begin to read what will be asked for next; see `read`."""
+        if self._skipped:
+            self._skipped -= 1
+        else:
+            self._ahead = self._begun(sql, rows, most)
+
+    def outdated(self) -> None:
+        """Note that what was read came too early to be of use: the next few are not read ahead."""
+        self._skipped = _SKIPPED
 
     def read(
         self,
         sql: str,
+        rows: int,
         most: int | None,
         seconds: float,
         meanwhile: Callable[[], None],
         other: Connection,
     ) -> tuple[str, Any]:
-        """Run a query in a transaction of its own.
+        """Run a query in a transaction of its own, or return what was read ahead of it.
 
         Args:
-            sql: a SELECT of texts.
-            most: how many bytes its rows may have.
+            sql: a SELECT of texts, without a limit.
+            rows: how many rows it may have; where it was begun `ahead`, what was said then.
+            most: how many bytes they may have.
             seconds: how long the server may take.
             meanwhile: called once a second until the rows are there.
             other: a connection that says what is wrong where something is.
@@ -56,41 +99,36 @@ class RowReader:
         Raises:
             TransientError, PermanentError: it failed; the words are the server's.
         """
-        answers: SimpleQueue[tuple[str, Any] | Exception] = SimpleQueue()
-        # It is made anew unless it is given back.
-        connection, self._connection = self._connection, None
-        Thread(target=self._work, args=(connection, sql, most, answers), daemon=True).start()
+        reading, self._ahead = self._ahead, None
+        if reading is None or reading.sql != sql or time.monotonic() - reading.began > _FRESH:
+            reading = self._begun(sql, rows, most)
         until = time.monotonic() + seconds
-        while True:
-            try:
-                found = answers.get(timeout=1.0)
-                break
-            except Empty:
-                if time.monotonic() > until:
-                    place = self._options.place
-                    raise TransientError(f"{place}: no answer for {seconds:.0f} seconds") from None
-                meanwhile()
+        while (found := reading.wait(1.0)) is None:
+            if time.monotonic() > until:
+                raise TransientError(f"{self._options.place}: no answer for {seconds:.0f} seconds")
+            meanwhile()
         if isinstance(found, tuple):
             return found
         # The driver does not tell every error's state; whoever runs the statement again is told it.
         other.query(_BEGIN)
         try:
-            other.rows(
-                f"SELECT count(*) FROM ({sql}) AS r WHERE r IS NOT NULL", (), seconds, meanwhile
-            )
+            again = f"SELECT count(*) FROM ({sql} LIMIT {rows}) AS r WHERE r IS NOT NULL"
+            other.rows(again, (), seconds, meanwhile)
         finally:
             with suppress(TransientError):
                 other.query("ROLLBACK")
         told = " ".join(str(found).split())
         raise TransientError(f"{self._options.place}: {told}") from None
 
-    def _work(
-        self,
-        connection: Any,
-        sql: str,
-        most: int | None,
-        answers: SimpleQueue[tuple[str, Any] | Exception],
-    ) -> None:
+    def _begun(self, sql: str, rows: int, most: int | None) -> _Reading:
+        reading = _Reading(sql)
+        # It is made anew unless it is given back.
+        connection, self._connection = self._connection, None
+        what = f"{sql} LIMIT {rows}"
+        Thread(target=self._work, args=(connection, what, most, reading), daemon=True).start()
+        return reading
+
+    def _work(self, connection: Any, sql: str, most: int | None, reading: _Reading) -> None:
         try:
             if connection is None:
                 connection = driver.connect(conninfo(self._options), autocommit=True)
@@ -105,12 +143,12 @@ class RowReader:
             if connection is not None:
                 with suppress(Error, OSError):
                     connection.close()
-            answers.put(error)
+            reading.answer(error)
         except Exception as error:
-            answers.put(error)
+            reading.answer(error)
         else:
             self._connection = connection
-            answers.put((snapshot, rows))
+            reading.answer((snapshot, rows))
 
     def close(self) -> None:
         """End the connection."""

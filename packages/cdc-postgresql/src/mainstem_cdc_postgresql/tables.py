@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -167,23 +167,12 @@ class PostgreSQLTable(Table):
         """
         # What was begun in an order goes on in it, though the index is another one by now.
         ordered = self._ordered if after is None else list(after)
-        names = ", ".join(quoted(name) for name in ordered)
-        parts = [] if condition is None else [f"({condition}\n)"]
-        if after is not None:
-            marks = ", ".join(literal(value) for value in after.values())
-            parts.append(f"({names}) > ({marks})")
-        where = f" WHERE {' AND '.join(parts)}" if parts else ""
-        printed = ", ".join(map(self._printed, self.columns))
-        # With the table before it a name is no other column's of the result.
-        order = ", ".join(f"{self.sql}.{quoted(name)}" for name in ordered)
-        what = f"SELECT {printed} FROM {self._source}{where} ORDER BY {order}"
-        found = None
+        what = self._rows_after(ordered, None if after is None else after.values(), condition)
+        found, most = None, rows
         while found is None:
-            most = _MOST_BYTES if rows > 1 else None
-            snapshot, found = reader.read(
-                f"{what} LIMIT {rows}", most, _READING, meanwhile, connection
-            )
-            rows = max(1, rows // 8)
+            bytes_most = _MOST_BYTES if most > 1 else None
+            snapshot, found = reader.read(what, most, bytes_most, _READING, meanwhile, connection)
+            most = max(1, most // 8)
         if not len(found):
             return snapshot, Chunk({}, None)
         columns: dict[str, Any] = {
@@ -191,7 +180,23 @@ class PostgreSQLTable(Table):
             for name, column in zip(self.columns, found.columns, strict=True)
         }
         last = {name: columns[name][-1].as_py().decode() for name in ordered}
+        # The next ones come while these are stored.
+        reader.ahead(self._rows_after(ordered, last.values(), condition), rows, _MOST_BYTES)
         return snapshot, Chunk(PrintedRows(columns, self.key), last)
+
+    def _rows_after(
+        self, ordered: Sequence[str], after: Iterable[str] | None, condition: str | None
+    ) -> str:
+        """Return the query of the rows behind a key, or of all."""
+        names = ", ".join(quoted(name) for name in ordered)
+        parts = [] if condition is None else [f"({condition}\n)"]
+        if after is not None:
+            parts.append(f"({names}) > ({', '.join(map(literal, after))})")
+        where = f" WHERE {' AND '.join(parts)}" if parts else ""
+        printed = ", ".join(map(self._printed, self.columns))
+        # With the table before it a name is no other column's of the result.
+        order = ", ".join(f"{self.sql}.{quoted(name)}" for name in ordered)
+        return f"SELECT {printed} FROM {self._source}{where} ORDER BY {order}"
 
     def _printed(self, name: str) -> str:
         """Return a column as text, printed as the log prints it: a cast prints some types otherwise."""
