@@ -132,6 +132,7 @@ def test_keys_can_be_read_back_and_stay_what_they_are(spark: Any, tmp_path: Any)
             kind = KeyKind(types, lax)
             (row,) = spark.sql(f"SELECT {kind.sql(values)} AS k").collect()
             assert kind.texts(key(row["k"])) == texts
+            assert kind.of_texts(texts) == bytes(row["k"])
     strict, nulls = KeyKind(("int",)), KeyKind(("int",), nulls_equal=True)
     (row,) = spark.sql(
         f"SELECT {strict.sql(['1'])} a, {nulls.sql(['NULL'])} b, {strict.sql(['NULL'])} c, "
@@ -142,6 +143,49 @@ def test_keys_can_be_read_back_and_stay_what_they_are(spark: Any, tmp_path: Any)
     assert key(row["c"]) is None
     assert bytes(row["d"]) == b"\0\0\0\x01" + b"1" + b"\0\0\0\x08" + b"0x1.0p-1"
     assert nulls.texts(key(row["b"])) == [None]
+
+
+@pytest.mark.in_turn
+def test_texts_stand_for_the_keys_that_spark_makes_of_them(spark: Any) -> None:
+    """Pass: a cast of Spark's and a reading here give the same bytes; what is no value is refused."""
+    from mainstem import PipelineError
+    from mainstem_keyed_state.keys import KeyKind
+
+    cases = {
+        "bigint": ["0", "-9223372036854775808", "+7", "007"],
+        "double": ["0", "-0", "1", "0.1", "1e300", "-1e-320", "NaN", "Infinity", "-inf", "3.5e2"],
+        "float": ["0.1", "16777217", "-0.0"],
+        "decimal(38,18)": [
+            "0",
+            "1",
+            "-12345678901234567890.123456789012345678",
+            "0.0000000000000000005",
+        ],
+        "decimal(5,0)": ["2.5", "-3"],
+        "timestamp": ["1969-12-31 23:59:59.999999", "2024-02-29T12:00:00+02:00", "2024-02-29"],
+        "timestamp_ntz": ["2024-02-29 12:00:00.5", "0001-01-01 00:00:00"],
+        "date": ["1969-12-31", "9999-12-31"],
+        "boolean": ["true", "FALSE"],
+        "string": ["", "é\0", " a "],
+    }
+    for kind, texts in cases.items():
+        keys, frame = (
+            KeyKind((kind,)),
+            spark.createDataFrame([(text,) for text in texts], "t STRING"),
+        )
+        made = [
+            bytes(row[0]) for row in frame.selectExpr(keys.sql([f"CAST(t AS {kind})"])).collect()
+        ]
+        assert [keys.of_texts([text]) for text in texts] == made, kind
+    for kind, text in (
+        ("int", "1.5"),
+        ("date", "x"),
+        ("boolean", "1"),
+        ("binary", "0g"),
+        ("interval", "1"),
+    ):
+        with pytest.raises(PipelineError):
+            KeyKind((kind,)).of_texts([text])
 
 
 @pytest.mark.in_turn

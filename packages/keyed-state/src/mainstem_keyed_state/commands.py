@@ -1,28 +1,28 @@
-"""`mainstem state`: what an operator keeps, read from the checkpoint while the pipeline does not run."""
+"""`mainstem state`: what an operator keeps, read from the checkpoint, also while the pipeline runs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from mainstem import DocumentError, Problem, nearest
+from mainstem import MachineError
 from mainstem.commands import File, Form, Format, Set, load
 
-from mainstem_keyed_state.layout import Layout, layouts_in
+from mainstem_keyed_state.keys import KEY_TEXT
+from mainstem_keyed_state.nodes import kept, no_table
 
 if TYPE_CHECKING:
     from mainstem.commands import Plan
-    from pyspark.sql import DataFrame
 
 _SHOWN = 20
 
 
 def show(
     file: File,
-    node: Annotated[str, typer.Option(help="The operator.", metavar="NODE")],
+    node: Annotated[str | None, typer.Option(help="The operator.", metavar="NODE")] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,6 +38,13 @@ def show(
     limit: Annotated[
         int, typer.Option(help="At most so many rows of a table; 0 for all.")
     ] = _SHOWN,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            help="Answer over HTTP what nodes keep, at this address, until it is stopped.",
+            metavar="[HOST:]PORT",
+        ),
+    ] = None,
     format: Format = Form.TEXT,  # noqa: A002
     set_: Set = None,
 ) -> None:
@@ -48,87 +55,61 @@ def show(
     \b
     mainstem state pipeline.yaml --node enriched
     mainstem state pipeline.yaml --node enriched --key Berlin --format json
+    mainstem state pipeline.yaml --serve 8790
     """  # noqa: D301
-    from mainstem.commands import start
-
-    from mainstem_keyed_state.reading import KEY_TEXT, read_state
-
     plan = load(file, set_)
-    layouts, query = _found(plan, node)
-    spark, folder = start(plan), plan.checkpoint / "queries" / query
-    frames: dict[str, DataFrame] = {}
-    for state, layout in layouts.items():
-        found = read_state(spark, folder, node, layout, name=state, key=key, batch=batch)
-        frames |= {_named(state, name): frame for name, frame in found.items()}
+    if serve is not None:
+        _serve(plan, serve)
+        return
+    if node is None:
+        raise typer.BadParameter("expected a node, or an address to serve at", param_hint="--node")
+    found = kept(plan, node, key, batch)
+    tables = found.tables
+    # A layout of an earlier version does not tell the tables: one without rows may be there.
     if table is not None:
-        known = {_named(state, name) for state, each in layouts.items() for name in each.tables}
-        # A layout of an earlier version does not tell the tables: one without rows may be there.
-        if all(each.tables for each in layouts.values()) and table not in known | frames.keys():
-            raise DocumentError([_no_table(plan, node, table, known | frames.keys())])
-        frames = {table: frames[table]} if table in frames else {}
-    for name, frame in frames.items():
-        rows, more = _rows(frame, limit)
+        if found.known is not None and table not in found.known | tables.keys():
+            raise no_table(plan, node, table, [*(found.known | tables.keys())])
+        tables = {table: tables[table]} if table in tables else {}
+    for name, rows in tables.items():
         if format is Form.JSON:
-            for row in rows:
+            for row in islice(rows, limit or None):
                 told = {"table": name, "key": row.pop(KEY_TEXT), **row}
                 typer.echo(json.dumps(told, default=str))
         else:
-            _print(name, [c for c in frame.columns if c != KEY_TEXT], rows, more)
-    if not frames and format is not Form.JSON:
+            _print(name, list(islice(rows, limit + 1 if limit else None)), limit)
+    if not tables and format is not Form.JSON:
         typer.echo(f"{node} keeps nothing" + (" of that key" if key else ""))
 
 
-def _found(plan: Plan, node: str) -> tuple[dict[str, Layout], str]:
-    """Return the layouts of a node's states, and the query that keeps them.
-
-    Raises:
-        DocumentError: the node keeps no state by key, or has not begun.
-    """
-    queries = [query.name for query in plan.queries if node in query.streaming]
-    if node not in plan.nodes or not queries:
-        stateful = [name for name, each in plan.nodes.items() if each.state]
-        hint = nearest(node, stateful) or f"Nodes with state: {', '.join(stateful) or 'none'}."
-        raise DocumentError(
-            [Problem(f"there is no running node {node!r}", "operators", plan.file, hint=hint)]
-        )
-    layouts = layouts_in(plan.checkpoint / "nodes" / node / "state" / queries[0])
-    if not layouts:
-        message = f"{node!r} keeps no state by key in {plan.checkpoint}, or has not run yet"
-        raise DocumentError([Problem(message, f"operators.{node}", plan.file)])
-    return layouts, queries[0]
+def _serve(plan: Plan, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) >= 2**16:
+        raise typer.BadParameter("expected host:port, or a port", param_hint="--serve")
+    host = host.strip("[]") or "127.0.0.1"
+    try:
+        from mainstem_keyed_state.serving import serve
+    except ImportError as error:
+        message = f"no module {error.name}: pip install 'mainstem-keyed-state[serve]'"
+        raise MachineError(message) from None
+    typer.echo(f"state at http://{f'[{host}]' if ':' in host else host}:{port}/", err=True)
+    serve(plan, host, int(port))
 
 
-def _named(state: str, table: str) -> str:
-    return f"{state}.{table}" if state else table
-
-
-def _no_table(plan: Plan, node: str, table: str, tables: Iterable[str]) -> Problem:
-    hint = nearest(table, tables) or f"Tables: {', '.join(sorted(tables))}."
-    message = f"the state of {node!r} has no table {table!r}"
-    return Problem(message, f"operators.{node}", plan.file, hint=hint)
-
-
-def _rows(frame: DataFrame, limit: int) -> tuple[list[dict[str, Any]], bool]:
-    if not limit:
-        return [row.asDict(recursive=True) for row in frame.toLocalIterator()], False
-    rows = [row.asDict(recursive=True) for row in frame.limit(limit + 1).collect()]
-    return rows[:limit], len(rows) > limit
-
-
-def _print(name: str, columns: list[str], rows: list[dict[str, Any]], more: bool) -> None:
+def _print(name: str, rows: list[dict[str, Any]], limit: int) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text  # what is in a row is no markup
 
-    from mainstem_keyed_state.reading import KEY_TEXT
-
+    if not rows:
+        return
     shown = Table(title=name, title_justify="left", expand=False)
+    columns = [column for column in rows[0] if column != KEY_TEXT]
     for column in ("key", *columns):
         shown.add_column(Text(column))
-    for row in rows:
+    for row in rows[: limit or None]:
         key = ", ".join("null" if part is None else part for part in row[KEY_TEXT] or [])
         shown.add_row(Text(key), *(Text(str(row[column])) for column in columns))
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(shown)
-    if more:
-        console.print(f"there are more than {len(rows)} rows; --limit 0 shows all")
+    if limit and len(rows) > limit:
+        console.print(f"there are more than {limit} rows; --limit 0 shows all")

@@ -25,6 +25,11 @@ def hashes_of(keys: pl.Series) -> Hashes:
     return prefix.fill_null(0).to_numpy()
 
 
+def key_of(value: bytes) -> bytes:
+    """Return the key (`KEY`) of a value."""
+    return crc32(value).to_bytes(4, "big") + value
+
+
 def keyed_by(values: Array) -> tuple[Array, Hashes]:
     """Return the keys (`KEY`) whose values are in an Arrow array of binaries, and their hashes.
 

@@ -7,16 +7,22 @@ give the same bytes in every later version, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
-from mainstem import OptionError
+from mainstem import OptionError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
+#: The column of rows that are shown with their key's values, as text.
+KEY_TEXT = "_key"
 #: Types of one row of these give the same bytes for the same value.
 _ALIKE = (("tinyint", "smallint", "int", "bigint"), ("float", "double"))
 
@@ -86,6 +92,25 @@ class KeyKind:
         if len(parts) > 1:
             parts = [f"{_four_bytes(f'octet_length({part})')}, {part}" for part in parts]
         return f"concat({', '.join(parts)})" if len(parts) > 1 else parts[0]
+
+    def of_texts(self, texts: Sequence[str]) -> bytes:
+        """Return the value that `sql` makes of the values which some texts stand for.
+
+        Args:
+            texts: one for each value; of BINARY hexadecimal digits.
+
+        Raises:
+            PipelineError: there is another number of them, or one is of another type.
+        """
+        if len(texts) != len(self.types):
+            told = f"the key has {len(self.types)} values ({', '.join(self.types)})"
+            raise PipelineError(f"{told}, not {len(texts)}")
+        parts = [_of_text(text, kind) for text, kind in zip(texts, self.types, strict=True)]
+        if self.nulls_equal:
+            parts = [b"\1" + part for part in parts]
+        if len(parts) > 1:
+            parts = [len(part).to_bytes(4, "big") + part for part in parts]
+        return b"".join(parts)
 
     def texts(self, key: bytes | None) -> list[str | None]:
         """Return the values of a key as they can be read; BINARY as hexadecimal digits."""
@@ -158,9 +183,67 @@ def _bytes(expression: str, kind: str) -> str:
     return f"CAST(CAST({value} AS STRING) AS BINARY)"
 
 
-def _text(part: bytes, kind: str) -> str:
-    from datetime import UTC, date, datetime, timedelta
+def _of_text(text: str, kind: str) -> bytes:
+    """Return a value's bytes, as the SQL of `_bytes` makes them of what a text stands for."""
+    try:
+        return _VALUES[kind.partition("(")[0]](text, kind)
+    except (ArithmeticError, ValueError):
+        raise PipelineError(f"{text!r} is no {kind.upper()}") from None
+    except KeyError:
+        raise PipelineError(f"no text stands for a {kind.upper()}") from None
 
+
+def _of_number(text: str, kind: str) -> bytes:
+    value = float(text)
+    if kind == "float":
+        (value,) = struct.unpack("<f", struct.pack("<f", value))
+    value += 0.0
+    if math.isnan(value):
+        return b"NaN"
+    if math.isinf(value):
+        return b"Infinity" if value > 0 else b"-Infinity"
+    digits, _, exponent = value.hex().partition("p")
+    whole, _, fraction = digits.partition(".")
+    return f"{whole}.{fraction.rstrip('0') or '0'}p{int(exponent)}".encode()
+
+
+def _of_decimal(text: str, kind: str) -> bytes:
+    scale = int(kind.rstrip(")").partition(",")[2])
+    with localcontext(prec=76):
+        return f"{Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP):f}".encode()
+
+
+def _of_time(text: str, kind: str) -> bytes:
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None or kind == "timestamp_ntz":
+        at = at.replace(tzinfo=UTC)
+    return str((at - _EPOCH) // timedelta(microseconds=1)).encode()
+
+
+def _of_boolean(text: str, _: str) -> bytes:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower().encode()
+
+
+def _of_whole(text: str, _: str) -> bytes:
+    return str(int(text)).encode()
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_VALUES: Mapping[str, Callable[[str, str], bytes]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _of_whole),
+    **dict.fromkeys(("float", "double"), _of_number),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), _of_time),
+    "decimal": _of_decimal,
+    "boolean": _of_boolean,
+    "binary": lambda text, _: bytes.fromhex(text),
+    "date": lambda text, _: str((date.fromisoformat(text) - _EPOCH.date()).days).encode(),
+    "string": lambda text, _: text.encode(),
+}
+
+
+def _text(part: bytes, kind: str) -> str:
     if kind == "binary":
         return part.hex()
     text = part.decode(errors="replace")

@@ -132,7 +132,7 @@ def even_labels(partitions: int, each: int) -> list[int]:
     labels = []
     label = 0
     while room:
-        partition = _murmur3(label) % partitions
+        partition = partition_of(label, partitions)
         if partition in room:
             labels.append(label)
             room[partition] -= 1
@@ -140,6 +140,11 @@ def even_labels(partitions: int, each: int) -> list[int]:
                 del room[partition]
         label += 1
     return labels
+
+
+def partition_of(label: int, partitions: int) -> int:
+    """Return into which of so many partitions Spark puts the bucket of a label."""
+    return _murmur3(label) % partitions
 
 
 def _murmur3(value: int, seed: int = 42) -> int:
