@@ -1,16 +1,26 @@
-"""Many queries, by the words without which they can't match."""
+"""Many queries, by the words and values without which they can't match."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from mainstem_operators_search.query import And, Not, Or, Phrase, Query, Range
+from mainstem_operators_search.query import And, Like, Not, Null, Or, Phrase, Query, Range
 from mainstem_operators_search.words import words
 
-#: A word in a column; or, with `*`, the beginning of one.
-_Anchor = tuple[str, str]
+
+class _Value(NamedTuple):
+    """The value of a column; a tuple of three, so that it equals no word."""
+
+    field: str
+    value: Any
+    kind: str = "value"
+
+
+#: A word in a column; or, with `*`, the beginning of one; or a value.
+_Anchor = tuple[str, str] | _Value
 Test = Callable[["Document"], bool]
 
 
@@ -44,19 +54,23 @@ class Index:
         for query in queries:
             often.update(_all_anchors(query))
         self._tests = [_test(query) for query in queries]
-        self._by_word: dict[_Anchor, list[int]] = {}
-        self._by_beginning: dict[_Anchor, list[int]] = {}
+        self._by_word: dict[tuple[str, str], list[int]] = {}
+        self._by_beginning: dict[tuple[str, str], list[int]] = {}
+        self._by_value: dict[str, dict[Any, list[int]]] = {}
         self._always: list[int] = []
         for place, query in enumerate(queries):
             anchors = _anchors(query, often)
             if anchors is None:
                 self._always.append(place)
                 continue
-            for field, word in anchors:
-                if word.endswith("*"):
-                    self._by_beginning.setdefault((field, word[:-1]), []).append(place)
+            for anchor in anchors:
+                if isinstance(anchor, _Value):
+                    by_value = self._by_value.setdefault(anchor.field, {})
+                    by_value.setdefault(anchor.value, []).append(place)
+                elif anchor[1].endswith("*"):
+                    self._by_beginning.setdefault((anchor[0], anchor[1][:-1]), []).append(place)
                 else:
-                    self._by_word.setdefault((field, word), []).append(place)
+                    self._by_word.setdefault(anchor, []).append(place)
         self._lengths = sorted({len(beginning) for _, beginning in self._by_beginning})
 
     def matching(self, document: Document) -> list[int]:
@@ -69,6 +83,8 @@ class Index:
                     if length > len(word):
                         break
                     found.update(self._by_beginning.get((field, word[:length]), ()))
+        for field, by_value in self._by_value.items():
+            found.update(by_value.get(document.values[field], ()))
         return sorted(place for place in found if self._tests[place](document))
 
 
@@ -79,6 +95,8 @@ def _all_anchors(query: Query) -> Iterator[_Anchor]:
             for number, word in enumerate(query.words, 1):
                 star = "*" if query.prefix and number == len(query.words) else ""
                 yield field, word + star
+    elif isinstance(query, Range) and _exact(query):
+        yield _Value(query.field, query.least)
     elif isinstance(query, And | Or):
         for part in query.parts:
             yield from _all_anchors(part)
@@ -87,15 +105,17 @@ def _all_anchors(query: Query) -> Iterator[_Anchor]:
 def _anchors(query: Query, often: Mapping[_Anchor, int]) -> set[_Anchor] | None:
     """Return words of which a document must have one to match; None if it may have none of any."""
     if isinstance(query, Phrase):
-        found = set()
+        found: set[_Anchor] = set()
         for field in query.fields:
             ends = len(query.words) - 1
-            marked = [
+            marked: list[_Anchor] = [
                 (field, word + ("*" if query.prefix and n == ends else ""))
                 for n, word in enumerate(query.words)
             ]
             found.add(min(marked, key=lambda each: _cost({each}, often)))
         return found
+    if isinstance(query, Range):
+        return {_Value(query.field, query.least)} if _exact(query) else None
     if isinstance(query, And):
         parts = [each for part in query.parts if (each := _anchors(part, often)) is not None]
         return min(parts, key=lambda each: _cost(each, often)) if parts else None
@@ -110,9 +130,14 @@ def _anchors(query: Query, often: Mapping[_Anchor, int]) -> set[_Anchor] | None:
     return None
 
 
+def _exact(query: Range) -> bool:
+    """Whether one value alone matches."""
+    return query.least is not None and query.least == query.greatest
+
+
 def _cost(anchors: set[_Anchor], often: Mapping[_Anchor, int]) -> tuple[int, int]:
     """Return how often documents may have one of these: whole, long, seldom asked for words least."""
-    stars = sum(word.endswith("*") for _, word in anchors)
+    stars = sum(not isinstance(a, _Value) and a[1].endswith("*") for a in anchors)
     return (stars + len(anchors), sum(often[anchor] for anchor in anchors))
 
 
@@ -122,6 +147,11 @@ def _test(query: Query) -> Test:
         return _phrase(query)
     if isinstance(query, Range):
         return _range(query)
+    if isinstance(query, Null):
+        field = query.field
+        return lambda document: document.values[field] is None
+    if isinstance(query, Like):
+        return _like(query)
     if isinstance(query, Not):
         inner = _test(query.part)
         return lambda document: not inner(document)
@@ -178,12 +208,26 @@ def _range(query: Range) -> Test:
 
     def test(document: Document) -> bool:
         value = document.values[query.field]
-        if value is None or value != value:  # nothing is beside NaN
+        if value is None:
             return False
+        if value != value:
+            return query.nan
         if least is not None and (value < least or (query.above and value == least)):
             return False
         return not (
             greatest is not None and (value > greatest or (query.below and value == greatest))
         )
+
+    return test
+
+
+def _like(query: Like) -> Test:
+    pattern = re.compile(query.pattern.lower() if query.lower else query.pattern, re.DOTALL)
+
+    def test(document: Document) -> bool:
+        value = document.values[query.field]
+        if value is None:
+            return False
+        return pattern.fullmatch(value.lower() if query.lower else value) is not None
 
     return test

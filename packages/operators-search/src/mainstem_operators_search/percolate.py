@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
     CHANGE_TYPE,
@@ -45,6 +45,11 @@ class PercolateOptions(Options):
     query: str = option(
         "query", min_length=1, description="The column of the port `queries` with a query's text."
     )
+    language: Literal["words", "sql"] = option(
+        "words",
+        description="How queries are written: `words`, as one searches texts; `sql`, as predicates of "
+        "SQL, which compare columns with constants.",
+    )
     fields: list[str] = option(
         list,
         description="The text columns of documents that are searched where a query names none; when left "
@@ -76,7 +81,7 @@ class Percolate(KeyedOperator, LoadedFirst):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, name = inputs["input"], self.options.matches
-        key, _ = self._key(inputs), self.fields(given)
+        key, _ = self._key(inputs), self._dealt(given)
         find_column(inputs[QUERIES].columns, self.options.query, "query")
         if given.column(name) is not None:
             raise OptionError(f"the name {name!r} is taken", option="matches")
@@ -87,23 +92,35 @@ class Percolate(KeyedOperator, LoadedFirst):
         return {QUERIES: lacking([self._key(inputs).name, COMMIT_VERSION])}
 
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:
-        texts = ", ".join(quoted(name) for name in self.fields(inputs["input"]))
-        return {"input": [f"pmod(xxhash64({texts}), {_PARTS})"]}
+        asked = ", ".join(quoted(name) for name in self._dealt(inputs["input"]))
+        return {"input": [f"pmod(xxhash64({asked}), {_PARTS})"]}
+
+    def _dealt(self, given: Shape) -> list[str]:
+        """Return the columns by which documents are dealt out."""
+        found = self.fields(given) or sorted(self._types(given))
+        if not found:
+            raise OptionError("documents have no column that can be asked for", option="language")
+        return found
 
     def state(self, inputs: Inputs[Shape]) -> StateFacts:
         key = self._key(inputs)
         asked = [f"{name} {kind}" for name, kind in sorted(self._types(inputs["input"]).items())]
+        written = {} if self.options.language == "words" else {"language": [self.options.language]}
         return StateFacts(
             1,
             keyed=True,
             # Queries that were read must be readable: a column may come, and none may go.
-            shaped_by={"queries": [key.ddl], "columns": asked},
+            shaped_by={"queries": [key.ddl], "columns": asked, **written},
             gains=frozenset({"columns"}),
             grows="queries are kept, of those that are gone the key.",
         )
 
     def fields(self, given: Shape) -> list[str]:
         """Return the columns that are searched where a query names none."""
+        if self.options.language == "sql":
+            if self.options.fields:
+                raise OptionError("predicates name their columns", option="fields")
+            return []
         if not self.options.fields:
             found = [column.name for column in given.columns if column.type == "string"]
             if not found:
@@ -155,6 +172,7 @@ class Percolate(KeyedOperator, LoadedFirst):
             types=self._types(given),
             fields=self.fields(given),
             matches=self.options.matches,
+            language=self.options.language,
         )
 
     def types(

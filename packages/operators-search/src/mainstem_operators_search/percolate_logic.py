@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 from mainstem import COMMIT_VERSION
@@ -11,6 +12,9 @@ from mainstem_keyed_state.changes import DELETED, newest, replaced
 
 from mainstem_operators_search.index import Document, Index
 from mainstem_operators_search.query import Query, Reader
+
+if TYPE_CHECKING:
+    from mainstem_operators_search.predicate import PredicateReader
 
 #: The column of a query's text at the port; the port, and the table of queries.
 TEXT, QUERIES = "__text", "queries"
@@ -31,6 +35,7 @@ class PercolateLogic(Logic):
         types: the columns of documents that can be asked for.
         fields: those that are searched where a query names none.
         matches: the name of the column that is added.
+        language: how queries are written: `words` or `sql`.
     """
 
     everywhere = (QUERIES,)
@@ -44,11 +49,15 @@ class PercolateLogic(Logic):
         types: Mapping[str, str],
         fields: Sequence[str],
         matches: str,
+        language: str = "words",
     ) -> None:
         self._key, self._types, self._matches = key, dict(types), matches
         self._fields = list(fields)
-        self._texts = [name for name, kind in types.items() if kind == "string"]
-        self._mark = repr((sorted(types.items()), self._fields))
+        self._sql = language == "sql"
+        # Predicates ask for no words.
+        texts = [name for name, kind in types.items() if kind == "string"]
+        self._texts = [] if self._sql else texts
+        self._mark = repr((sorted(types.items()), self._fields, language))
         self.ports = {"input": rows, QUERIES: queries}
         kept = {name: kind for name, kind in queries.items() if name != COMMIT_VERSION}
         self.tables = {QUERIES: Table(pl.Schema(kept), shared=True)}
@@ -92,8 +101,15 @@ class PercolateLogic(Logic):
         if found is None:
             if len(_READ) >= _MOST_READ:
                 _READ.clear()
-            found = _READ[place] = Reader(self._types, self._fields).read(text)
+            found = _READ[place] = self._reader().read(text)
         return found
+
+    def _reader(self) -> Reader | PredicateReader:
+        if not self._sql:
+            return Reader(self._types, self._fields)
+        from mainstem_operators_search.predicate import PredicateReader
+
+        return PredicateReader(self._types)
 
     def step(self, step: Step) -> Done:
         """Ask about the documents."""

@@ -30,13 +30,33 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Range:
-    """A value between two others; None for no bound. Of a column that is not null."""
+    """A value between two others; None for no bound. Of a column that is not null.
+
+    `nan` says whether a NaN is one.
+    """
 
     field: str
     least: Any = None
     greatest: Any = None
     above: bool = False
     below: bool = False
+    nan: bool = False
+
+
+@dataclass(frozen=True)
+class Null:
+    """Of a column that is null."""
+
+    field: str
+
+
+@dataclass(frozen=True)
+class Like:
+    """A text that is as a regular expression says, the whole of it, in whichever case if `lower`."""
+
+    field: str
+    pattern: str
+    lower: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +80,7 @@ class Or:
     parts: tuple[Query, ...]
 
 
-Query = Phrase | Range | Not | And | Or
+Query = Phrase | Range | Null | Like | Not | And | Or
 
 _NAME = r"(?:[^\W\d]\w*|`[^`]+`)"
 _TOKEN = re.compile(
@@ -77,7 +97,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 #: A query of more parts, or with more of them within each other, or longer, is refused.
-_MOST, _DEEPEST, _LONGEST = 1_000, 50, 50_000
+MOST, DEEPEST, LONGEST = 1_000, 50, 50_000
 #: What other languages of queries have, and this one has not.
 _ODD = re.compile(r"[\[\]{}<>~^?\\`]|\*.|:$|^[:*]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -104,16 +124,16 @@ class Reader:
         """
         tokens, at = [], 0
         text = text.rstrip()
-        if len(text) > _LONGEST:
-            raise ValueError(f"it has more than {_LONGEST:,} characters")
+        if len(text) > LONGEST:
+            raise ValueError(f"it has more than {LONGEST:,} characters")
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None or found.end() == at:
                 raise ValueError(f"{text[at:].strip()[:20]!r} can't be read")
             tokens.append(found)
             at = found.end()
-            if len(tokens) > _MOST:
-                raise ValueError(f"it has more than {_MOST:,} parts")
+            if len(tokens) > MOST:
+                raise ValueError(f"it has more than {MOST:,} parts")
         if not tokens:
             raise ValueError("it asks for nothing")
         self._tokens, self._at = tokens, 0
@@ -143,8 +163,8 @@ class Reader:
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
     def _one(self, field: str | None, depth: int) -> Query:
-        if depth > _DEEPEST:
-            raise ValueError(f"it has more than {_DEEPEST} parts within each other")
+        if depth > DEEPEST:
+            raise ValueError(f"it has more than {DEEPEST} parts within each other")
         token = self._peek()
         if token is None or token["paren"] == ")" or token["word"] in ("AND", "OR"):
             raise ValueError(
@@ -170,7 +190,7 @@ class Reader:
                 number = self._peek()
                 if number is not None and number["word"]:
                     self._at += 1
-                    value = self._value(f"-{number['word']}", name, kind)
+                    value = value_of(f"-{number['word']}", name, kind)
                     return Range(name, value, value)
             return self._one(name, depth + 1)
         if token["phrase"] is not None:
@@ -204,7 +224,7 @@ class Reader:
         if field is not None:
             kind = self._column(field)[1]
             if kind != "string":
-                value = self._value(text, field, kind)
+                value = value_of(text.strip('"'), field, kind)
                 if prefix:
                     raise ValueError(f"{field} is {kind.upper()}, and has no beginnings")
                 return Range(field, value, value)
@@ -216,44 +236,48 @@ class Reader:
     def _range(self, token: re.Match[str]) -> Range:
         field, kind = self._column(token["rname"])
         if token["op"]:
-            value = self._value(token["bound"], field, kind)
+            value = value_of(token["bound"].strip('"'), field, kind)
             if token["op"].startswith(">"):
                 return Range(field, value, above=token["op"] == ">")
             return Range(field, None, value, below=token["op"] == "<")
-        least = None if token["from"] == "*" else self._value(token["from"], field, kind)
-        greatest = None if token["to"] == "*" else self._value(token["to"], field, kind)
+        least = None if token["from"] == "*" else value_of(token["from"].strip('"'), field, kind)
+        greatest = None if token["to"] == "*" else value_of(token["to"].strip('"'), field, kind)
         return Range(field, least, greatest, token["open"] == "{", token["close"] == "}")
 
-    def _value(self, text: str, field: str, kind: str) -> Any:
-        """Return a bound as values of the column are; see `searchable`."""
-        text = text.strip('"')
-        told = f"{field} is {kind.upper()}, which {text[:50]!r} is not"
-        value: Any
-        try:
-            if kind == "string":
-                return text
-            if kind in _WHOLE or kind.startswith("decimal"):
-                value = Decimal(text)
-                if value.is_nan():
-                    raise ValueError(told)
-            elif kind == "double":
-                value = float(text)
-            elif kind == "float":
-                value = struct.unpack("<f", struct.pack("<f", float(text)))[0]
-            elif kind == "boolean":
-                value = {"true": True, "false": False}[text.lower()]
-            elif kind == "date":
-                value = date.fromisoformat(text).toordinal() - _EPOCH.toordinal()
-            else:
-                at = datetime.fromisoformat(text)
-                if kind == "timestamp_ntz" or at.tzinfo is None:
-                    at = at.replace(tzinfo=UTC)
-                value = (at - _EPOCH) // timedelta(microseconds=1)
-        except (ValueError, InvalidOperation, KeyError, OverflowError):
-            raise ValueError(told) from None
-        if value != value:
-            raise ValueError(told)
-        return value
+
+def value_of(text: str, field: str, kind: str) -> Any:
+    """Return what a text stands for, as values of a column are; see `searchable`.
+
+    Raises:
+        ValueError: it is no such value.
+    """
+    told = f"{field} is {kind.upper()}, which {text[:50]!r} is not"
+    value: Any
+    try:
+        if kind == "string":
+            return text
+        if kind in _WHOLE or kind.startswith("decimal"):
+            value = Decimal(text)
+            if value.is_nan():
+                raise ValueError(told)
+        elif kind == "double":
+            value = float(text)
+        elif kind == "float":
+            value = struct.unpack("<f", struct.pack("<f", float(text)))[0]
+        elif kind == "boolean":
+            value = {"true": True, "false": False}[text.lower()]
+        elif kind == "date":
+            value = date.fromisoformat(text).toordinal() - _EPOCH.toordinal()
+        else:
+            at = datetime.fromisoformat(text)
+            if kind == "timestamp_ntz" or at.tzinfo is None:
+                at = at.replace(tzinfo=UTC)
+            value = (at - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, InvalidOperation, KeyError, OverflowError):
+        raise ValueError(told) from None
+    if value != value:
+        raise ValueError(told)
+    return value
 
 
 def searchable(kind: str) -> bool:
