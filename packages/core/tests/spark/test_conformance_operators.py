@@ -158,6 +158,17 @@ class TestEncodeOfAChangelog(OperatorSuite):
         return {"format": "json", "key": "k"}
 
 
+class TestEvents(OperatorSuite):
+    use = "events"
+    inputs = {"input": TABLE}
+
+    def options(self):
+        return {
+            "kinds": ["insert", "update_postimage", "delete", "update_preimage"],
+            "sequence": "seq",
+        }
+
+
 class TestUnion(OperatorSuite):
     use = "union"
     inputs = {"input": PLAIN}

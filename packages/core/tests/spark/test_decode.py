@@ -255,3 +255,36 @@ def test_a_number_that_would_take_hours_to_reckon_out_is_refused(pipeline):
         assert len(good) == sum(reason is None for reason in rows.values())
         assert good[1]["p"] == 1.5
         assert good[1]["s"] == "1e99999"
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    ("given", "bad"),
+    [
+        ({"format": "json", "schema": "n BIGINT NOT NULL"}, "{}"),
+        ({"format": "csv", "schema": "n BIGINT NOT NULL"}, "x"),
+    ],
+)
+def test_a_message_without_a_value_can_stand_for_a_key_that_is_gone(trial, given, bad):
+    """Pass: refused, if not said otherwise; else a row of nulls with what is kept, and what is wrong is still refused."""
+    source = {"use": "files", "with": {"path": "./in", "format": "message"}}
+    good = '{"n":1}' if given["format"] == "json" else "1"
+    rows = [{"key": "a", "value": good}, {"key": "b", "value": None}, {"key": "c", "value": bad}]
+    kept = {**given, "keep": {"k": "CAST(key AS STRING)"}}
+    steps = {
+        "strict": {"use": "decode", "from": "said", "with": kept},
+        "lax": {"use": "decode", "from": "said", "with": {**kept, "tombstones": "null"}},
+    }
+    document = {
+        "pipeline": "t",
+        "sources": {"said": source},
+        "operators": steps,
+        "sinks": {f"{name}_out": {"use": "console", "from": name} for name in steps},
+    }
+    with trial(document, "strict", "lax", "strict.rejected", "lax.rejected") as tried:
+        tried.feed("said", rows)
+        tried.batch()
+        assert tried.rows("strict") == [{"n": 1, "k": "a"}]
+        assert sorted(r["reason"] for r in tried.rows("strict.rejected"))[-1] == "the value is null"
+        assert [(r["n"], r["k"]) for r in tried.rows("lax")] == [(1, "a"), (None, "b")]
+        assert len(tried.rows("lax.rejected")) == 1

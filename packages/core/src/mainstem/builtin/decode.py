@@ -88,6 +88,11 @@ class DecodeOptions(Options):
         "ignore",
         description="A field that the schema does not have: ignored, or the row is refused.",
     )
+    tombstones: Literal["reject", "null"] = option(
+        "reject",
+        description="A message without a value: `reject` refuses it, `null` makes it a row of nulls "
+        "beside what `keep` has, such as its key: in a compacted log it says that the key is gone.",
+    )
     separator: str = separator_option()
     decimal: DecimalMark = decimal_option()
     thousands: str = thousands_option()
@@ -183,6 +188,8 @@ class Decode(Operator, Branching, Expressions, Checked):
             check_readable(options.table_schema or (), options.format)
         check_csv(options.encoding, options.thousands, options.decimal)
         columns = list(self._columns)
+        if options.tombstones == "null":
+            columns = [replace(column, nullable=True) for column in columns]
         names = {column.name.lower() for column in columns}
         check_names([options.into], "into")
         check_names(options.keep, "keep")
@@ -245,6 +252,9 @@ class Decode(Operator, Branching, Expressions, Checked):
         kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
         decoding = self._decoding()
         columns = decoding.columns
+        reason = self._reason(decoding)
+        if self.options.tombstones == "null":
+            reason = f"IF(__raw IS NULL, NULL, {reason})"
         # Spark counts the rows of this frame before anything is filtered, so no filter moves below
         # the projection and has the value read once more.
         frame = frame.select(
@@ -260,7 +270,7 @@ class Decode(Operator, Branching, Expressions, Checked):
             ),
             *map(quoted, self.options.keep),
             "__raw",
-            f"{self._reason(decoding)} AS __reason",
+            f"{reason} AS __reason",
         )
         rejected = "IF(__reason IS NOT NULL, struct(__reason AS reason, __raw AS payload), NULL)"
         return frame.selectExpr(
@@ -421,6 +431,7 @@ _ONLY = {
     "plain_decimals": ("debezium-json",),
     "timestamp_format": ("json", "csv"),
     "missing": ("json",),
+    "tombstones": ("json", "csv", "fixed", "syslog"),
     "extra": ("json",),
     "key": ("debezium-json",),
     "sequence": ("debezium-json",),

@@ -6,6 +6,7 @@ from mainstem.builtin.changelog import ToChangelog
 from mainstem.builtin.console import Console
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.encode import Encode
+from mainstem.builtin.events import ToEvents
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
 from mainstem.builtin.microbatch import Microbatch
@@ -32,6 +33,7 @@ def mainstem_operators() -> dict[str, type[Operator]]:
         "changelog": ToChangelog,
         "decode": Decode,
         "encode": Encode,
+        "events": ToEvents,
         "python": PythonCall,
         "select": Select,
         "sql": Sql,
