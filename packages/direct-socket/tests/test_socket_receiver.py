@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 import pytest
 from mainstem import PermanentError, TransientError
 from mainstem_direct_socket.options import SocketSourceOptions
-from mainstem_direct_socket.socket_receiver import SocketReceiver
+from mainstem_ingress.connections import StreamReceiver
 from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 @contextmanager
 def receiver(number=0, **given):
-    made = SocketReceiver(SocketSourceOptions.model_validate(given), number, "node")
+    made = StreamReceiver(SocketSourceOptions.model_validate(given), number, "node")
     made.connect(None)
     try:
         yield made

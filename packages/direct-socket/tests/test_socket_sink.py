@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 from mainstem import PermanentError
-from mainstem_direct_socket.framing import Framer, FramingOptions
 from mainstem_direct_socket.options import SocketOptions
 from mainstem_direct_socket.sink import SocketSink
+from mainstem_ingress.framing import Framer, FramingOptions
 from mainstem_testkit.conformance.sender import send_by
 from mainstem_testkit.server import free_port
 

@@ -17,7 +17,7 @@ from mainstem import TransientError
 from mainstem_direct_udp import metrics
 from mainstem_direct_udp.metrics import read
 from mainstem_direct_udp.options import StatsDSourceOptions
-from mainstem_direct_udp.statsd_receiver import StatsDReceiver
+from mainstem_direct_udp.statsd_receiver import StatsDReceiver, StatsDStreamReceiver
 from mainstem_ingress import Columns
 from mainstem_ingress.losses import loss_of
 from udp_peers import free_port
@@ -273,6 +273,59 @@ def test_a_socket_of_this_machine(tmp_path):
         with again, receiver(listen=f"unix:{path}", receive_buffer=None):
             pass
     assert not path.exists()
+
+
+@contextmanager
+def streams(listen, **stream):
+    options = StatsDSourceOptions.model_validate({"listen": listen, "stream": stream})
+    made = StatsDStreamReceiver(options, 0, "node")
+    made.connect(None)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_lines_over_tcp():
+    """Pass: statsd's own client over TCP, a line in pieces, one that is none, and one that its end has cut."""
+    port = free_port()
+    with streams(f"127.0.0.1:{port}") as made:
+        client = statsd.TCPStatsClient("127.0.0.1", port)
+        client.incr("hits", 2)
+        client.gauge("depth", 5)
+        with socket.create_connection(("127.0.0.1", port)) as other:
+            other.sendall(b"a:1|c\nnone\nb:2")
+            found, others = taken(made, 4)
+            other.sendall(b"2|g\ncut:1|")
+        more, cut = taken(made, 2)
+        client.close()
+    assert sorted((r["name"], r["value"]) for r in found["metrics"]) == [
+        ("a", 1.0),
+        ("depth", 5.0),
+        ("hits", 2.0),
+    ]
+    assert [(m.value, m.refused) for m in others] == [
+        (b"none", "it is no line of StatsD: expected NAME:VALUE|TYPE")
+    ]
+    assert [(r["name"], r["value"]) for r in more["metrics"]] == [("b", 22.0)]
+    assert [(m.value, m.refused) for m in cut] == [(b"cut:1|", "the stream ended within it")]
+
+
+def test_packets_over_a_unix_stream(tmp_path):
+    """Pass: DataDog's client, whose packets have their length before them."""
+    path = tmp_path / "dsd.stream"
+    length = {"bytes": 4, "byte_order": "little"}
+    with streams(f"unix:{path}", framing="length", length=length) as made:
+        client = datadog.DogStatsd(
+            socket_path=f"unixstream://{path}", disable_telemetry=True, disable_buffering=True
+        )
+        client.increment("hits", tags=["a:b"])
+        client.service_check("db", 1)
+        found, others = taken(made, 2)
+        client.close_socket()
+    assert [(r["name"], r["tags"]) for r in found["metrics"]] == [("hits", {"a": "b"})]
+    assert [r["name"] for r in found["checks"]] == ["db"]
+    assert others == []
 
 
 def test_refused_lines_and_drops_come_beside_rows():

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from mainstem import PermanentError, TransientError, failpoint
 from mainstem_ingress import Message, Receiver
+from mainstem_ingress.framing import Frame, Framer, FramingError
 
-from mainstem_direct_socket.framing import Frame, Framer, FramingError
 from mainstem_direct_socket.options import PipeSourceOptions
 
 #: Names the descriptor that standard input was handed on as.

@@ -8,10 +8,11 @@ import ssl
 
 from mainstem import RefusedRowError, TransientError
 from mainstem_egress import UnansweredSender
+from mainstem_ingress.connections import connected
+from mainstem_ingress.framing import framed
+from mainstem_ingress.streams import place_of
 
-from mainstem_direct_socket.connection import connected
-from mainstem_direct_socket.framing import framed
-from mainstem_direct_socket.options import SocketOptions, place_of
+from mainstem_direct_socket.options import SocketOptions
 
 #: So much is written at once.
 _WRITE = 256 * 1024

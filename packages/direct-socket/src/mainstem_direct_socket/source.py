@@ -35,9 +35,9 @@ class SocketSource(IngressSource):
         )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_direct_socket.socket_receiver import SocketReceiver
+        from mainstem_ingress.connections import StreamReceiver
 
-        return SocketReceiver
+        return StreamReceiver
 
 
 class PipeSource(IngressSource):

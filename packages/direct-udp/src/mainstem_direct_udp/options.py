@@ -8,6 +8,7 @@ from mainstem import PositiveDuration, option
 from mainstem_egress import EgressOptions
 from mainstem_ingress import IngressOptions, NumberOptions
 from mainstem_ingress.datagrams import DatagramOptions, address_of
+from mainstem_ingress.streams import ConnectionOptions
 from pydantic import field_validator, model_validator
 
 
@@ -108,3 +109,17 @@ class UDPOptions(EgressOptions):
 
 class StatsDSourceOptions(PortOptions):
     """Options of the source `statsd`."""
+
+    stream: ConnectionOptions | None = option(
+        None,
+        description="That lines come over connections to `listen` (TCP, or a Unix stream) in place of "
+        "datagrams; `{}` is enough. `framing: length` with little-endian lengths is what clients of "
+        "DataDog send over a Unix stream.",
+        example={"connections": 200},
+    )
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if self.stream is not None and (self.groups or self.receive_buffer is not None):
+            raise ValueError("`groups` and `receive_buffer` are of datagrams; there is `stream`")
+        return self

@@ -26,24 +26,36 @@ TABLES: Mapping[str, Shape] = MappingProxyType(
     {"metrics": Events(METRICS), "events": Events(EVENTS), "checks": Events(CHECKS)}
 )
 
+_DATAGRAMS = (
+    "UDP has no acknowledgements: what the network drops, what comes while nothing listens, and what was "
+    "taken and not stored when a process is killed, is lost. What the kernel drops comes out of `lost`, "
+    "by its count"
+)
+_CONNECTIONS = (
+    "nobody acknowledges what was read: what a process had taken and not stored when it was killed, and "
+    "what was between the two sides, is lost"
+)
+
 
 class StatsDSource(IngressSource):
-    """Takes datagrams of StatsD; lines that are none come out of `rejected`, drops out of `lost`."""
+    """Takes metrics of StatsD; lines that are none come out of `rejected`, drops out of `lost`."""
 
     options: StatsDSourceOptions
     tables = TABLES
     loses = True
-    capabilities = SourceCapabilities(
-        lossy=True,
-        ordered=False,
-        why="UDP has no acknowledgements: what the network drops, what comes while nothing listens, and "
-        "what was taken and not stored when a process is killed, is lost. What the kernel drops comes "
-        "out of `lost`, by its count",
-        assumptions=("the disk keeps what it says it has written",),
-        shown=Shown(Level.AT_MOST_ONCE, "packages/direct-udp/tests/test_statsd.py"),
-    )
+
+    @property
+    def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide
+        """At most once: nothing is acknowledged, over connections neither."""
+        return SourceCapabilities(
+            lossy=True,
+            ordered=False,
+            why=_DATAGRAMS if self.options.stream is None else _CONNECTIONS,
+            assumptions=("the disk keeps what it says it has written",),
+            shown=Shown(Level.AT_MOST_ONCE, "packages/direct-udp/tests/test_statsd.py"),
+        )
 
     def receiver(self) -> type[Receiver]:
-        from mainstem_direct_udp.statsd_receiver import StatsDReceiver
+        from mainstem_direct_udp.statsd_receiver import StatsDReceiver, StatsDStreamReceiver
 
-        return StatsDReceiver
+        return StatsDReceiver if self.options.stream is None else StatsDStreamReceiver

@@ -7,7 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mainstem_direct_socket.framing import Frame, Framer, FramingError, FramingOptions, framed
+from mainstem_ingress.framing import Frame, Framer, FramingError, FramingOptions, framed
 
 KINDS = [
     {"framing": "lines"},

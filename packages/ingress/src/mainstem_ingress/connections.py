@@ -1,4 +1,4 @@
-"""The receiver of the source `socket`: one thread, many connections."""
+"""Streams of bytes over connections, as a receiver takes them: one thread, many connections."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mainstem import PermanentError, TransientError, failpoint
-from mainstem_ingress import Message, Receiver
-from mainstem_ingress.datagrams import remove_stale
+from mainstem import HostTLSOptions, PermanentError, TransientError, failpoint
 
-from mainstem_direct_socket.connection import connected
-from mainstem_direct_socket.framing import Frame, Framer, FramingError
-from mainstem_direct_socket.options import SocketSourceOptions
+from mainstem_ingress.datagrams import remove_stale
+from mainstem_ingress.framing import Frame, Framer, FramingError
+from mainstem_ingress.messages import Message
+from mainstem_ingress.options import IngressOptions
+from mainstem_ingress.receiver import Receiver
+from mainstem_ingress.streams import Place, StreamOptions
 
 #: How much one connection is read at a time, and how often in a row, so that others have their turn.
 _READ, _TURNS = 256 * 1024, 4
@@ -36,14 +37,21 @@ class _Connection:
         self.greeting, self.until = False, 0.0
 
 
-class SocketReceiver(Receiver):
-    """Takes what comes over connections; who sends waits while there is no room."""
+class StreamReceiver(Receiver):
+    """Takes what comes over connections; who sends waits while there is no room.
 
-    options: SocketSourceOptions
+    Args:
+        stream: who connects to whom, and where messages end; when left out, the options say it.
+    """
 
-    def __init__(self, options: SocketSourceOptions, number: int, node: str) -> None:
+    options: IngressOptions
+
+    def __init__(
+        self, options: Any, number: int, node: str, stream: StreamOptions | None = None
+    ) -> None:
         super().__init__(options, number, node)
-        self._origin = options.listen or options.connect or ""
+        self._stream: StreamOptions = stream if stream is not None else options
+        self._origin = self._stream.listen or self._stream.connect or ""
         self._begin()
 
     def _begin(self) -> None:
@@ -56,14 +64,14 @@ class SocketReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         self._begin()
-        options = self.options
+        stream = self._stream
         self._selector = selectors.DefaultSelector()
-        if options.connect is not None:
-            seconds = options.connect_timeout.total_seconds()
-            made = connected(options.place, options.tls, seconds)
+        if stream.connect is not None:
+            seconds = stream.connect_timeout.total_seconds()
+            made = connected(stream.place, stream.tls, seconds)
             made.setblocking(False)
             _keep_alive(made)
-            self._add(_Connection(made, options.connect, self._framer()))
+            self._add(_Connection(made, stream.connect, self._framer()))
         else:
             self._tls = self._context()
             self._listening = self._listen()
@@ -71,10 +79,10 @@ class SocketReceiver(Receiver):
         failpoint("socket.after-connect")
 
     def _framer(self) -> Framer:
-        return Framer(self.options, self.options.max_message)
+        return Framer(self._stream, self.options.max_message)
 
     def _context(self) -> ssl.SSLContext | None:
-        told = self.options.certificates
+        told = self._stream.certificates
         if told is None:
             return None
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -88,7 +96,7 @@ class SocketReceiver(Receiver):
         return context
 
     def _listen(self) -> socket.socket:
-        place = self.options.place
+        place = self._stream.place
         made = socket.socket(place.family, socket.SOCK_STREAM)
         try:
             if place.path:
@@ -142,7 +150,7 @@ class SocketReceiver(Receiver):
         made = self._listening
         if made is None:
             return
-        room, known = len(self._open) < self.options.connections, made in self._selector.get_map()
+        room, known = len(self._open) < self._stream.connections, made in self._selector.get_map()
         if room and not known:
             self._selector.register(made, selectors.EVENT_READ, None)
         elif known and not room:
@@ -151,7 +159,7 @@ class SocketReceiver(Receiver):
     def _accept(self) -> None:
         assert self._listening is not None  # noqa: S101
         with suppress(OSError):  # nobody more, or no descriptor for them
-            while len(self._open) < self.options.connections:
+            while len(self._open) < self._stream.connections:
                 made, sender = self._listening.accept()
                 try:
                     self._let_in(made, _name(sender))
@@ -165,7 +173,7 @@ class SocketReceiver(Receiver):
         if self._tls is not None:
             made = self._tls.wrap_socket(made, server_side=True, do_handshake_on_connect=False)
             connection.socket, connection.greeting = made, True
-            connection.until = time.monotonic() + self.options.connect_timeout.total_seconds()
+            connection.until = time.monotonic() + self._stream.connect_timeout.total_seconds()
         self._add(connection)
 
     def _read(self, connection: _Connection, found: list[Message]) -> None:
@@ -224,7 +232,7 @@ class SocketReceiver(Receiver):
             connection.socket.close()
         if self._listening is not None:
             self._listening.close()
-            if path := self.options.place.path:
+            if path := self._stream.place.path:
                 Path(path).unlink(missing_ok=True)
         if self._selector is not None:
             self._selector.close()
@@ -248,3 +256,30 @@ def _name(sender: Any) -> str:
         return ""
     host, port = sender[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def connected(place: Place, tls: HostTLSOptions | None, seconds: float) -> socket.socket:
+    """Return a socket that is connected, with TLS where it is asked for.
+
+    Raises:
+        TransientError: nobody is there now.
+        PermanentError: the other side's certificate is none of theirs, or a file can't be read.
+    """
+    try:
+        context = tls.context() if tls is not None else None
+    except OSError as error:
+        raise PermanentError(str(error)) from None
+    try:
+        if place.path:
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made.settimeout(seconds)
+            made.connect(place.path)
+        else:
+            made = socket.create_connection((place.host, place.port), seconds)
+        if context is not None:
+            made = context.wrap_socket(made, server_hostname=place.host or "localhost")
+    except ssl.SSLCertVerificationError as error:
+        raise PermanentError(f"the other side's certificate: {error.verify_message}") from None
+    except OSError as error:
+        raise TransientError(error.strerror or str(error)) from None
+    return made
