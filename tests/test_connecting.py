@@ -187,7 +187,7 @@ def kafka(port, ca):
 
 def sql(scheme):
     def connect(port, ca):
-        from mainstem_database_sql.connecting import make_engine
+        from mainstem_database.connecting import make_engine
 
         url = f"{scheme}://u:{SECRET}@localhost:{port}/shop"
         given = {"url": url, "table": "t", "tls": {"ca": ca}, "connect_timeout": "5 seconds"}
@@ -298,7 +298,7 @@ def amqp_login(server):
 
 
 def sql_login(server):
-    from mainstem_database_sql.connecting import make_engine
+    from mainstem_database.connecting import make_engine
 
     url = f"mysql://root:{SECRET}@127.0.0.1:{server.port}/test"
     make_engine(options("sink", "sql", {"url": url, "table": "t"})).connect()

@@ -8,7 +8,7 @@ import traceback
 
 import pytest
 from mainstem import DocumentError, Events, OptionError, PipelineError
-from mainstem_database_sql.connecting import make_engine
+from mainstem_database.connecting import make_engine
 from mainstem_testkit.server import free_port
 from pydantic import ValidationError
 from sql_secured import CERTIFIED, ENCODED, PASSWORD, USER

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from mainstem import Events, PipelineError
-from mainstem_database_sql import connecting
+from mainstem_database import connecting
 from mainstem_database_sql.sink.ledger import REFUSED
 from sql_writing import EXACT, PRODUCTS, changes, slow, strategies
 

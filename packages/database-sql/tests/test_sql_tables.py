@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from mainstem import DocumentError, MachineError, OptionError, PipelineError
-from mainstem_database_sql import connecting
+from mainstem_database import connecting
 from sql_writing import changes
 
 ALL = {

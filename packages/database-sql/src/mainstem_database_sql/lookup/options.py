@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mainstem import option
+from mainstem_database.options import DatabaseOptions
 from mainstem_lookup import LookupOptions
-
-from mainstem_database_sql.options import DatabaseOptions
 
 
 class SQLLookupOptions(LookupOptions, DatabaseOptions):

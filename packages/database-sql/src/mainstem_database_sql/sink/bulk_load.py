@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 from mainstem import CHANGE_TYPE
+from mainstem_database.connecting import Unheld
 from pyarrow import csv
 
-from mainstem_database_sql.connecting import Unheld
 from mainstem_database_sql.sink.target import ID, quoted
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from mainstem import PositiveDuration, option
-
-from mainstem_database_sql.options import DatabaseOptions
+from mainstem_database.options import DatabaseOptions
 
 
 class SQLSinkOptions(DatabaseOptions):

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, failpoint
 from mainstem.changes import split, without_preimages
+from mainstem_database import connecting
 
-from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import bulk_load
 from mainstem_database_sql.sink.ledger import REFUSED
 from mainstem_database_sql.sink.target import Target

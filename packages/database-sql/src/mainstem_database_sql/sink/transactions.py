@@ -10,10 +10,9 @@ from typing import TypeVar
 import sqlalchemy as sa
 from mainstem import MainstemError, OptionError, failpoint
 from mainstem.patience import Patience
-
-from mainstem_database_sql import connecting
-from mainstem_database_sql.connecting import Meaning
-from mainstem_database_sql.options import DatabaseOptions
+from mainstem_database import connecting
+from mainstem_database.connecting import Meaning
+from mainstem_database.options import DatabaseOptions
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from mainstem import CHANGE_TYPE, COMMIT_VERSION, Batch, Changelog, Shape, failpoint
 from mainstem.changes import newest, split, without_preimages
 from mainstem.columns import Column
+from mainstem_database import connecting
 
-from mainstem_database_sql import connecting
 from mainstem_database_sql.sink import bulk_load, checking
 from mainstem_database_sql.sink.ledger import REFUSED, Entry, Ledger
 from mainstem_database_sql.sink.merging import APPEND, KEYED, NEW, Merge

@@ -7,8 +7,7 @@ from typing import Literal
 
 from mainstem import PositiveDuration, Schema, option
 from mainstem.columns import Column, find_column
-
-from mainstem_database_sql.options import DatabaseOptions
+from mainstem_database.options import DatabaseOptions
 
 
 class SQLSourceOptions(DatabaseOptions):

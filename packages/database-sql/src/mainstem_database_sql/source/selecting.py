@@ -14,11 +14,11 @@ import sqlalchemy as sa
 from mainstem import MainstemError, OptionError, PipelineError
 from mainstem.columns import Column
 from mainstem.patience import pause_after
+from mainstem_database import connecting
+from mainstem_database.connecting import Meaning
+from mainstem_database.options import DatabaseOptions
 from sqlalchemy.types import TypeEngine
 
-from mainstem_database_sql import connecting
-from mainstem_database_sql.connecting import Meaning
-from mainstem_database_sql.options import DatabaseOptions
 from mainstem_database_sql.source.values import DOUBLE, TEXT, MisfitError, access, as_array
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import sqlalchemy as sa
 from mainstem import HostTLSOptions, MachineError, OptionError, PipelineError
 
-from mainstem_database_sql.options import DatabaseOptions
+from mainstem_database.options import DatabaseOptions
 
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 #: The oldest versions whose SQL is enough: ON CONFLICT, window functions, RETURNING.
@@ -355,7 +355,14 @@ def of_a_database(error: BaseException) -> bool:
     return type(original(error)).__module__.partition(".")[0] in _DATABASES
 
 
-_DATABASES = ("psycopg", "pymysql", "sqlite3", "sqlalchemy", "mainstem_database_sql")
+_DATABASES = (
+    "psycopg",
+    "pymysql",
+    "sqlite3",
+    "sqlalchemy",
+    "mainstem_database",
+    "mainstem_database_sql",
+)
 
 
 def failure(error: BaseException, options: DatabaseOptions) -> PipelineError:

@@ -1,0 +1,87 @@
+"""Values and the keys they are encrypted with. AES-SIV (RFC 5297) throughout: the same value of a subject
+gives the same text, so that a batch that is worked on again writes what it wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+#: Before each encrypted text: the form of what follows.
+FORM = "m1."
+_KEY = 64
+
+
+class SealError(ValueError):
+    """A text can't be decrypted; says why."""
+
+
+class Cipher:
+    """Encrypts and decrypts what belongs to one subject.
+
+    Args:
+        key: the subject's, 64 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._siv = AESSIV(key)
+
+    def seal(self, value: bytes, kind: bytes) -> str:
+        """Return a value encrypted, as text."""
+        # Nothing can't be encrypted by this construction.
+        made = self._siv.encrypt(b"\1" + value, [kind])
+        return FORM + base64.urlsafe_b64encode(made).decode()
+
+    def unseal(self, text: str, kind: bytes) -> bytes:
+        """Return what was encrypted.
+
+        Raises:
+            SealError: it was not, or with another key or of another type, or it has changed.
+        """
+        if not text.startswith(FORM):
+            raise SealError("it is not encrypted")
+        try:
+            made = base64.b64decode(text[len(FORM) :], altchars=b"-_", validate=True)
+            return self._siv.decrypt(made, [kind])[1:]
+        except (binascii.Error, ValueError, InvalidTag):
+            raise SealError(
+                f"it is no {kind.decode().upper()} of this subject's: of another type or key, or changed"
+            ) from None
+
+
+class Master:
+    """Hides the names of subjects, and encrypts their keys.
+
+    Args:
+        master: 32 bytes.
+    """
+
+    def __init__(self, master: bytes) -> None:
+        self._names = hmac.digest(master, b"mainstem: names of subjects", hashlib.sha512)
+        self._siv = AESSIV(hmac.digest(master, b"mainstem: keys of subjects", hashlib.sha512))
+
+    def name(self, subject: str) -> str:
+        """Return what a subject is called where keys are kept: 64 hexadecimal digits."""
+        return hmac.digest(self._names, subject.encode(), hashlib.sha256).hex()
+
+    def new_key(self, name: str) -> tuple[bytes, bytes]:
+        """Return a new key, and the same encrypted."""
+        key = secrets.token_bytes(_KEY)
+        return key, self._siv.encrypt(key, [name.encode()])
+
+    def key(self, name: str, sealed: bytes) -> bytes:
+        """Return a subject's key.
+
+        Raises:
+            SealError: it was encrypted with another master.
+        """
+        try:
+            return self._siv.decrypt(sealed, [name.encode()])
+        except (ValueError, InvalidTag):
+            raise SealError("the key of a subject is not what it was") from None

@@ -1,0 +1,367 @@
+"""Keys of subjects: made once, destroyed for good; values by them, exact, and unreadable afterwards."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mainstem import DocumentError, PermanentError
+from mainstem_operators_privacy.ciphers import Cipher, Master, SealError
+from mainstem_operators_privacy.keys import KeyStore, stores_of
+from mainstem_operators_privacy.options import KeyOptions
+from mainstem_testkit.crashing import crash_at_every_point
+from mainstem_testkit.server import free_port
+
+MASTER = base64.b64encode(bytes(range(32))).decode()
+OTHER = base64.b64encode(bytes(32)).decode()
+SCHEMA = "id INT, who BIGINT, name STRING, photo BINARY, born DATE, owes DECIMAL(9,2), old BOOLEAN"
+PRIVATE = "name STRING, photo BINARY, born DATE, owes DECIMAL(9,2), old BOOLEAN"
+NAMES = ["name", "photo", "born", "owes", "old"]
+
+
+def options(url, **more):
+    return KeyOptions.model_validate({"url": url, "master": MASTER, "give_up": "2 s", **more})
+
+
+@pytest.fixture(params=["postgres", "mariadb", "sqlite"])
+def url(request, tmp_path):
+    """A database of each product."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/keys.db"
+    return request.getfixturevalue(request.param).url
+
+
+@pytest.fixture
+def make(url):
+    """Makes stores of keys, in one table of a test's own."""
+    made = []
+
+    def store(**more):
+        table = f"keys_{id(made)}"
+        made.append(KeyStore(options(url, table=table, **more)))
+        return made[-1]
+
+    yield store
+    for each in made:
+        each._table.drop(each._engine, checkfirst=True)
+        each.close()
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200), st.binary(min_size=64, max_size=64))
+def test_a_value_comes_back_and_has_one_text(value, key):
+    """Pass: any bytes, empty ones too, whoever has the key."""
+    text = Cipher(key).seal(value, b"string")
+    assert Cipher(key).unseal(text, b"string") == value
+    assert Cipher(key).seal(value, b"string") == text
+
+
+@given(st.binary(max_size=40), st.integers(0, 10_000), st.integers(1, 63))
+def test_what_was_changed_is_refused(value, place, by):
+    """Pass: any character of it that stands for something else, and a text that was cut."""
+    cipher = Cipher(bytes(64))
+    text = cipher.seal(value, b"string")
+    marks = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    body = text.removeprefix("m1.").rstrip("=")
+    place %= len(body) - 1  # the last one has bits that say nothing
+    other = marks[(marks.index(body[place]) + by) % 64]
+    with pytest.raises(SealError, match="or changed"):
+        cipher.unseal(text.replace(body, body[:place] + other + body[place + 1 :]), b"string")
+    with pytest.raises(SealError, match="or changed"):
+        cipher.unseal(text[:-4], b"string")
+
+
+def test_what_is_another_s_is_refused():
+    """Pass: another key, another type, and what was never encrypted."""
+    text = Cipher(bytes(64)).seal(b"7", b"int")
+    with pytest.raises(SealError, match="no INT of this subject's"):
+        Cipher(bytes(63) + b"\1").unseal(text, b"int")
+    with pytest.raises(SealError, match="no STRING"):
+        Cipher(bytes(64)).unseal(text, b"string")
+    for plain in ("", "Anna", "m1", "m1.", "m1.é", "m1.AAAA"):
+        with pytest.raises(SealError):
+            Cipher(bytes(64)).unseal(plain, b"int")
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_key_is_made_once(make):
+    """Pass: of many who see the same subjects first, in any order, all get the same keys."""
+    subjects = [f"subject {n}" for n in range(700)]
+    texts, begin = [], threading.Barrier(4)
+
+    def see(turn):
+        store = make()
+        begin.wait()
+        ciphers = store.ciphers(subjects[::-1] if turn % 2 else subjects, make=True)
+        texts.append([ciphers[subject].seal(b"x", b"string") for subject in subjects])
+
+    make().ciphers(["first"], make=True)
+    threads = [threading.Thread(target=see, args=(turn,)) for turn in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(texts) == 4
+    assert texts == [texts[0]] * 4
+    assert len(set(texts[0])) == 700
+
+
+def test_a_forgotten_subject_has_no_key_for_ever(make):
+    """Pass: whether it had one before or not; others keep theirs; a second time changes nothing."""
+    store = make()
+    before = store.ciphers(["a", "b"], make=True)
+    assert store.destroy(["a", "new", "a"]) == 1
+    assert store.destroy(["a", "new"]) == 0
+    after = make().ciphers(["a", "b", "new"], make=True)
+    assert (after["a"], after["new"]) == (None, None)
+    assert after["b"].seal(b"x", b"int") == before["b"].seal(b"x", b"int")
+    assert make().ciphers(["a", "nobody"], make=False) == {"a": None}
+
+
+def test_nobody_is_named_and_no_key_is_readable(tmp_path):
+    """Pass: the database has neither a subject's name nor the bytes of a key; and not those of one destroyed."""
+    file = tmp_path / "keys.db"
+    store = KeyStore(options(f"sqlite:///{file}"))
+    store.ciphers(["anna@example.org", "berta@example.org"], make=True)
+    with closing(sqlite3.connect(file)) as database:
+        ((name, sealed),) = database.execute(
+            "SELECT name, sealed FROM mainstem_subject_keys WHERE name = ?",
+            [Master(bytes(range(32))).name("anna@example.org")],
+        )
+    key = Master(bytes(range(32))).key(name, sealed)
+    store.destroy(["anna@example.org"])
+    with closing(sqlite3.connect(file)) as database:
+        found = list(database.execute("SELECT * FROM mainstem_subject_keys"))
+    assert len(found) == 2
+    assert "example" not in str(found)
+    assert key not in [part for row in found for part in row]
+    assert sealed not in [part for row in found for part in row]
+
+
+def test_another_master_is_told(tmp_path):
+    """Pass: a subject's name is another then, and a key that was moved there can't be read."""
+    file = f"sqlite:///{tmp_path}/keys.db"
+    KeyStore(options(file)).ciphers(["a"], make=True)
+    other = KeyStore(options(file, master=OTHER))
+    assert other.ciphers(["a"], make=False) == {}
+    with closing(sqlite3.connect(tmp_path / "keys.db")) as database, database:
+        name = Master(bytes(32)).name("a")
+        database.execute("UPDATE mainstem_subject_keys SET name = ?", [name])
+    with pytest.raises(PermanentError, match="not what it was"):
+        other.ciphers(["a"], make=False)
+
+
+def test_a_database_that_is_away_is_told():
+    """Pass: after `give_up`, with its place and without the password."""
+    gone = f"postgresql://u:S3CRET@127.0.0.1:{free_port()}/db"
+    with pytest.raises(PermanentError, match=r"127\.0\.0\.1.*give_up") as told:
+        KeyStore(options(gone, give_up="0.3 s")).ciphers(["a"], make=True)
+    assert "S3CRET" not in str(told.value)
+
+
+def test_stores_are_told_apart():
+    """Pass: by database, table and master."""
+    same = [options("sqlite:///a.db"), options("sqlite:///a.db", give_up="9 s")]
+    others = [
+        options("sqlite:///b.db"),
+        options("sqlite:///a.db", table="t"),
+        options("sqlite:///a.db", master=OTHER),
+    ]
+    assert list(stores_of([*same, *others])) == [same[0], *others]
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+
+def document(pipeline, **more):
+    keys = {"url": "sqlite:///keys.db", "master": MASTER}
+    told = {"subject": "who", "keys": keys}
+    rows = {"path": "./in", "format": "jsonlines", "schema": SCHEMA}
+    pipeline.document(
+        sources={
+            "people": {"use": "files", "with": rows},
+            "asked": {"use": "files", "with": {**rows, "path": "./asked", "schema": "who BIGINT"}},
+        },
+        operators={
+            "private": {"use": "encrypt", "from": "people", "with": {**told, "columns": NAMES}},
+            "again": {"use": "decrypt", "from": "private", "with": {**told, "columns": PRIVATE}},
+        },
+        sinks={
+            "sealed": pipeline.sink("sealed", "private"),
+            "plain": pipeline.sink("plain", "again"),
+            "bad": pipeline.sink("bad", ["private.rejected", "again.rejected"]),
+            "unknown": pipeline.sink("unknown", "gone.rejected"),
+            "gone": {"use": "forget", "from": "asked", "with": told},
+        },
+        **more,
+    )
+
+
+def ask(pipeline, name, rows):
+    folder = pipeline.folder / "asked"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def lines(begin, end):
+    return [
+        {"id": n, "who": n % 3, "name": f"é{n}", "photo": base64.b64encode(b"\0%d" % n).decode(),
+         "born": f"2000-01-{n % 28 + 1:02}", "owes": n / 4, "old": n % 2 == 0}
+        for n in range(begin, end)
+    ]  # fmt: skip
+
+
+@pytest.mark.in_turn
+def test_values_are_sealed_come_back_and_are_forgotten(pipeline):
+    """Pass: each type as it was; once forgotten null, in old rows and new ones; no subject, and what is none
+    of theirs, refused without what is private.
+    """
+    document(pipeline)
+    first = lines(0, 9)
+    pipeline.feed("1.jsonl", [*first, {"id": 98, "name": "Secret"}, {"id": 99, "who": None}])
+    ask(pipeline, "0", [{"who": 77}])
+    pipeline.run()
+    shown = {row["id"]: row for row in pipeline.rows("plain")}
+    plain = {row["id"]: row for row in first}
+    assert {n: {k: row[k] for k in ("who", "name", "photo", "born", "owes", "old")} for n, row in
+            shown.items() if n < 99} == {
+        n: {k: row[k] for k in ("who", "name", "photo", "born", "owes", "old")} for n, row in plain.items()
+    }  # fmt: skip
+    assert "name" not in shown[99]
+    sealed = pipeline.rows("sealed")
+    assert all(row[name].startswith("m1.") for row in sealed if row["id"] < 9 for name in NAMES)
+    (bad,) = pipeline.rows("bad")
+    assert "its subject is null" in bad["reason"]
+    assert "Secret" not in base64.b64decode(bad["payload"]).decode()
+    ask(pipeline, "1", [{"who": 1}, {"who": None}])
+    pipeline.run()
+    pipeline.feed("2.jsonl", lines(9, 12))
+    pipeline.run()
+    new = {row["id"]: row.get("name") for row in pipeline.rows("plain") if row["id"] in (9, 10, 11)}
+    assert new == {9: "é9", 10: None, 11: "é11"}
+    assert [row.get("name") for row in pipeline.rows("sealed") if row["id"] == 10] == [None]
+    (unknown,) = pipeline.rows("unknown")
+    assert "whom it is about" in unknown["reason"]
+    # The old rows can't be read any more, by whoever has the store and the master.
+    store = KeyStore(options(f"sqlite:///{pipeline.folder}/keys.db"))
+    assert store.ciphers(["0", "1"], make=False)["1"] is None
+
+
+@pytest.mark.in_turn
+def test_nothing_is_lost_where_it_dies(pipeline):
+    """Pass: at each step of the keys: each row once, readable by the keys that are there; each request done."""
+    document(pipeline)
+    pipeline.feed("1.jsonl", lines(0, 6))
+    ask(pipeline, "0", [{"who": 77}, {"who": 78}])
+
+    def oracle(copy):
+        store = KeyStore(options(f"sqlite:///{copy.folder}/keys.db"))
+        ciphers = store.ciphers(["0", "1", "2", "77", "78"], make=False)
+        store.close()
+        assert ciphers["77"] is None
+        assert ciphers["78"] is None
+        rows = sorted(copy.rows("sealed"), key=lambda row: row["id"])
+        read = [
+            (row["id"], ciphers[str(row["who"])].unseal(row["name"], b"string").decode())
+            for row in rows
+        ]
+        assert read == [(n, f"é{n}") for n in range(6)]
+        assert sorted(row["name"] for row in copy.rows("plain")) == [f"é{n}" for n in range(6)]
+
+    passed = crash_at_every_point(
+        pipeline,
+        oracle,
+        points=lambda found: [point for point in found if point.startswith("keys.")],
+    )
+    assert sorted(passed) == ["keys.after-commit", "keys.after-make", "keys.before-commit"]
+
+
+def forget(pipeline, *subjects):
+    command = [sys.executable, "-m", "mainstem", "forget", str(pipeline.file), *subjects]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_the_command_destroys_keys(pipeline):
+    """Pass: of each store once; who had none is told; a document without keys too."""
+    document(pipeline)
+    store = KeyStore(options(f"sqlite:///{pipeline.folder}/keys.db"))
+    store.ciphers(["4711"], make=True)
+    told = forget(pipeline, "4711", "4712")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.strip().endswith("keys.db, mainstem_subject_keys: 1 of 2 keys destroyed")
+    assert MASTER not in told.stdout + told.stderr
+    assert store.ciphers(["4711", "4712"], make=True) == {"4711": None, "4712": None}
+    pipeline.document(
+        sources={"r": {"use": "rate"}}, operators={}, sinks={"o": pipeline.sink("o", "r")}
+    )
+    told = forget(pipeline, "4711")
+    assert told.returncode == 1
+    assert "no keys to destroy" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"subject": "nobody"}, "nobody"),
+        ({"subject": "at"}, "can't tell a subject"),
+        ({"columns": ["who"]}, "says whose a row is"),
+        ({"columns": ["at"]}, "can't be encrypted"),
+        ({"columns": ["name", "NAME"]}, "named twice"),
+        ({"keys": {"url": "sqlite:///k.db", "master": "c2hvcnQ="}}, "32 bytes in base64"),
+        ({"keys": {"url": "sqlite:///k.db"}}, "master"),
+    ],
+)
+def test_what_can_t_be_is_told_at_once(pipeline, change, words):
+    """Pass: when the document is planned, without the secret."""
+    given_ = {
+        "subject": "who",
+        "columns": ["name"],
+        "keys": {"url": "sqlite:///k.db", "master": MASTER},
+    }
+    rows = {"path": "./in", "format": "jsonlines", "schema": "who INT, name STRING, at TIMESTAMP"}
+    pipeline.document(
+        sources={"people": {"use": "files", "with": rows}},
+        operators={"private": {"use": "encrypt", "from": "people", "with": {**given_, **change}}},
+        sinks={"out": pipeline.sink("out", "private")},
+    )
+    with pytest.raises(DocumentError) as told:
+        pipeline.plan()
+    assert words in str(told.value)
+    assert "c2hvcnQ=" not in str(told.value)
+
+
+def test_keys_of_a_table_stay_as_they_are(pipeline):
+    """Pass: a key, a sequence and an event time can't be encrypted; other columns of a table can."""
+    rows = {"path": "./in", "format": "jsonlines", "schema": "who INT, v BIGINT, name STRING"}
+    keys = {"url": "sqlite:///k.db", "master": MASTER}
+    for columns, words in ((["v"], "has the sequence"), (["name"], "")):
+        pipeline.document(
+            sources={"people": {"use": "files", "with": rows}},
+            operators={
+                "people_now": {
+                    "use": "changelog", "from": "people", "with": {"key": ["who"], "sequence": "v"},
+                },
+                "private": {
+                    "use": "encrypt", "from": "people_now",
+                    "with": {"subject": "who", "columns": columns, "keys": keys},
+                },
+            },
+            sinks={"out": pipeline.sink("out", "private")},
+        )  # fmt: skip
+        if words:
+            with pytest.raises(DocumentError, match=words):
+                pipeline.plan()
+        else:
+            pipeline.plan()
