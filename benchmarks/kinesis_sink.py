@@ -17,8 +17,8 @@ from typing import Any
 
 from job import Job
 from mainstem import Batch, messages
+from mainstem_aws.client import connect
 from mainstem_broker_kinesis.aggregation import packed, to_tags
-from mainstem_broker_kinesis.client import connect
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.sink.putting import Putter
 from mainstem_broker_kinesis.sink.records import Message
@@ -114,7 +114,7 @@ def _timed(side: Callable[[], None], server: Kinesalite) -> float:
 
 def _bare(options: KinesisSinkOptions) -> None:
     """Put as one does by hand; nothing fails here, so nothing is retried."""
-    client: Any = connect(options)
+    client: Any = connect("kinesis", options)
     for start in range(0, MESSAGES, _CALL):
         records = [{"PartitionKey": str(n), "Data": BODY} for n in range(start, start + _CALL)]
         assert not client.put_records(StreamName=STREAM, Records=records)["FailedRecordCount"]
@@ -123,7 +123,9 @@ def _bare(options: KinesisSinkOptions) -> None:
 def _put(options: KinesisSinkOptions, keys: int) -> None:
     refused: list[Any] = []
     pack = options.format == "kpl"
-    putter = Putter(connect(options), options, lambda *row: refused.append(row), pack=pack)
+    putter = Putter(
+        connect("kinesis", options), options, lambda *row: refused.append(row), pack=pack
+    )
     for number in range(MESSAGES):
         identity = number.to_bytes(16)
         data = packed(BODY, to_tags(identity, ())) if pack else BODY

@@ -10,6 +10,7 @@ cd "$(dirname "$0")"
 ./postgresql.sh
 ./debezium.sh
 ./opensearch.sh
+./elasticmq.sh
 
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2

@@ -209,7 +209,7 @@ def webhook(port, ca):
 
 
 def kinesis(port, ca):
-    from mainstem_broker_kinesis.client import connect
+    from mainstem_aws.client import connect
 
     given = {
         "stream": "s",
@@ -221,7 +221,7 @@ def kinesis(port, ca):
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_CA_BUNDLE", ca)
-        connect(options("sink", "kinesis", given)).list_streams()
+        connect("kinesis", options("sink", "kinesis", given)).list_streams()
 
 
 def redis(port, ca):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kinesis_proxy import KinesisProxy
 from ksisink_reading import KEYS, Found, found
 from mainstem.sinks import Refused
-from mainstem_broker_kinesis.client import connect
+from mainstem_aws.client import connect
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.sink.putting import Putter
 from mainstem_broker_kinesis.sink.records import Message, messages
@@ -55,7 +55,7 @@ class Bench:
     def putter(self, *, largest: int = 2**20, **more: Any) -> Putter:
         options = self.options(**{"give_up": "20 seconds", **more})
         return Putter(
-            connect(options, connections=options.requests),
+            connect("kinesis", options, connections=options.requests),
             options,
             lambda message, why: self.refused.append((message.value, why)),
             pack=options.format == "kpl",

@@ -12,7 +12,7 @@ from kinesis_logs import MemoryLog
 from kinesis_model import put as put_records
 from kinesis_model import read_all, worker_of
 from mainstem import PermanentError
-from mainstem_broker_kinesis import client as client_module
+from mainstem_aws import client as client_module
 from mainstem_broker_kinesis.sink import sink as sink_module
 from mainstem_broker_kinesis.sink.options import KinesisSinkOptions
 from mainstem_broker_kinesis.source import lag
@@ -82,7 +82,7 @@ def test_measuring_closes_its_one_client_each_time(kinesis: FakeKinesis, monkeyp
     put_records(kinesis, 0)
     read_all(kinesis, worker_of(kinesis, log))
     made = []
-    monkeypatch.setattr(lag, "connect", lambda _: made.append(kinesis) or kinesis)
+    monkeypatch.setattr(lag, "connect", lambda *_: made.append(kinesis) or kinesis)
     asked = lag.Measuring(worker_of(kinesis).options)
     before = kinesis.calls["close"]
     for _ in range(2):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError, SSLError
-from mainstem_broker_kinesis.client import (
+from mainstem_aws.client import (
     Calls,
     connect,
     open_session,
@@ -136,7 +136,7 @@ def test_requests_are_counted_with_their_retries(kinesalite):
     with KinesisProxy(kinesalite.port) as proxy:
         calls = Calls()
         made = options(stream=stream, endpoint=proxy.url, region="us-east-1", **SECRETS)
-        client = connect(made, calls)
+        client = connect("kinesis", made, calls)
         proxy.fail("ListShards", "InternalFailure", times=2)
         client.list_shards(StreamName=stream)
         with pytest.raises(ClientError):

@@ -391,6 +391,25 @@ def test_what_no_retry_mends_ends_the_work(log: Log, where: str) -> None:
     assert receiver.events[-1] == "close"
 
 
+@pytest.mark.parametrize("error", [TransientError("gone"), PermanentError("broken")])
+def test_what_nobody_gives_again_is_stored_before_it_is_connected_anew(
+    log: Log, error: Exception
+) -> None:
+    """Pass: what came right before the connection broke is there once; of others it comes again."""
+    receiver = Scripted(messages(1, 2), error)
+    receiver.gives_again = False
+    permanent = isinstance(error, PermanentError)
+    with suppress(PermanentError), working(receiver, log, linger=NEVER) as work:
+        wait_for(lambda: not work.thread.is_alive() if permanent else receiver.idle.is_set())
+        assert values_in(log) == [1, 2]
+    assert values_in(log) == [1, 2]
+    again = Scripted(messages(3), TransientError("gone"), messages(3))
+    with working(again, log, linger=NEVER):
+        again.idle.wait(10)
+        assert values_in(log) == [1, 2]
+    assert values_in(log) == [1, 2, 3]
+
+
 def test_the_reason_is_why_it_broke_and_not_why_it_did_not_close(log: Log) -> None:
     receiver = Scripted(TransientError("reset by peer"))
     faults = [OSError("not open")]

@@ -37,6 +37,7 @@ class MQTTReceiver(Receiver):
     def __init__(self, options: MQTTSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._connection: Connection | None = None
+        self.gives_again = options.qos > 0
         self._told = self._dropped = 0
         self._begin({})
 

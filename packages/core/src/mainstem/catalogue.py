@@ -44,6 +44,8 @@ CATALOGUE = {
     ("source", "mysql"): "mainstem-cdc-mysql",
     ("source", "postgresql"): "mainstem-cdc-postgresql",
     ("source", "sql"): "mainstem-database-sql",
+    ("source", "sqs"): "mainstem-broker-sqs",
+    ("sink", "sqs"): "mainstem-broker-sqs",
     ("source", "webhook"): "mainstem-direct-webhook",
     ("sink", "udp"): "mainstem-direct-udp",
     ("source", "statsd"): "mainstem-direct-udp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -288,3 +289,29 @@ def test_a_message_without_a_value_can_stand_for_a_key_that_is_gone(trial, given
         assert sorted(r["reason"] for r in tried.rows("strict.rejected"))[-1] == "the value is null"
         assert [(r["n"], r["k"]) for r in tried.rows("lax")] == [(1, "a"), (None, "b")]
         assert len(tried.rows("lax.rejected")) == 1
+
+
+@pytest.mark.in_turn
+def test_what_sns_wraps_is_decoded(trial):
+    """Pass: exactly as it was sent; what is no envelope, or has nothing that decodes, is refused as it came."""
+    inner = '{"id": 7, "name": "é \\"x\\""}'
+    wrapped = json.dumps({"Type": "Notification", "MessageId": "m", "Message": inner})
+    bad = ["plain", "{}", json.dumps({"Message": "no json"})]
+    given = {"format": "json", "envelope": "sns", "tombstones": "null"}
+    given["schema"] = "id BIGINT, name STRING"
+    document = {
+        "pipeline": "t",
+        "sources": {"said": {"use": "files", "with": {"path": "./in", "format": "message"}}},
+        "operators": {"order": {"use": "decode", "from": "said", "with": given}},
+        "sinks": {"out": {"use": "console", "from": "order"}},
+    }
+    with trial(document, "order", "order.rejected") as tried:
+        tried.feed("said", [{"key": "a", "value": value} for value in (wrapped, *bad, None)])
+        tried.batch()
+        first, gone = tried.rows("order")
+        assert (first["id"], first["name"]) == (7, 'é "x"')
+        assert gone["id"] is None
+        told = {r["payload"]: r["reason"] for r in tried.rows("order.rejected")}
+    assert told.keys() == set(bad)
+    assert told["plain"] == told["{}"] == "it is no envelope of SNS"
+    assert "JSON" in told[bad[2]]

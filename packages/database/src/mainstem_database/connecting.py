@@ -131,7 +131,12 @@ def _mysql(options: DatabaseOptions) -> dict[str, Any]:
             hint="Leave them out: `tls` has `ca`, `certificate`, `key` and `verify_host`.",
         )
     # PyMySQL's `connect_timeout` ends when somebody takes the connection, who may then be silent.
-    made["read_timeout"] = int(query.get("read_timeout", [made["connect_timeout"]])[0])
+    given = query.get("read_timeout", [made["connect_timeout"]])[0]
+    try:
+        made["read_timeout"] = int(given)
+    except ValueError:
+        message = "the URL's parameter read_timeout is no whole number of seconds"
+        raise OptionError(message, option="url") from None
     if options.tls is not None:
         made["ssl"] = _context(options.tls)
     return made

@@ -32,6 +32,7 @@ class PipeReceiver(Receiver):
     """Takes what comes through a pipe; who writes waits while there is no room."""
 
     options: PipeSourceOptions
+    gives_again = False
 
     def __init__(self, options: PipeSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)

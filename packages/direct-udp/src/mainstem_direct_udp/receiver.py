@@ -37,6 +37,7 @@ class UDPReceiver(Receiver):
     """Takes datagrams from a socket."""
 
     options: PortOptions
+    gives_again = False
 
     def __init__(self, options: PortOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)

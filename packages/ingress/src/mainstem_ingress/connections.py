@@ -45,6 +45,7 @@ class StreamReceiver(Receiver):
     """
 
     options: IngressOptions
+    gives_again = False
 
     def __init__(
         self, options: Any, number: int, node: str, stream: StreamOptions | None = None

@@ -155,7 +155,11 @@ class Taking:
             left = _WAIT
             if group and not self._no_room:
                 left = began + self._linger - time.monotonic()
-            found = receiver.take(min(_WAIT, max(0.0, left)))
+            try:
+                found = receiver.take(min(_WAIT, max(0.0, left)))
+            except Exception:
+                self._rescue(group)
+                raise
             messages = found if isinstance(found, Values | Rows) else list(found)
             if messages:
                 last = time.monotonic()
@@ -195,6 +199,13 @@ class Taking:
                 self.tell("paused", f"{self._unread:,} bytes are unread")
             else:
                 self.tell("running")
+
+    def _rescue(self, group: Group) -> None:
+        """Store what was taken over a connection that is broken, where nobody gives it again."""
+        if self._receiver.gives_again or not group:
+            return
+        while not self._stored(group) and not self._stop.wait(_RETRY):
+            self.tell("full", self._no_room)
 
     def _stored(self, group: Group) -> bool:
         """Store a group; False if there is no room for it, which is retried after a while."""

@@ -18,8 +18,8 @@ class Receiver(ABC):
     All methods are called in one thread of a process of its own. A `TransientError`, or any exception
     but `PermanentError`, from one of them means that the connection is no longer good: `close` is
     called, then `connect` again, with growing pauses between. Messages that were taken and not
-    acknowledged by then are forgotten, for the external system gives them again; where it does not, say
-    in the source's capabilities that it is lossy.
+    acknowledged by then are forgotten, for the external system gives them again; where it does not, set
+    `gives_again`, and say in the source's capabilities that it is lossy.
 
     Args:
         options: the options of the source.
@@ -27,6 +27,9 @@ class Receiver(ABC):
         node: the source's name in the document.
     """
 
+    #: Whether messages that were taken and not acknowledged come again when the connection has broken.
+    #: Where they do not, they are stored, and never acknowledged.
+    gives_again: bool = True
     #: The log that this stores in, set before `connect`; None outside a receiver's process.
     log: Log | None = None
 

@@ -1,4 +1,7 @@
-"""What tasks do with the rows of a batch: Arrow arrays in, values and reasons out."""
+"""What tasks do with the rows of a batch: Arrow arrays in, values and reasons out.
+
+Texts are bytes here: in a column of Spark's they need not be UTF-8.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ class _Call(ABC):
                     reason = str(error)
             reasons.append(reason)
             made.append(found)
-        values = [pa.array([row[n] for row in made], self._type(n)) for n in range(len(nothing))]
+        values = [pa.array([row[n] for row in made], pa.binary()) for n in range(len(nothing))]
         told: list[Any] = [
             pa.array(reasons, pa.string()),
             pa.StructArray.from_arrays(values, names=[f"c{n}" for n in range(len(values))]),
@@ -72,7 +75,7 @@ class _Call(ABC):
         return pa.StructArray.from_arrays(told, names=[REASON, VALUES])
 
     def _row(
-        self, subject: str | None, row: Sequence[Any], ciphers: dict[str, Cipher | None]
+        self, subject: bytes | None, row: Sequence[Any], ciphers: dict[bytes, Cipher | None]
     ) -> tuple[Any, ...]:
         if subject is None:
             raise SealError("nobody knows whose it is: its subject is null")
@@ -90,34 +93,24 @@ class _Call(ABC):
         return tuple(found)
 
     @abstractmethod
-    def _value(self, cipher: Cipher, value: Any, kind: bytes) -> Any:
+    def _value(self, cipher: Cipher, value: bytes, kind: bytes) -> bytes:
         """Return what becomes of a value."""
-
-    @abstractmethod
-    def _type(self, column: int) -> Any:
-        """Return the Arrow type of what becomes of a column."""
 
 
 class Encrypting(_Call):
-    """Bytes in, texts out."""
+    """Values in, texts out, both as bytes."""
 
     __name__ = "encrypt"
     makes = True
 
-    def _value(self, cipher: Cipher, value: Any, kind: bytes) -> Any:
+    def _value(self, cipher: Cipher, value: bytes, kind: bytes) -> bytes:
         return cipher.seal(value, kind)
-
-    def _type(self, column: int) -> Any:
-        return pa.string()
 
 
 class Decrypting(_Call):
-    """Texts in, bytes out."""
+    """Texts in, values out, both as bytes."""
 
     __name__ = "decrypt"
 
-    def _value(self, cipher: Cipher, value: Any, kind: bytes) -> Any:
+    def _value(self, cipher: Cipher, value: bytes, kind: bytes) -> bytes:
         return cipher.unseal(value, kind)
-
-    def _type(self, column: int) -> Any:
-        return pa.binary()

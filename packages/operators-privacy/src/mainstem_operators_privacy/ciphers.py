@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 #: Before each encrypted text: the form of what follows.
-FORM = "m1."
+FORM = b"m1."
 _KEY = 64
 
 
@@ -32,13 +32,13 @@ class Cipher:
     def __init__(self, key: bytes) -> None:
         self._siv = AESSIV(key)
 
-    def seal(self, value: bytes, kind: bytes) -> str:
+    def seal(self, value: bytes, kind: bytes) -> bytes:
         """Return a value encrypted, as text."""
         # Nothing can't be encrypted by this construction.
         made = self._siv.encrypt(b"\1" + value, [kind])
-        return FORM + base64.urlsafe_b64encode(made).decode()
+        return FORM + base64.urlsafe_b64encode(made)
 
-    def unseal(self, text: str, kind: bytes) -> bytes:
+    def unseal(self, text: bytes, kind: bytes) -> bytes:
         """Return what was encrypted.
 
         Raises:
@@ -48,10 +48,13 @@ class Cipher:
             raise SealError("it is not encrypted")
         try:
             made = base64.b64decode(text[len(FORM) :], altchars=b"-_", validate=True)
+            if base64.urlsafe_b64encode(made) != text[len(FORM) :]:
+                raise ValueError("another text for the same bytes")
             return self._siv.decrypt(made, [kind])[1:]
         except (binascii.Error, ValueError, InvalidTag):
             raise SealError(
-                f"it is no {kind.decode().upper()} of this subject's: of another type or key, or changed"
+                f"it does not decrypt as {kind.decode().upper()} with its subject's key: that is "
+                "another type or key, or it has changed"
             ) from None
 
 
@@ -65,10 +68,12 @@ class Master:
     def __init__(self, master: bytes) -> None:
         self._names = hmac.digest(master, b"mainstem: names of subjects", hashlib.sha512)
         self._siv = AESSIV(hmac.digest(master, b"mainstem: keys of subjects", hashlib.sha512))
+        #: The same of no other master.
+        self.mark = hmac.digest(master, b"mainstem: which master", hashlib.sha256)
 
-    def name(self, subject: str) -> str:
+    def name(self, subject: bytes) -> str:
         """Return what a subject is called where keys are kept: 64 hexadecimal digits."""
-        return hmac.digest(self._names, subject.encode(), hashlib.sha256).hex()
+        return hmac.digest(self._names, subject, hashlib.sha256).hex()
 
     def new_key(self, name: str) -> tuple[bytes, bytes]:
         """Return a new key, and the same encrypted."""
@@ -84,4 +89,4 @@ class Master:
         try:
             return self._siv.decrypt(sealed, [name.encode()])
         except (ValueError, InvalidTag):
-            raise SealError("the key of a subject is not what it was") from None
+            raise SealError("a subject's key was encrypted with another `master`") from None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
-from mainstem import PipelineError
+from mainstem import MainstemError, PipelineError
 from mainstem.commands import File, Set, load
 
 from mainstem_operators_privacy.options import SubjectOptions
@@ -25,7 +26,9 @@ def forget(
 
     \b
     mainstem forget pipeline.yaml 4711
+    mainstem forget pipeline.yaml -- -5
     """  # noqa: D301
+    wanted = [_text(subject) for subject in subjects]
     plan = load(file, set_)
     from mainstem_operators_privacy.keys import KeyStore, stores_of
 
@@ -40,13 +43,30 @@ def forget(
         raise PipelineError(
             f"{file} has no `encrypt`, `decrypt` or `forget`, and no keys to destroy"
         )
+    failures = []
     for options in found:
-        store = KeyStore(options)
         try:
-            count = store.destroy(subjects)
-        finally:
-            store.close()
-        known = len(dict.fromkeys(subjects))
+            with closing(KeyStore(options)) as store:
+                count = store.destroy(wanted)
+        except MainstemError as error:  # the others are asked all the same
+            failures.append(str(error))
+            continue
+        known = len(dict.fromkeys(wanted))
         typer.echo(f"{options.place}, {options.table}: {count} of {known} keys destroyed")
         if count < known:
-            typer.echo("the others had none, and get none any more", err=True)
+            typer.echo(
+                "The others had none, and get none any more. Are they written as the column has them?",
+                err=True,
+            )
+    if failures:
+        raise PipelineError("; ".join(failures))
+
+
+def _text(subject: str) -> bytes:
+    try:
+        found = subject.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter("a subject is text of UTF-8", param_hint="SUBJECTS") from None
+    if not found:
+        raise typer.BadParameter("a subject is not empty", param_hint="SUBJECTS")
+    return found

@@ -19,6 +19,8 @@ from mainstem_operators_privacy.options import KeyOptions
 T = TypeVar("T")
 #: How many subjects one statement names.
 _MANY = 500
+#: The name of the row that says whose table it is, which no subject has.
+_MARK = "master"
 
 
 class KeyStore:
@@ -31,6 +33,8 @@ class KeyStore:
     def __init__(self, options: KeyOptions) -> None:
         self._options, self._master = options, Master(options.master_bytes)
         self._engine = make_engine(options)
+        if options.product == "sqlite":
+            sa.event.listen(self._engine, "connect", _shred)
         self._there = False
         self._table = sa.Table(
             options.table,
@@ -41,7 +45,7 @@ class KeyStore:
             sa.Column("destroyed_at", sa.DateTime()),
         )
 
-    def ciphers(self, subjects: Iterable[str], *, make: bool) -> dict[str, Cipher | None]:
+    def ciphers(self, subjects: Iterable[bytes], *, make: bool) -> dict[bytes, Cipher | None]:
         """Return what encrypts and decrypts the values of subjects; None for those that are forgotten.
 
         Args:
@@ -50,7 +54,7 @@ class KeyStore:
         Raises:
             PermanentError: the database can't be used, or another master made its keys.
         """
-        found: dict[str, Cipher | None] = {}
+        found: dict[bytes, Cipher | None] = {}
         for part in _parts(subjects):
             names = {self._master.name(subject): subject for subject in part}
             kept = self._patiently(partial(self._sealed, names))
@@ -70,7 +74,7 @@ class KeyStore:
         except SealError as error:
             raise PermanentError(f"keys: {self._options.place}: {error}") from None
 
-    def destroy(self, subjects: Iterable[str]) -> int:
+    def destroy(self, subjects: Iterable[bytes]) -> int:
         """Destroy the keys of subjects, for good, and return how many there were."""
         count = 0
         for part in _parts(subjects):
@@ -128,6 +132,27 @@ class KeyStore:
             insert = mysql.insert(self._table).prefix_with("IGNORE")
         connection.execute(insert, made)
 
+    def _begin(self) -> None:
+        """Make the table where it is not there, and see that it is of this master.
+
+        Raises:
+            PermanentError: it is another's.
+        """
+        try:
+            self._table.create(self._engine, checkfirst=True)
+        except sa.exc.SQLAlchemyError:
+            if not sa.inspect(self._engine).has_table(self._table.name, self._table.schema):
+                raise  # else another has made it at the same time
+        mark = self._master.mark
+        with self._engine.begin() as connection:
+            self._insert(connection, [{"name": _MARK, "sealed": mark}])
+        found = self._sealed([_MARK]).get(_MARK)
+        if found != mark:
+            raise PermanentError(
+                f"keys: {self._options.place}: the table {self._options.table} is of another `master`"
+            )
+        self._there = True
+
     # -- errors -----------------------------------------------------------------------------------
 
     def _patiently(self, work: Callable[[], T]) -> T:
@@ -145,20 +170,25 @@ class KeyStore:
     def _told(self, work: Callable[[], T]) -> T:
         try:
             if not self._there:
-                self._table.create(self._engine, checkfirst=True)
-                self._there = True
+                self._begin()
             return work()
         except sa.exc.SQLAlchemyError as error:
+            self._there = False  # somebody may have taken the table away
             if meaning(error) is Meaning.TRANSIENT:
                 raise TransientError(words(error)) from None
             raise PermanentError(f"keys: {self._options.place}: {words(error)}") from None
 
 
-def _parts(subjects: Iterable[str]) -> Iterator[list[str]]:
+def _parts(subjects: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield subjects, each once, as many at a time as a statement names."""
     each = list(dict.fromkeys(subjects))
     for start in range(0, len(each), _MANY):
         yield each[start : start + _MANY]
+
+
+def _shred(connection: Any, _record: Any) -> None:
+    """Let SQLite overwrite what is destroyed in its file."""
+    connection.execute("PRAGMA secure_delete = ON")
 
 
 def _now() -> datetime:

@@ -70,17 +70,17 @@ class Private(Operator, Branching):
 
         frame, given = inputs.only, ctx.shapes.only
         private = self.options.private(given)
-        fields = ", ".join(f"c{n}: {self._made}" for n in range(len(private)))
+        fields = ", ".join(f"c{n}: BINARY" for n in range(len(private)))
         made = arrow_call(
             self.call([c.name for c in private], [c.type or "" for c in private]),
             f"STRUCT<reason: STRING, values: STRUCT<{fields}>>",
-            F.col(quoted(self.options.subject_of(given))).cast("string"),
+            F.col(quoted(self.options.subject_of(given))).cast("string").cast("binary"),
             *(F.expr(self.taken(quoted(column.name))) for column in private),
             once=True,
         )
         values = {c.name: self.given_back(f"{_MADE}.values.c{n}", c) for n, c in enumerate(private)}
         reasons = [f"{_MADE}.reason", *self.misfits(private)]
-        shown = row_as_json([name for name in frame.columns if name not in values])
+        shown = row_as_json([n for n in frame.columns if n not in values or not self.hides])
         told = refusal(_REASON, shown, wanted="rejected" in ctx.wanted)
         columns = [
             f"{values[name]} AS {quoted(name)}" if name in values else quoted(name)
@@ -90,8 +90,8 @@ class Private(Operator, Branching):
         found = found.withColumn(_REASON, F.expr(f"coalesce({', '.join(reasons)})"))
         return found.selectExpr(*columns, *told)
 
-    #: The type of a value as the call returns it.
-    _made = "STRING"
+    #: Whether the columns are left out of what is told of a row that is refused.
+    hides = True
 
     @abstractmethod
     def call(self, columns: Sequence[str], kinds: Sequence[str]) -> Encrypting | Decrypting:
@@ -131,7 +131,7 @@ class Encrypt(Private):
         return f"CAST(CAST({column} AS STRING) AS BINARY)"
 
     def given_back(self, made: str, column: Column) -> str:
-        return made
+        return f"CAST({made} AS STRING)"
 
 
 class Decrypt(Private):
@@ -141,7 +141,7 @@ class Decrypt(Private):
     """
 
     options: DecryptOptions
-    _made = "BINARY"
+    hides = False  # they are what was encrypted
 
     def becomes(self, column: Column) -> str:
         return column.type or "string"
@@ -152,7 +152,7 @@ class Decrypt(Private):
         return Decrypting(self.options.keys, columns, kinds)
 
     def taken(self, column: str) -> str:
-        return f"CAST({column} AS STRING)"
+        return f"CAST(CAST({column} AS STRING) AS BINARY)"
 
     def given_back(self, made: str, column: Column) -> str:
         if column.type == "binary":

@@ -11,8 +11,8 @@ from mainstem import Hidden, OptionError, Options, Schema, Secret, Shape, option
 from mainstem.columns import Column, find_column
 from mainstem_database.options import DatabaseOptions
 
-#: Types of which two values are the same subject only if their texts are equal.
-_SUBJECTS = ("string", "tinyint", "smallint", "int", "bigint", "decimal")
+#: Types whose values have one text each.
+_SUBJECTS = ("string", "tinyint", "smallint", "int", "bigint")
 #: Types whose values are what they were after they have been text.
 _EXACT = ("string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "decimal", "date")
 _MASTER = 32

@@ -41,7 +41,7 @@ class ForgetSink(Sink, Typed):
         subject = quoted(self.options.subject_of(batch.shape))
         identity = [name for name in frame.columns if name == "_id"]
         rows = frame.selectExpr(
-            f"CAST({subject} AS STRING) AS subject",
+            f"CAST(CAST({subject} AS STRING) AS BINARY) AS subject",
             f"{row_as_json(frame.columns)} AS payload",
             *identity,
         )

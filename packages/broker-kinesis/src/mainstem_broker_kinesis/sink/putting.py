@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import PermanentError, failpoint
 from mainstem.patience import pause_after
+from mainstem_aws.client import code_of, permanent, throttled, words
 
-from mainstem_broker_kinesis.client import code_of, permanent, throttled, words
 from mainstem_broker_kinesis.connection import ConnectionOptions
 from mainstem_broker_kinesis.sink.lanes import Lanes
 from mainstem_broker_kinesis.sink.packing import Records

@@ -104,12 +104,11 @@ class KinesisSink(Sink, Typed, Prepared):
             PipelineError: the stream can't be written to, or is not reached.
         """
         from botocore.exceptions import BotoCoreError, ClientError
-
-        from mainstem_broker_kinesis.client import code_of, connect, permanent, words
+        from mainstem_aws.client import code_of, connect, permanent, words
 
         options = self.options
         try:
-            with closing(connect(options)) as client:
+            with closing(connect("kinesis", options)) as client:
                 answer: Any = client.describe_stream_summary(**options.target())
             told = answer["StreamDescriptionSummary"]
         except (BotoCoreError, ClientError) as error:
@@ -131,8 +130,8 @@ def put(
     """Put the rows of a task and yield those that were refused for good; runs in an executor."""
     from mainstem import failpoint
     from mainstem.sinks import Refused
+    from mainstem_aws.client import connect
 
-    from mainstem_broker_kinesis.client import connect
     from mainstem_broker_kinesis.sink.putting import Putter
     from mainstem_broker_kinesis.sink.records import messages
 
@@ -142,7 +141,7 @@ def put(
         for batch in batches:
             if putter is None:
                 putter = Putter(
-                    connect(options, connections=options.requests),
+                    connect("kinesis", options, connections=options.requests),
                     options,
                     lambda message, why: refused.add(message.identity, message.value, why),
                     pack=options.format == "kpl",

@@ -7,7 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainstem_broker_kinesis.client import Calls
+from mainstem_aws.client import Calls
+
 from mainstem_broker_kinesis.source.reading import ShardReading
 from mainstem_broker_kinesis.source.records import Seen
 

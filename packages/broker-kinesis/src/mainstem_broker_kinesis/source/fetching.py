@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from mainstem_broker_kinesis.client import code_of
+from mainstem_aws.client import code_of
+
 from mainstem_broker_kinesis.source.places import Place, at_horizon
 from mainstem_broker_kinesis.source.shards import Shard
 

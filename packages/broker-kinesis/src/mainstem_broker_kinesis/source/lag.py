@@ -8,8 +8,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from mainstem import Lag, PipelineError
+from mainstem_aws.client import connect, words
 
-from mainstem_broker_kinesis.client import connect, words
 from mainstem_broker_kinesis.source.fetching import Read, describe, list_shards, read
 from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_broker_kinesis.source.places import Cursor, at_horizon, merged
@@ -48,7 +48,7 @@ class Measuring:
         if not cursors:
             return []
         try:
-            self._client = self._client or connect(options)
+            self._client = self._client or connect("kinesis", options)
         except Exception as error:
             raise PipelineError(f"{options.place()}: {words(error, options)}") from error
         with closing(self._client):

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mainstem import PermanentError, TransientError, failpoint
-from mainstem_ingress import Message, Receiver
-
-from mainstem_broker_kinesis.client import (
+from mainstem_aws.client import (
     code_of,
     connect,
     open_session,
@@ -18,6 +16,8 @@ from mainstem_broker_kinesis.client import (
     throttled,
     words,
 )
+from mainstem_ingress import Message, Receiver
+
 from mainstem_broker_kinesis.source.counting import Counts
 from mainstem_broker_kinesis.source.fetching import (
     Answer,
@@ -85,9 +85,9 @@ class KinesisReceiver(Receiver):
         options, target = self.options, self.options.target()
         try:
             session = open_session(options)
-            self._clients.append(connect(options, self._counts.calls, session=session))
+            self._clients.append(connect("kinesis", options, self._counts.calls, session=session))
             # Each read counts for AWS's limits, so failed ones are repeated here, and more slowly.
-            reader = connect(options, self._counts.calls, 1, options.fetchers, session)
+            reader = connect("kinesis", options, self._counts.calls, 1, options.fetchers, session)
             self._clients.append(reader)
             self._describe()
             self._progress = Progress(options, self.number, self._facts.created)

@@ -26,6 +26,7 @@ class CoreReceiver(Receiver):
     """Takes messages of subjects; counts those that came while there was no room."""
 
     options: NATSSourceOptions
+    gives_again = False
 
     def __init__(self, options: NATSSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)

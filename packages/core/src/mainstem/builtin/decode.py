@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _POSITION = "position"
+#: What is in an envelope of SNS.
+_UNWRAPPED = "CAST(get_json_object(CAST(value AS STRING), '$.Message') AS BINARY)"
 TimeUnit = Literal["micros", "millis"]
 _UNITS: Mapping[TimeUnit, str] = {"micros": "us", "millis": "ms"}
 
@@ -92,6 +94,11 @@ class DecodeOptions(Options):
         "reject",
         description="A message without a value: `reject` refuses it, `null` makes it a row of nulls "
         "beside what `keep` has, such as its key: in a compacted log it says that the key is gone.",
+    )
+    envelope: Literal["sns"] | None = option(
+        None,
+        description="What the value is wrapped in: `sns`, the JSON that Amazon SNS makes of a message. "
+        "What is in it is decoded; `value` in `keep` is that, too.",
     )
     separator: str = separator_option()
     decimal: DecimalMark = decimal_option()
@@ -182,6 +189,8 @@ class Decode(Operator, Branching, Expressions, Checked):
             if name in options.model_fields_set and options.format not in formats:
                 message = f"is for {' and '.join(formats)}, not {options.format}"
                 raise OptionError(message, option=name)
+        if options.envelope is not None and options.format == "debezium-json":
+            raise OptionError("debezium-json is not in envelopes of others", option="envelope")
         if options.format == "fixed":
             check_fixed(options.table_schema or (), options.fields)
         else:
@@ -248,6 +257,10 @@ class Decode(Operator, Branching, Expressions, Checked):
         told = "rejected" in ctx.wanted
         if self._envelopes:
             return self._changes(frame, told=told)
+        whole = "value"
+        if self.options.envelope is not None:
+            whole = "__whole"
+            frame = frame.withColumn(whole, F.col("value")).withColumn("value", F.expr(_UNWRAPPED))
         reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
         kept = [F.expr(text).alias(name) for name, text in self.options.keep.items()]
         decoding = self._decoding()
@@ -255,12 +268,16 @@ class Decode(Operator, Branching, Expressions, Checked):
         reason = self._reason(decoding)
         if self.options.tombstones == "null":
             reason = f"IF(__raw IS NULL, NULL, {reason})"
+        if self.options.envelope is not None:
+            unlike = "__within IS NULL AND __raw IS NOT NULL"
+            reason = f"IF({unlike}, 'it is no envelope of SNS', {reason})"
         # Spark counts the rows of this frame before anything is filtered, so no filter moves below
         # the projection and has the value read once more.
         frame = frame.select(
             *map(F.expr, reserved),
             *kept,
-            F.col("value").alias("__raw"),
+            F.col(whole).alias("__raw"),
+            *([F.col("value").alias("__within")] if self.options.envelope else []),
             decoding.call(F.col("value")).alias("__read"),
         ).selectExpr(
             *reserved,

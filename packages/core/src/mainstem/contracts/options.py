@@ -158,7 +158,7 @@ def _read_path(value: Any, info: ValidationInfo) -> Any:
 #: A length of time, written `10 minutes`; a `timedelta` in the component.
 Duration = Annotated[
     timedelta,
-    PlainValidator(read_duration),
+    BeforeValidator(read_duration),  # limits of an option come after it
     PlainSerializer(write_duration),
     WithJsonSchema({"type": "string", "pattern": r"^\s*\d", "examples": ["10 minutes"]}),
 ]

@@ -30,6 +30,7 @@ class ZeroMQReceiver(Receiver):
     """Takes messages from a socket; no more than may be lost before they are stored."""
 
     options: ZeroMQSourceOptions
+    gives_again = False
 
     def __init__(self, options: ZeroMQSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)

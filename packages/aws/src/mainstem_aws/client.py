@@ -1,4 +1,4 @@
-"""The vendor's library: a client of Kinesis, what it was asked, and what its failures mean.
+"""The vendor's library: clients of AWS's services, what they were asked, and what failures mean.
 
 The one module that imports boto3, and that only when a client is made.
 """
@@ -9,11 +9,10 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mainstem_broker_kinesis.connection import ConnectionOptions
+from mainstem_aws.options import AWSOptions
 
 if TYPE_CHECKING:
     from boto3 import Session
-    from mypy_boto3_kinesis import KinesisClient
 
 _SESSION_NAME = "mainstem"
 #: What no retry mends, by the code that AWS gives.
@@ -30,9 +29,9 @@ _PERMANENT = {
     "ResourceNotFoundException": "it is not there",
     "ValidationException": "AWS refuses an argument",
     "InvalidArgumentException": "AWS refuses an argument",
-    "KMSAccessDeniedException": "the credentials may not use the stream's KMS key",
-    "KMSDisabledException": "the stream's KMS key is disabled",
-    "KMSNotFoundException": "the stream's KMS key is not there",
+    "KMSAccessDeniedException": "the credentials may not use the KMS key",
+    "KMSDisabledException": "the KMS key is disabled",
+    "KMSNotFoundException": "the KMS key is not there",
     "KMSOptInRequired": "the account has not subscribed to KMS",
 }
 #: What says that calls come too fast.
@@ -64,22 +63,24 @@ class Calls:
 
     def watch(self, client: Any) -> None:
         """Count the requests of a client from now on."""
-        client.meta.events.register("before-send.kinesis", self._sent)
+        client.meta.events.register("before-send", self._sent)
 
     def _sent(self, event_name: str, **_: Any) -> None:
         self.counts[event_name.rpartition(".")[2]] += 1
 
 
 def connect(
-    options: ConnectionOptions,
+    service: str,
+    options: AWSOptions,
     calls: Calls | None = None,
     attempts: int | None = None,
     connections: int = 10,
     session: Session | None = None,
-) -> KinesisClient:
+) -> Any:
     """Return a client; nothing is sent yet.
 
     Args:
+        service: AWS's name of what is spoken to, such as `kinesis`.
         options: the component's.
         calls: counts what is sent.
         attempts: how often a call is tried; as the options say when left out.
@@ -101,13 +102,14 @@ def connect(
         user_agent_extra="mainstem",
     )
     session = open_session(options) if session is None else session
-    client = session.client("kinesis", endpoint_url=options.endpoint, config=config)
+    made: Any = session.client
+    client = made(service, endpoint_url=options.endpoint, config=config)
     if calls is not None:
         calls.watch(client)
     return client
 
 
-def open_session(options: ConnectionOptions) -> Session:
+def open_session(options: AWSOptions) -> Session:
     """Return a session: credentials and region, as the options or AWS's own places say.
 
     Raises:
@@ -130,7 +132,7 @@ def open_session(options: ConnectionOptions) -> Session:
     return session
 
 
-def _assume(session: Session, options: ConnectionOptions) -> None:
+def _assume(session: Session, options: AWSOptions) -> None:
     """Let a session's credentials be those of a role, taken with what they were before."""
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
     from botocore.exceptions import NoCredentialsError
@@ -205,7 +207,7 @@ def _of_clock(error: BaseException) -> bool:
     return "Signature expired" in text or "not yet current" in text
 
 
-def words(error: BaseException, options: ConnectionOptions) -> str:
+def words(error: BaseException, options: AWSOptions) -> str:
     """Return what is wrong in one line, without secrets, and what to do where that is known."""
     code = code_of(error)
     response: Any = getattr(error, "response", None) or {}

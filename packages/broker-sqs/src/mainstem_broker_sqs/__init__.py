@@ -1,0 +1,1 @@
+"""Amazon SQS for Mainstem: queues as a source and as a sink."""

@@ -1,0 +1,297 @@
+"""The receiver of the source `sqs`: threads ask for messages, which are deleted once they are stored."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from mainstem import PipelineError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
+
+from mainstem_broker_sqs.options import SQSSourceOptions
+from mainstem_broker_sqs.queue import MOST, Queue
+
+#: The attribute by which a sink says that a body is base64 of the value.
+ENCODING, BASE64 = "mainstem-encoding", "base64"
+#: How many messages others can take, as far as SQS knows.
+_VISIBLE = "ApproximateNumberOfMessages"
+#: How many messages are handed on at a time.
+_PART = 1_000
+#: How much longer than a request waits its thread is waited for, in seconds.
+_REST = 0.5
+#: Messages are hidden for longer when so much of the time has passed.
+_SHARE = 1 / 3
+
+
+class SQSReceiver(Receiver):
+    """Takes messages of a queue.
+
+    What was taken and not deleted comes again, and is known by its id if it is stored.
+    """
+
+    options: SQSSourceOptions
+
+    def __init__(self, options: SQSSourceOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._queue: Queue | None = None
+        self._work: _Work | None = None
+        self._key = options.key
+
+    def connect(self, cursor: str | None) -> None:
+        made = self._queue = Queue(self.options, 2 * self.options.requests)
+        # As of now: later some are with this receiver, and the queue does not count them.
+        self._waiting: int | None = int(made.facts.get(_VISIBLE, 0))
+        failpoint("sqs.after-connect")
+        self._work = _Work(made, self.options)
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        work = self._work
+        assert work is not None  # noqa: S101
+        work.extend()
+        if not work.going:
+            time.sleep(seconds)
+            return []
+        found = [self._message(each) for each in work.take(seconds)]
+        failpoint("sqs.after-take")
+        return found
+
+    def _message(self, given: dict[str, Any]) -> Message:
+        facts, attributes = given.get("Attributes", {}), given.get("MessageAttributes", {})
+        value, refused = given.get("Body", "").encode(), None
+        headers: list[tuple[str, bytes]] = []
+        group = facts.get("MessageGroupId")
+        key = group.encode() if group is not None and self._key is None else None
+        for name, held in attributes.items():
+            said: bytes | None = held.get("BinaryValue")
+            if said is None:
+                said = str(held.get("StringValue", "")).encode()
+            if name == self._key:
+                key = said
+            elif name == ENCODING and said == BASE64.encode():
+                try:
+                    value = base64.b64decode(value, validate=True)
+                except binascii.Error:
+                    refused = "it says that it is base64, and is not"
+            else:
+                headers.append((name, said))
+        sent = facts.get("SentTimestamp")
+        return Message(
+            value,
+            key,
+            headers or None,
+            int(sent) * 1000 if sent is not None else None,
+            self.options.name,
+            given["MessageId"].encode(),
+            token=given["ReceiptHandle"],
+            refused=refused,
+            extra=(int(facts.get("ApproximateReceiveCount", 1)),),
+        )
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        work = self._work
+        if work is None:
+            raise TransientError("there is no connection")
+        work.delete([message.token for message in messages])
+        failpoint("sqs.after-delete")
+
+    def pause(self) -> None:
+        if self._work is not None:
+            self._work.pause()
+
+    def resume(self) -> None:
+        if self._work is not None:
+            self._work.resume()
+
+    def close(self) -> None:
+        work, self._work = self._work, None
+        made, self._queue = self._queue, None
+        if work is not None:
+            work.end()
+        if made is not None:
+            made.close()
+
+    def waiting(self) -> int | None:
+        made, work = self._queue, self._work
+        if made is None or work is None:
+            return None
+        told, self._waiting = self._waiting, None
+        if told is not None:
+            return told
+        try:
+            return int(made.attributes(_VISIBLE).get(_VISIBLE, 0)) + work.waiting
+        except Exception as error:
+            raise made.failure(error) from None
+
+    def facts(self) -> dict[str, Any]:
+        made = self._queue
+        told = made.dead_letters if made is not None else None
+        return {"server": self.options.place(), **({"dead_letters": told} if told else {})}
+
+
+class _Work:
+    """What threads do for a receiver over one connection."""
+
+    def __init__(self, made: Queue, options: SQSSourceOptions) -> None:
+        self._queue, self._options = made, options
+        self._visibility = max(1, int(options.visibility.total_seconds()))
+        self._wait = max(1, int(options.wait.total_seconds()))
+        self._came: queue.SimpleQueue[list[dict[str, Any]]] = queue.SimpleQueue()
+        #: Guards what follows, and tells of each change of it.
+        self._change = threading.Condition()
+        #: By receipt, when a message that was taken will be seen by others again.
+        self._held: dict[str, float] = {}
+        #: How many requests are out that ask for messages.
+        self._asking = 0
+        self.going, self._ended = True, False
+        #: Whether the last answers were full, so that more than one thread asks.
+        self._many = False
+        #: How many messages were taken and not handed on.
+        self.waiting = 0
+        self._fault: Exception | None = None
+        self._look = 0.0
+        self._calls = ThreadPoolExecutor(options.requests, "sqs")
+        self._threads = [
+            threading.Thread(target=self._work, args=(number,), daemon=True)
+            for number in range(options.requests)
+        ]
+        for each in self._threads:
+            each.start()
+
+    # -- threads that ask -------------------------------------------------------------------------
+
+    def _work(self, number: int) -> None:
+        try:
+            while self._may_ask(number):
+                try:
+                    found = self._receive(number)
+                finally:
+                    with self._change:
+                        self._asking -= 1
+                        self._change.notify_all()
+                if found and not self._ended:
+                    with self._change:
+                        self.waiting += len(found)
+                    self._came.put(found)
+        except Exception as error:
+            self._fault = self._queue.failure(error)
+
+    def _may_ask(self, number: int) -> bool:
+        """Wait until there is room for what a request may bring; whether it is not over."""
+
+        def may() -> bool:
+            wanted = self.going and (self._many or number == 0)
+            taken = len(self._held) + MOST * self._asking
+            return self._ended or (wanted and taken + MOST <= self._options.prefetch)
+
+        with self._change:
+            self._change.wait_for(may)
+            self._asking += 1
+            return not self._ended
+
+    def _receive(self, number: int) -> list[dict[str, Any]]:
+        began = time.monotonic()
+        said = self._queue.client.receive_message(
+            QueueUrl=self._queue.url,
+            MaxNumberOfMessages=MOST,
+            VisibilityTimeout=self._visibility,
+            WaitTimeSeconds=0 if number else self._wait,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        found: list[dict[str, Any]] = said.get("Messages", [])
+        with self._change:
+            self._held |= {each["ReceiptHandle"]: began + self._visibility for each in found}
+            if len(found) == MOST or number or not found:
+                self._many = len(found) == MOST
+        return found
+
+    # -- for the receiver -------------------------------------------------------------------------
+
+    def take(self, seconds: float) -> list[dict[str, Any]]:
+        """Return what came, waiting for the first."""
+        if self._fault is not None and self._came.empty():
+            raise self._fault
+        found: list[dict[str, Any]] = []
+        with suppress(queue.Empty):
+            found += self._came.get(timeout=seconds)
+            while len(found) < _PART:
+                found += self._came.get_nowait()
+        with self._change:
+            self.waiting -= len(found)
+        return found
+
+    def delete(self, receipts: Sequence[str]) -> None:
+        """Delete messages; one that can't be deleted comes again, and is known then."""
+        self._all(receipts, self._delete)
+        with self._change:
+            for each in receipts:
+                self._held.pop(each, None)
+            self._change.notify_all()
+
+    def _all(self, receipts: Sequence[str], call: Callable[[Sequence[str]], None]) -> None:
+        parts = [receipts[at : at + MOST] for at in range(0, len(receipts), MOST)]
+        try:
+            list(self._calls.map(call, parts))
+        except Exception as error:
+            raise self._queue.failure(error) from None
+
+    def _delete(self, part: Sequence[str]) -> None:
+        entries = [{"Id": str(n), "ReceiptHandle": each} for n, each in enumerate(part)]
+        self._queue.client.delete_message_batch(QueueUrl=self._queue.url, Entries=entries)
+
+    def extend(self) -> None:
+        """Let messages that wait to be stored be hidden for longer."""
+        now = time.monotonic()
+        if now < self._look:
+            return
+        self._look = now + self._visibility * _SHARE / 2
+        soon = now + self._visibility * (1 - _SHARE)
+        with self._change:
+            old = [receipt for receipt, until in self._held.items() if until < soon]
+        self._all(old, lambda part: self._hide(part, self._visibility))
+        with self._change:
+            for receipt in old:
+                if receipt in self._held:
+                    self._held[receipt] = now + self._visibility
+
+    def _hide(self, part: Sequence[str], seconds: int) -> None:
+        entries = [
+            {"Id": str(n), "ReceiptHandle": each, "VisibilityTimeout": seconds}
+            for n, each in enumerate(part)
+        ]
+        # Of one that can't be hidden any more another copy comes, which is known.
+        self._queue.client.change_message_visibility_batch(
+            QueueUrl=self._queue.url, Entries=entries
+        )
+
+    def pause(self) -> None:
+        """Ask for nothing more."""
+        with self._change:
+            self.going = False
+
+    def resume(self) -> None:
+        """Ask again."""
+        with self._change:
+            self.going = True
+            self._change.notify_all()
+
+    def end(self) -> None:
+        """End the threads, and let others see at once what was not stored."""
+        with self._change:
+            self._ended = True
+            self._change.notify_all()
+        until = time.monotonic() + self._wait + _REST
+        for each in self._threads:
+            each.join(max(0.0, until - time.monotonic()))
+        with self._change:
+            held = list(self._held)
+        with suppress(PipelineError):
+            self._all(held, lambda part: self._hide(part, 0))
+        self._calls.shutdown(wait=False, cancel_futures=True)

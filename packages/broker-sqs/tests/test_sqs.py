@@ -1,0 +1,178 @@
+"""Messages as they go into a queue and come out of it; what no queue takes; what is hidden for how long."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import contextmanager
+
+import pytest
+from mainstem_broker_sqs.options import SQSOptions, SQSSourceOptions
+from mainstem_broker_sqs.receiver import SQSReceiver
+from mainstem_broker_sqs.sink import SQSSink
+from mainstem_broker_sqs.testing import CREDENTIALS
+from mainstem_testkit.conformance.sender import send_by
+from pydantic import ValidationError
+
+
+@pytest.fixture(params=["", ".fifo"], ids=["standard", "fifo"])
+def name(request):
+    return f"q-{uuid.uuid4().hex}{request.param}"
+
+
+def options(kind, server, name, **more):
+    given = {"queue": name, "endpoint": server.url, "attempts": 1, **CREDENTIALS, **more}
+    return kind.model_validate(given)
+
+
+@contextmanager
+def receiver(server, name, **more):
+    made = SQSReceiver(options(SQSSourceOptions, server, name, wait="1 s", **more), 0, "node")
+    made.connect(None)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def taken(made, count, seconds=8):
+    found, until = [], time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < until:
+        found += made.take(0.05)
+    return found
+
+
+def row(number, **more):
+    told = {
+        "key": b"k%d" % (number % 3),
+        "value": b"%d" % number,
+        "_id": number.to_bytes(16, "big"),
+    }
+    return {**told, **more}
+
+
+def send(server, name, rows, **more):
+    return send_by(SQSSink(options(SQSOptions, server, name, **more)), rows)
+
+
+def test_values_keys_and_headers_come_back(elasticmq, name):
+    """Pass: bytes that are no text, texts of all alphabets, and their attributes; a key that is any bytes."""
+    elasticmq.queue(name)
+    values = [b"plain", "é 😀\n\t".encode(), b"\x00\x01", b"\xff\xfe", b"\x0b", "\ufffe".encode()]
+    keys = [b"k", "é ö".encode(), b"\x00\xff", b"k", b"k", b"k"]
+    rows = [
+        row(n, value=value, key=key, headers=[("text", b"t"), ("bytes", b"\xff\x00")])
+        for n, (value, key) in enumerate(zip(values, keys, strict=True))
+    ]
+    assert send(elasticmq, name, rows, key="key") == []
+    with receiver(elasticmq, name, key="key") as made:
+        found = taken(made, len(values))
+        made.acknowledge(found)
+    assert sorted((m.value, m.key) for m in found) == sorted(zip(values, keys, strict=True))
+    assert all(dict(m.headers)["bytes"] == b"\xff\x00" for m in found)
+    assert all(dict(m.headers)["text"] == b"t" for m in found)
+    assert {m.refused for m in found} == {None}
+    assert {m.extra for m in found} == {(1,)}
+    assert len({m.id for m in found}) == len(values)
+
+
+def test_a_fifo_queue_drops_copies_and_groups_by_key(elasticmq):
+    """Pass: rows that are sent again are there once; each has its key as group; one without key the option's."""
+    name = f"q-{uuid.uuid4().hex}.fifo"
+    elasticmq.queue(name)
+    rows = [*(row(n) for n in range(9)), row(9, key=None)]
+    assert send(elasticmq, name, rows, group="rest") == []
+    assert send(elasticmq, name, rows, group="rest") == []
+    (refused,) = send(elasticmq, name, [row(10, key=None)])
+    assert "no key" in refused["reason"]
+    with receiver(elasticmq, name) as made:
+        found = []
+        while part := taken(made, 1, 2):
+            made.acknowledge(part)
+            found += part
+    assert sorted(int(m.value) for m in found) == list(range(10))
+    assert {m.key for m in found} == {b"k0", b"k1", b"k2", b"rest"}
+    for key in (b"k0", b"k1", b"k2"):
+        mine = [int(m.value) for m in found if m.key == key]
+        assert mine == sorted(mine)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"value": b""}, "not empty"),
+        ({"value": None}, "not empty"),
+        ({"headers": [("aws.x", b"1")]}, "name of an attribute"),
+        ({"headers": [("a b", b"1")]}, "name of an attribute"),
+        ({"headers": [(f"h{n}", b"1") for n in range(11)]}, "more than 10 attributes"),
+        ({"value": b"x" * 1_100_000}, "takes no more than"),
+    ],
+)
+def test_what_no_queue_takes_is_refused(elasticmq, name, change, why):
+    """Pass: by itself, with the reason; the rows beside it are there."""
+    elasticmq.queue(name)
+    (refused,) = send(elasticmq, name, [row(0), row(1, **change), row(2)])
+    assert why in refused["reason"]
+    with receiver(elasticmq, name) as made:
+        assert sorted(m.value for m in taken(made, 2)) == [b"0", b"2"]
+
+
+def test_what_waits_to_be_stored_stays_hidden(elasticmq):
+    """Pass: for longer than `visibility`; once the receiver is closed others see it at once."""
+    name = f"q-{uuid.uuid4().hex}"
+    elasticmq.queue(name)
+    send(elasticmq, name, [row(n) for n in range(3)])
+    with receiver(elasticmq, name, visibility="2 s") as first:
+        held = taken(first, 3)
+        with receiver(elasticmq, name, visibility="1 minute") as second:
+            until = time.monotonic() + 4.5
+            while time.monotonic() < until:
+                assert list(first.take(0.05)) == []
+                assert list(second.take(0.05)) == []
+        first.acknowledge(held[:1])
+    with receiver(elasticmq, name) as third:
+        again = taken(third, 2, 1.5)
+    assert {m.id for m in again} == {m.id for m in held[1:]}
+    assert all(m.extra[0] > 1 for m in again)
+
+
+def test_dead_letters_are_told(elasticmq):
+    """Pass: where they go and after how often, in the receiver's facts."""
+    name = f"q-{uuid.uuid4().hex}"
+    elasticmq.queue(f"{name}-dead")
+    target = f"arn:aws:sqs:us-east-1:123456789012:{name}-dead"
+    policy = json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": "5"})
+    elasticmq.queue(name, RedrivePolicy=policy)
+    with receiver(elasticmq, name) as made:
+        assert made.facts()["dead_letters"] == f"{name}-dead, after 5"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"queue": "a b"}, "a queue's name or its URL"),
+        ({"queue": "ftp://h/1/q"}, "a queue's name or its URL"),
+        ({"queue": "https://u:p@h/1/q"}, "without a user"),
+        ({"queue": "https://sqs.eu-west-1.amazonaws.com/1/q", "region": "us-east-1"}, "eu-west-1"),
+        ({"queue": "q", "visibility": "13 hours"}, "12 hours"),
+        ({"queue": "q", "wait": "30 s"}, "20 seconds"),
+        ({"queue": "q", "session_token": "t"}, "session_token"),
+    ],
+)
+def test_what_can_t_be_is_told(given, told):
+    """Pass: before anything is reached."""
+    with pytest.raises(ValidationError, match=told):
+        SQSSourceOptions.model_validate(given)
+
+
+def test_regions_and_queues_are_read_from_urls():
+    """Pass: AWS's own URLs of both kinds, and others."""
+    made = SQSOptions.model_validate
+    new = made({"queue": "https://sqs.eu-west-1.amazonaws.com/123456789012/a.fifo", "group": "g"})
+    assert (new.where, new.name, new.fifo) == ("eu-west-1", "a.fifo", True)
+    old = made({"queue": "https://us-east-2.queue.amazonaws.com/123456789012/a"})
+    assert (old.where, old.fifo) == ("us-east-2", False)
+    assert made({"queue": "http://127.0.0.1:9/1/a"}).where is None
+    with pytest.raises(ValidationError, match="FIFO queue"):
+        made({"queue": "a", "group": "g"})
