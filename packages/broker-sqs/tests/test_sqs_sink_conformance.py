@@ -13,6 +13,9 @@ class TestSender(SenderSuite):
     server_fixture = "elasticmq"
     secrets = ("hunter2",)
     refused = {"headers": [("AWS.x", b"1")]}
+    expected_failures = {
+        "test_messages_of_any_size_arrive": "a queue takes no more than 256 KiB, or what it says"
+    }
     suffix = ""
 
     def prepare(self):
@@ -48,7 +51,7 @@ class TestSender(SenderSuite):
             ]
             client.delete_message_batch(QueueUrl=self.queue, Entries=entries)
 
-    def test_messages_of_any_size_arrive(self):
+    def test_messages_as_large_as_a_queue_takes_them_arrive(self):
         """As large as a queue takes them, beside small ones; larger than what is in flight may be."""
         large = {7: b"7".rjust(100_000, b" "), 11: b"11".rjust(250_000, b" ")}
         rows = [{**self.row(n), "value": large.get(n, b"%d" % n)} for n in range(20)]

@@ -61,7 +61,7 @@ class TestFIFO(TestReceiver):
     suffix = ".fifo"
 
     def more(self, number):
-        return {"MessageGroupId": f"g{number}", "MessageDeduplicationId": str(number)}
+        return {"MessageGroupId": f"g{number % 50}", "MessageDeduplicationId": str(number)}
 
 
 class TestSource(Queues, SourceSuite):

@@ -35,13 +35,16 @@ class Queue:
     def __init__(self, options: QueueOptions, connections: int) -> None:
         self._options = options
         self.client: Any = None
+        fault = None
         try:
             self.client = connect("sqs", options, connections=connections)
             self.url = options.url or self.client.get_queue_url(QueueName=options.name)["QueueUrl"]
             self.facts: dict[str, str] = self.attributes("All")
         except Exception as error:
+            fault = self.failure(error)
+        if fault is not None:  # raised here, for what was caught holds an open connection
             self.close()
-            raise self.failure(error) from None
+            raise fault
 
     def attributes(self, *names: str) -> dict[str, str]:
         """Return what the queue says of itself."""
