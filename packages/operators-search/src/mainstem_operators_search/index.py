@@ -222,7 +222,7 @@ def _range(query: Range) -> Test:
 
 
 def _like(query: Like) -> Test:
-    pattern = re.compile(query.pattern.lower() if query.lower else query.pattern, re.DOTALL)
+    pattern = re.compile(query.pattern, re.DOTALL)
 
     def test(document: Document) -> bool:
         value = document.values[query.field]

@@ -91,8 +91,8 @@ class PercolateLogic(Logic):
             return "it is null"
         try:
             self._read(text)
-        except ValueError as error:
-            return str(error)
+        except (ValueError, ArithmeticError) as error:
+            return str(error) or "it can't be read"
         return None
 
     def _read(self, text: str) -> Query:

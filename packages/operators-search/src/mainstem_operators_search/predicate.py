@@ -6,6 +6,8 @@ null: so NOT is brought down to the comparisons, whose opposites a null does not
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -42,6 +44,17 @@ _COMPARISONS: Mapping[type[Any], str] = {
     sql.GT: ">",
     sql.GTE: ">=",
 }
+#: Times, and dates, as they are written.
+_TIMES = (
+    re.compile(
+        r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
+    ),
+    re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
+)
+#: As many as a DECIMAL has.
+_DIGITS = 38
+# What it says of texts that it can't read, and of what is in them, is not for a log.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 _DATES = {"DATE": "date", "TIMESTAMPTZ": "timestamp", "TIMESTAMPNTZ": "timestamp_ntz"}
 
 
@@ -63,6 +76,8 @@ class PredicateReader:
         """
         if not text.strip():
             raise ValueError("it asks for nothing")
+        if text.rstrip().endswith(";"):
+            raise ValueError("it is a statement, and no predicate")
         if len(text) > LONGEST:
             raise ValueError(f"it has more than {LONGEST:,} characters")
         try:
@@ -147,7 +162,10 @@ class PredicateReader:
     def _like(self, found: Any, wanted: bool) -> Query:
         escape = "\\"
         if isinstance(found, sql.Escape):
-            escape, found = str(found.expression.this), found.this
+            mark = found.expression
+            if not isinstance(mark, sql.Literal) or not mark.is_string or len(mark.this) != 1:
+                raise ValueError("ESCAPE takes one character")
+            escape, found = str(mark.this), found.this
             if found.args.get("negate"):
                 wanted = not wanted
         if not isinstance(found, sql.Like | sql.ILike):
@@ -158,7 +176,8 @@ class PredicateReader:
         pattern = found.expression
         if not isinstance(pattern, sql.Literal) or not pattern.is_string:
             raise ValueError("LIKE takes a text here")
-        like = Like(name, _regex(str(pattern.this), escape), isinstance(found, sql.ILike))
+        any_case, told = isinstance(found, sql.ILike), str(pattern.this)
+        like = Like(name, _regex(told.lower() if any_case else told, escape), any_case)
         return like if wanted else And((Not(Null(name)), Not(like)))
 
     def _open(self, found: Any, wanted: bool) -> Query:
@@ -192,14 +211,16 @@ class PredicateReader:
     def _constant(self, found: Any, name: str, kind: str) -> Any:
         """Return a constant as values of a column are."""
         found, sign = _bare(found), ""
+        told = f"{name} is {kind.upper()}, which {found.sql('spark')[:50]} is not"
         if isinstance(found, sql.Neg):
             found, sign = _bare(found.this), "-"
-        told = f"{name} is {kind.upper()}, which {found.sql('spark')[:50]} is not"
+            if not isinstance(found, sql.Literal) or found.is_string:
+                raise ValueError(told)
         if isinstance(found, sql.Cast) and isinstance(found.this, sql.Literal):
             typed = _DATES.get(found.to.sql().upper().replace("_", ""))
             if typed != kind or not found.this.is_string:
                 raise ValueError(told)
-            return value_of(str(found.this.this), name, kind)
+            return _time(str(found.this.this), name, kind)
         if isinstance(found, sql.Boolean) and kind == "boolean":
             return bool(found.this)
         if not isinstance(found, sql.Literal):
@@ -207,10 +228,37 @@ class PredicateReader:
         texts = kind == "string" or kind.startswith(("date", "timestamp"))
         if found.is_string is not texts or kind == "boolean":
             raise ValueError(told)
-        text = sign + str(found.this)
-        if kind in _FLOATS:  # compared as doubles
-            return float(text)
-        return value_of(text, name, kind) if texts else Decimal(text)
+        text = str(found.this)
+        if texts:
+            return text if kind == "string" else _time(text, name, kind)
+        return _number(sign + text, name, kind)
+
+
+def _time(text: str, name: str, kind: str) -> Any:
+    """Return a date or a time, of those texts alone that mean the same to all."""
+    if _TIMES[kind == "date"].fullmatch(text) is None:
+        raise ValueError(
+            f"{name} is {kind.upper()}, which {text[:50]!r} is not, as it is read here"
+        )
+    return value_of(text, name, kind)
+
+
+def _number(text: str, name: str, kind: str) -> float | Decimal:
+    """Return a number as values of a column are compared with it."""
+    if kind in _FLOATS:  # as doubles
+        found = float(text)
+        if math.isinf(found):
+            raise ValueError(f"{text[:50]} is larger than any DOUBLE")
+        return found
+    if "e" in text.lower():
+        raise ValueError(f"{text[:50]} is a DOUBLE, and {name} is {kind.upper()}: write its digits")
+    try:
+        exact = Decimal(text)
+    except ArithmeticError:
+        raise ValueError(f"{text[:50]} is no number") from None
+    if len(exact.as_tuple().digits) > _DIGITS:
+        raise ValueError(f"{text[:50]} has more than {_DIGITS} digits")
+    return exact
 
 
 def _bare(found: Any) -> Any:
@@ -235,18 +283,26 @@ def _comparison(name: str, kind: str, operator: str, value: Any) -> Query:
 def _regex(pattern: str, escape: str) -> str:
     """Return a pattern of LIKE as a regular expression for whole texts.
 
+    What stands between two % is looked for once, where it is first, so that no text takes long.
+
     Raises:
         ValueError: the escape stands before what needs none.
     """
-    made, at = [], 0
+    made, at = [""], 0
     while at < len(pattern):
         mark = pattern[at]
         if mark == escape:
             at += 1
             if pattern[at : at + 1] not in ("%", "_", escape):
                 raise ValueError(f"in LIKE {escape!r} stands before %, _ or itself")
-            made.append(re.escape(pattern[at]))
+            made[-1] += re.escape(pattern[at])
+        elif mark == "%":
+            made.append("")
         else:
-            made.append({"%": ".*", "_": "."}.get(mark, re.escape(mark)))
+            made[-1] += "." if mark == "_" else re.escape(mark)
         at += 1
-    return "".join(made)
+    first, *rest = made
+    if not rest:
+        return first
+    *between, last = rest
+    return first + "".join(f"(?>.*?{part})" for part in between if part) + f".*{last}"
