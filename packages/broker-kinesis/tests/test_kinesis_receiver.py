@@ -338,7 +338,7 @@ class Machine(RuleBasedStateMachine):
         shards=st.integers(1, 3),
         receivers=st.integers(1, 3),
         told=st.booleans(),
-        align=st.sampled_from([None, "1 minute", "2 hours"]),
+        align=st.sampled_from([None, "3 minutes", "2 hours"]),
     )
     def begin(self, shards, receivers, told, align):
         self.kinesis = FakeKinesis(shards, tells_children=told)

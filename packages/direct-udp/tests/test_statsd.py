@@ -83,6 +83,8 @@ def test_lines_of_both_dialects(line, expected):
         ("a:1|x", "no type"),
         ("a:b|c", "no number"),
         ("a:nan|g", "no number"),
+        ("a:1e308|c|@0.5", "no number"),
+        ("a:1e300|c|@1e-300", "no number"),
         ("a:1e999|g", "no number"),
         ("a:1:1e999|h", "no number"),
         ("a:|c", "no number"),
@@ -131,7 +133,7 @@ def test_events_and_checks():
 
 @given(st.lists(st.tuples(
     st.sampled_from(["a", "é.b", "c d"]),
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-1e300, 1e300),
     st.sampled_from(list(metrics.KINDS)),
     st.sampled_from(["", "|@0.25", "|@1e-2"]),
     st.sampled_from(["", "|#k:v", "|#a,b:c"]),

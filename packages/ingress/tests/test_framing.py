@@ -85,7 +85,7 @@ def test_random_bytes_end_nothing_but_their_connection(kind):
             framer.feed(noise.randbytes(4000))
         except FramingError:
             framer = Framer(options(kind), MOST)
-        assert len(framer._rest) <= 64 * 1024 + 4 * MOST
+        assert framer._held <= 64 * 1024 + 4 * MOST
 
 
 def test_what_is_left_at_the_end():
@@ -121,3 +121,23 @@ def test_a_length_that_can_be_none_is_told(kind, data):
     with pytest.raises(FramingError) as told:
         Framer(options(kind), MOST).feed(good + data)
     assert told.value.frames == [Frame(b"good")]
+
+
+def test_a_message_in_many_pieces_is_put_together_once():
+    """Pass: each piece is looked at alone, for ends and for lengths, so that long ones cost what they have."""
+    for options, before, after in (
+        ({}, b"", b"\r\n"),
+        ({"framing": "delimiter", "delimiter": "<>"}, b"", b"<>"),
+        ({"framing": "length"}, (3_000_000).to_bytes(4, "big"), b""),
+        ({"framing": "octets"}, b"3000000 ", b""),
+    ):
+        framer = Framer(FramingOptions.model_validate(options), 4_000_000)
+        assert framer.feed(before + b"x" * 100) == []
+        pieces = 0
+        for _ in range(2_999):
+            assert framer.feed(b"x" * 1_000) == []
+            pieces = max(pieces, len(framer._pieces))
+        assert pieces > 2_900  # none of them was joined with others
+        (found,) = framer.feed(b"x" * 900 + after)
+        assert (len(found.data), found.refused) == (3_000_000, None)
+        assert framer._held == 0

@@ -93,9 +93,9 @@ def test_a_kill_between_batches_changes_no_count_and_state_can_be_read(
 
     rows = state_of(pipeline, "counted", "--format", "json", "--limit", "0")
     told = [json.loads(line) for line in rows]
-    assert {int(row["key"][0]): row["n"] for row in told} == WANTED
+    assert {int(row["key"][0]): row["row"]["n"] for row in told} == WANTED
     [row] = state_of(pipeline, "counted", "--key", "7", "--format", "json")
-    assert json.loads(row) == {"table": "counts", "key": ["7"], "n": WANTED[7]}
+    assert json.loads(row) == {"table": "counts", "key": ["7"], "row": {"n": WANTED[7]}}
     command = [sys.executable, "-m", "mainstem", "state", pipeline.file, "--node", "counted"]
     ended = subprocess.run([*command, "--key", "7"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -119,7 +119,7 @@ def test_rows_that_wait_apart_from_their_keys_can_be_read(pipeline: PipelineFold
     pipeline.run()
     # The watermark let those of the first two days go.
     rows = [json.loads(line) for line in state_of(pipeline, "kept", "--format", "json")]
-    assert sorted((row["key"], row["at"][:10]) for row in rows) == [
+    assert sorted((row["key"], row["row"]["at"][:10]) for row in rows) == [
         ([str(k)], "2026-01-03") for k in range(5)
     ]
     for arguments, found in ((("--table", "kept"), 1), ((), 1)):

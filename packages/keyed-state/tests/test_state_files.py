@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from mainstem import PipelineError
 from mainstem.commands import load
 from mainstem_keyed_state.serving import TOKEN, application, serve
-from mainstem_keyed_state.state_files import state_files
+from mainstem_keyed_state.state_files import GoneError, state_files
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -101,9 +102,13 @@ def test_state_is_told_over_http(counted, pipeline) -> None:
     transport = httpx.ASGITransport(application(counted))
 
     async def ask(path: str, **headers: str) -> tuple[int, Any]:
-        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             found = await client.get(path, headers=headers)
         return found.status_code, found.json()
+
+    async def foreign() -> int:
+        async with httpx.AsyncClient(transport=transport, base_url="http://evil.example") as client:
+            return (await client.get("/")).status_code
 
     def get(path: str, **headers: str) -> tuple[int, Any]:
         return asyncio.run(ask(path, **headers))
@@ -118,15 +123,38 @@ def test_state_is_told_over_http(counted, pipeline) -> None:
     assert all_of_it["tables"]["counts"]["more"]
     for path, status in {
         "/other": 404, "/counted?key=x": 400, "/counted?key=1&key=2": 400, "/counted?limit=-1": 400,
-        "/counted?kee=1": 400, "/counted?batch=9": 503,
+        "/counted?kee=1": 400, "/counted?batch=9": 404, "/counted?table=none": 404,
+        f"/counted?batch={'9' * 5000}": 400,
     }.items():  # fmt: skip
         found, told = get(path)
         assert (found, list(told)) == (status, ["error"]), path
+    assert len(get("/counted?limit=0")[1]["tables"]["counts"]["rows"]) == 3
+    assert asyncio.run(foreign()) == 400  # by a name that somebody else gave this machine
     pipeline.feed("1.json", [{"k": 2}])
     pipeline.run()
     status, told = get("/counted?key=2")
     assert (told["batch"], told["tables"]["counts"]["rows"][0]["row"]) == (1, {"n": 3})
     assert get("/counted?key=2&batch=0")[1]["tables"]["counts"]["rows"] == rows
+
+
+@pytest.mark.in_turn
+def test_damaged_files_are_told(counted, pipeline) -> None:
+    """Pass: each with its place, and never a part of the state as all of it."""
+    (checkpoint,) = {each.parents[1] for each in pipeline.folder.rglob("commits/0")}
+    files = state_files(checkpoint, "pages_counted")
+    assert files.entries()
+    (folder, *_), packed = sorted(files.folder.glob("[0-9]*")), "1.zip"
+    whole = (folder / packed).read_bytes()
+    for broken in (whole[: len(whole) // 2], b"", b"no zip"):
+        (folder / packed).write_bytes(broken)
+        with pytest.raises(PipelineError, match="its state can't be read"):
+            files.entries()
+    (folder / packed).unlink()
+    with pytest.raises(GoneError, match="its state is gone"):
+        files.entries()
+    shutil.rmtree(folder)
+    with pytest.raises(GoneError, match="its state is gone"):
+        files.entries()
 
 
 def test_others_must_send_a_token(counted, monkeypatch) -> None:

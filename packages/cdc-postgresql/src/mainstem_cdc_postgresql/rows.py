@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 import adbc_driver_postgresql.dbapi as driver
 import pyarrow as pa
 from adbc_driver_manager import Error
-from mainstem import TransientError
+from mainstem import PipelineError, TransientError
 
 from mainstem_cdc_postgresql.connection import Connection, conninfo
 from mainstem_cdc_postgresql.options import PostgreSQLSourceOptions
@@ -35,12 +36,19 @@ class _Reading:
 
     def __init__(self, sql: str) -> None:
         self.sql = sql
-        self.began = time.monotonic()
+        #: When it was known what came of it.
+        self._known: float | None = None
         self._answers: SimpleQueue[tuple[str, Any] | Exception] = SimpleQueue()
 
     def answer(self, found: tuple[str, Any] | Exception) -> None:
         """Say what came of it."""
+        self._known = time.monotonic()
         self._answers.put(found)
+
+    @property
+    def stale(self) -> bool:
+        """Whether what came of it has waited for too long."""
+        return self._known is not None and time.monotonic() - self._known > _FRESH
 
     def wait(self, seconds: float) -> tuple[str, Any] | Exception | None:
         """Return what came of it; None if that is not known yet after so many seconds."""
@@ -59,6 +67,8 @@ class RowReader:
     def __init__(self, options: PostgreSQLSourceOptions) -> None:
         self._options = options
         self._connection: Any = None
+        #: Guards the connection, and how often this was closed.
+        self._lock, self._turn = Lock(), 0
         self._ahead: _Reading | None = None
         self._skipped = 0
 
@@ -100,7 +110,7 @@ class RowReader:
             TransientError, PermanentError: it failed; the words are the server's.
         """
         reading, self._ahead = self._ahead, None
-        if reading is None or reading.sql != sql or time.monotonic() - reading.began > _FRESH:
+        if reading is None or reading.sql != sql or reading.stale:
             reading = self._begun(sql, rows, most)
         until = time.monotonic() + seconds
         while (found := reading.wait(1.0)) is None:
@@ -109,6 +119,8 @@ class RowReader:
             meanwhile()
         if isinstance(found, tuple):
             return found
+        if isinstance(found, PipelineError):
+            raise found
         # The driver does not tell every error's state; whoever runs the statement again is told it.
         other.query(_BEGIN)
         try:
@@ -123,12 +135,16 @@ class RowReader:
     def _begun(self, sql: str, rows: int, most: int | None) -> _Reading:
         reading = _Reading(sql)
         # It is made anew unless it is given back.
-        connection, self._connection = self._connection, None
-        what = f"{sql} LIMIT {rows}"
-        Thread(target=self._work, args=(connection, what, most, reading), daemon=True).start()
+        with self._lock:
+            connection, self._connection = self._connection, None
+            turn = self._turn
+        work = partial(self._work, turn, connection, f"{sql} LIMIT {rows}", most, reading)
+        Thread(target=work, daemon=True).start()
         return reading
 
-    def _work(self, connection: Any, sql: str, most: int | None, reading: _Reading) -> None:
+    def _work(
+        self, turn: int, connection: Any, sql: str, most: int | None, reading: _Reading
+    ) -> None:
         try:
             if connection is None:
                 connection = driver.connect(conninfo(self._options), autocommit=True)
@@ -139,23 +155,31 @@ class RowReader:
                 cursor.execute(sql)
                 rows = _rows(cursor.fetch_record_batch(), most)
                 cursor.execute("ROLLBACK")
-        except (Error, OSError, pa.ArrowException) as error:
-            if connection is not None:
-                with suppress(Error, OSError):
-                    connection.close()
-            reading.answer(error)
         except Exception as error:
+            _end(connection)
             reading.answer(error)
         else:
-            self._connection = connection
+            with self._lock:
+                kept = turn == self._turn and self._connection is None
+                if kept:
+                    self._connection = connection
+            if not kept:  # it was closed meanwhile, or another is there
+                _end(connection)
             reading.answer((snapshot, rows))
 
     def close(self) -> None:
-        """End the connection."""
-        if self._connection is not None:
-            with suppress(Error, OSError):
-                self._connection.close()
-        self._connection = None
+        """End the connection; one that a query still runs over ends with that."""
+        with self._lock:
+            self._turn += 1
+            connection, self._connection = self._connection, None
+        self._ahead = None
+        _end(connection)
+
+
+def _end(connection: Any) -> None:
+    if connection is not None:
+        with suppress(Error, OSError):
+            connection.close()
 
 
 def _rows(reader: Any, most: int | None) -> Any:

@@ -203,7 +203,8 @@ class PostgreSQLTable(Table):
         if name not in self._there:
             return "NULL::text"
         name = quoted(name)
-        return f"CASE WHEN {name} IS NULL THEN NULL ELSE concat({name}) END"
+        # A composite value whose fields are all null IS NULL, and is none.
+        return f"CASE WHEN num_nulls({name}) = 1 THEN NULL ELSE concat({name}) END"
 
     def estimate(self, connection: Connection) -> int | None:
         """Return about how many rows there are; None before the server has counted them."""

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any
 
 from mainstem import PermanentError, TransientError, failpoint
@@ -78,7 +79,7 @@ class PipeReceiver(Receiver):
     def _hear(self, said: IO[bytes]) -> None:
         """Keep the last lines of what a program says beside its output."""
         with suppress(ValueError):  # it was closed
-            for line in said:
+            for line in iter(partial(said.readline, _READ), b""):
                 self._said.append(line.decode(errors="replace").rstrip()[:_LONGEST])
 
     def _opened(self) -> int:

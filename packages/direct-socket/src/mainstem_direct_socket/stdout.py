@@ -28,9 +28,10 @@ class StdoutSink(Sink):
     def write(self, frame: DataFrame, batch: Batch) -> None:
         names = [name for name in frame.columns if not name.startswith("_")]
         lines = frame.selectExpr(f"{json_sql(names)} AS line")
+        out = sys.stdout.buffer  # JSON is UTF-8, whatever is the custom here
         try:
             for row in lines.toLocalIterator(prefetchPartitions=True):
-                sys.stdout.write(f"{row['line']}\n")
-            sys.stdout.flush()
+                out.write(f"{row['line']}\n".encode())
+            out.flush()
         except BrokenPipeError:
             raise PipelineError("nobody reads standard output any more") from None

@@ -10,7 +10,7 @@ Types are `c` (counter), `g` (gauge; with a sign in front it is a change), `ms` 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ _SAFE = r"[+-]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,2})?"
 #: A line as nearly all are: numbers, then rate, tags, container and time, in this order.
 _USUAL = (
     rf"^(?P<name>[^:|@#\x00-\x1f]+):(?P<values>{_SAFE}(?::{_SAFE})*)\|(?P<type>c|g|ms|h|d)"
-    rf"(?:\|@(?P<rate>{_SAFE}))?(?:\|#(?P<tags>[^|]*))?(?:\|c:[^|]*)?(?:\|T(?P<time>\d{{1,11}}))?$"
+    rf"(?:\|@(?P<rate>\d?\.?\d{{1,15}}))?(?:\|#(?P<tags>[^|]*))?(?:\|c:[^|]*)?(?:\|T(?P<time>\d{{1,11}}))?$"
 )
 #: A longer line is looked at by itself; and how many bytes all rows of a line may have together.
 _LONG, _MOST = 1000, 1_000_000
@@ -79,8 +79,7 @@ def read(datagrams: Sequence[bytes], times: Sequence[int]) -> Parsed:
         try:
             texts.append(data.decode())
         except UnicodeDecodeError:
-            texts.append("")
-            found.refused.append((data, "it is no text of UTF-8"))
+            texts.append("\n".join(_texts(data, found)))
     # Lines of an event may have a line's end in them only as \\n.
     lists: Any = pc.split_pattern(pa.array(texts, pa.string()), "\n")
     of: Any = pc.list_parent_indices(lists)
@@ -114,6 +113,15 @@ def read(datagrams: Sequence[bytes], times: Sequence[int]) -> Parsed:
         order = pc.array_sort_indices(made.pop(_LINE))
         found.metrics = made if len(parts) == 1 else {n: c.take(order) for n, c in made.items()}
     return found
+
+
+def _texts(data: bytes, found: Parsed) -> Iterator[str]:
+    """Yield the lines of a datagram that are text; the others are refused."""
+    for line in data.split(b"\n"):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            found.refused.append((line, "it is no text of UTF-8"))
 
 
 def _usual(found: Any, rates: Any, at: Any, numbers: Any) -> dict[str, Any]:
@@ -209,6 +217,8 @@ def _metric(line: str, at: int) -> list[dict[str, Any]]:
     for text in values.split(":"):
         value = _float(text, _WIDE)
         scaled = value / rate if kind == "counter" else None
+        if scaled is not None and abs(scaled) > _LARGEST:
+            raise LineError(_WIDE)
         relative = kind == "gauge" and text[:1] in ("+", "-")
         made.append({**row, "value": value, "relative": relative, "scaled": scaled})
     return made

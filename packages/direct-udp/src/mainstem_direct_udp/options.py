@@ -120,6 +120,7 @@ class StatsDSourceOptions(PortOptions):
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
-        if self.stream is not None and (self.groups or self.receive_buffer is not None):
-            raise ValueError("`groups` and `receive_buffer` are of datagrams; there is `stream`")
+        of_datagrams = {"groups", "receive_buffer", "max_datagram"} & self.model_fields_set
+        if self.stream is not None and of_datagrams:
+            raise ValueError(f"`{min(of_datagrams)}` is of datagrams, and there is `stream`")
         return self

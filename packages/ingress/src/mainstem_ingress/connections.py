@@ -23,6 +23,8 @@ from mainstem_ingress.streams import Place, StreamOptions
 
 #: How much one connection is read at a time, and how often in a row, so that others have their turn.
 _READ, _TURNS = 256 * 1024, 4
+#: For how long nobody is let in where the system has no room for them, in seconds.
+_FULL = 1.0
 _made: Any = partial(tuple.__new__, Message)
 _REST = (None, None, None)
 
@@ -61,7 +63,8 @@ class StreamReceiver(Receiver):
         self._tls: ssl.SSLContext | None = None
         self._open: dict[socket.socket, _Connection] = {}
         self._paused = False
-        self._ended = ""
+        self._ended = self._trouble = ""
+        self._full_until = 0.0
 
     def connect(self, cursor: str | None) -> None:
         self._begin()
@@ -151,7 +154,8 @@ class StreamReceiver(Receiver):
         made = self._listening
         if made is None:
             return
-        room, known = len(self._open) < self._stream.connections, made in self._selector.get_map()
+        room = len(self._open) < self._stream.connections and time.monotonic() > self._full_until
+        known = made in self._selector.get_map()
         if room and not known:
             self._selector.register(made, selectors.EVENT_READ, None)
         elif known and not room:
@@ -159,13 +163,18 @@ class StreamReceiver(Receiver):
 
     def _accept(self) -> None:
         assert self._listening is not None  # noqa: S101
-        with suppress(OSError):  # nobody more, or no descriptor for them
+        try:
             while len(self._open) < self._stream.connections:
                 made, sender = self._listening.accept()
                 try:
                     self._let_in(made, _name(sender))
                 except OSError:  # gone again
                     made.close()
+        except BlockingIOError:  # nobody more
+            self._trouble = ""
+        except OSError as error:  # no descriptor for them, such as
+            self._trouble = f"nobody is let in: {error.strerror or error}"
+            self._full_until = time.monotonic() + _FULL
 
     def _let_in(self, made: socket.socket, name: str) -> None:
         made.setblocking(False)
@@ -240,7 +249,8 @@ class StreamReceiver(Receiver):
         self._begin()
 
     def facts(self) -> dict[str, Any]:
-        return {"server": self._origin, "connections": len(self._open)}
+        told = {"trouble": self._trouble} if self._trouble else {}
+        return {"server": self._origin, "connections": len(self._open), **told}
 
 
 def _keep_alive(made: socket.socket) -> None:
@@ -274,7 +284,11 @@ def connected(place: Place, tls: HostTLSOptions | None, seconds: float) -> socke
         if place.path:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             made.settimeout(seconds)
-            made.connect(place.path)
+            try:
+                made.connect(place.path)
+            except OSError:
+                made.close()
+                raise
         else:
             made = socket.create_connection((place.host, place.port), seconds)
         if context is not None:

@@ -76,7 +76,11 @@ class Framer:
 
     def __init__(self, options: FramingOptions, most: int) -> None:
         self._most = most
-        self._rest = b""
+        #: What belongs to no message yet, in pieces, which are put together once that may be one.
+        self._pieces: list[bytes] = []
+        self._held = 0
+        #: How many bytes there must be before anything can be said of them; the last of them.
+        self._need, self._tail = 0, b""
         #: How many bytes are still to be left out of a message that is too large; None for none. For
         #: messages that end at some bytes just whether.
         self._skip: int | None = None
@@ -93,11 +97,35 @@ class Framer:
         Raises:
             FramingError: a length can't be one.
         """
-        return self._by_end(data) if self._end is not None else self._by_length(data)
+        if self._waits(data):
+            self._pieces.append(data)
+            self._held += len(data)
+            return []
+        whole = b"".join([*self._pieces, data])
+        self._keep(b"")
+        return self._by_end(whole) if self._end is not None else self._by_length(whole)
+
+    def _waits(self, data: bytes) -> bool:
+        """Whether what is held and some bytes more are no message, and not too large for one."""
+        if self._skip is not None:
+            return False
+        if self._end is None:
+            return self._held + len(data) < self._need
+        joined = self._tail + data
+        if self._end in joined or self._held + len(data) > self._most + self._slack:
+            return False
+        self._tail = joined[len(joined) - len(self._end) + 1 :]
+        return True
+
+    def _keep(self, rest: bytes, need: int = 0) -> None:
+        """Hold what belongs to no message yet."""
+        self._pieces, self._held, self._need = [rest] if rest else [], len(rest), need
+        if self._end is not None:
+            self._tail = rest[max(0, len(rest) - len(self._end) + 1) :]
 
     def _by_end(self, data: bytes) -> list[Frame]:
         assert self._end is not None  # noqa: S101
-        *found, rest = (self._rest + data).split(self._end)
+        *found, rest = data.split(self._end)
         if self._lines:
             found = [line[:-1] if line.endswith(b"\r") else line for line in found]
         frames = list(map(Frame, found))
@@ -110,15 +138,14 @@ class Framer:
         elif len(rest) > self._most + self._slack:
             frames.append(self._large(rest[: len(rest) - self._slack]))
             self._skip, rest = 0, rest[-len(self._end) + 1 :] if len(self._end) > 1 else b""
-        self._rest = rest
+        self._keep(rest)
         return frames
 
     def _large(self, data: bytes) -> Frame:
         return Frame(data[:_KEPT], f"it has more than {self._most:,} bytes (max_message)")
 
     def _by_length(self, data: bytes) -> list[Frame]:
-        data = self._rest + data
-        at = 0
+        at = need = 0
         frames: list[Frame] = []
         while True:
             if self._skip:
@@ -131,22 +158,23 @@ class Framer:
             try:
                 head = self._head(data, at)
             except ValueError as error:
-                self._rest = b""
                 raise FramingError(str(error), frames) from None
             if head is None:
                 break
             begin, size = head
             if size > self._most:
                 if len(data) - begin < min(size, _KEPT):
+                    need = begin + min(size, _KEPT) - at
                     break  # its beginning is kept
                 frames.append(self._large(data[begin : begin + min(size, _KEPT)]))
                 at, self._skip = begin, size
                 continue
             if len(data) < begin + size:
+                need = begin + size - at
                 break
             frames.append(Frame(data[begin : begin + size]))
             at = begin + size
-        self._rest = data[at:]
+        self._keep(data[at:], need)
         return frames
 
     def _head(self, data: bytes, at: int) -> tuple[int, int] | None:
@@ -175,11 +203,12 @@ class Framer:
         Args:
             whole: whether a last line without an end is one.
         """
-        rest, self._rest = self._rest, b""
+        rest = b"".join(self._pieces)
+        self._keep(b"")
         if self._skip is not None or not rest:
             return None
         if whole and self._end is not None:
-            return Frame(rest)
+            return Frame(rest[:-1] if self._lines and rest.endswith(b"\r") else rest)
         return Frame(rest[:_KEPT], "the stream ended within it")
 
 

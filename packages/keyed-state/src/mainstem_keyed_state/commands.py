@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from mainstem import MachineError
 from mainstem.commands import File, Form, Format, Set, load
@@ -36,7 +36,7 @@ def show(
         int | None, typer.Option(help="As it was after this batch; only the last few are kept.")
     ] = None,
     limit: Annotated[
-        int, typer.Option(help="At most so many rows of a table; 0 for all.")
+        int, typer.Option(min=0, help="At most so many rows of a table; 0 for all.")
     ] = _SHOWN,
     serve: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def show(
 ) -> None:
     """Show what an operator keeps by key, as it is in the checkpoint after the last batch.
 
-    As text a table, as JSON a line for each row: `table`, `key` and the columns.
+    As text a table, as JSON a line for each row: `table`, `key` and `row`.
 
     \b
     mainstem state pipeline.yaml --node enriched
@@ -70,14 +70,17 @@ def show(
         if found.known is not None and table not in found.known | tables.keys():
             raise no_table(plan, node, table, [*(found.known | tables.keys())])
         tables = {table: tables[table]} if table in tables else {}
+    any_there = False
     for name, rows in tables.items():
         if format is Form.JSON:
             for row in islice(rows, limit or None):
-                told = {"table": name, "key": row.pop(KEY_TEXT), **row}
-                typer.echo(json.dumps(told, default=str))
+                told = {"table": name, "key": row.pop(KEY_TEXT), "row": row}
+                typer.echo(msgspec.json.encode(told).decode())
         else:
-            _print(name, list(islice(rows, limit + 1 if limit else None)), limit)
-    if not tables and format is not Form.JSON:
+            some = list(islice(rows, limit + 1 if limit else None))
+            any_there = any_there or bool(some)
+            _print(name, some, limit)
+    if not any_there and format is not Form.JSON:
         typer.echo(f"{node} keeps nothing" + (" of that key" if key else ""))
 
 

@@ -16,7 +16,10 @@ from mainstem_keyed_state.keys import KEY_TEXT
 from mainstem_keyed_state.layout import Layout
 from mainstem_keyed_state.logic import KEY
 from mainstem_keyed_state.page_codec import decode
-from mainstem_keyed_state.state_files import Entry, state_files
+from mainstem_keyed_state.state_files import Entry, GoneError, state_files
+
+#: How often the last batch is looked for: of a query that runs it may be gone before it is read.
+_TRIES = 5
 
 
 def read_state(
@@ -47,7 +50,15 @@ def read_state(
     buckets = None
     if wanted is not None:
         buckets = [layout.labels[int.from_bytes(wanted[:4], "big") % len(layout.labels)]]
-    return State(files.entries(buckets), layout, wanted, files.version - 1)
+    for left in reversed(range(_TRIES)):
+        try:
+            return State(files.entries(buckets), layout, wanted, files.version - 1)
+        except GoneError:
+            if batch is not None or not left:
+                raise
+        # Others came meanwhile.
+        files = state_files(checkpoint, state_name(node, name))
+    raise AssertionError
 
 
 class State:

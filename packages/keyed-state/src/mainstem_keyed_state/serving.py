@@ -12,12 +12,15 @@ import msgspec
 import uvicorn
 from mainstem import DocumentError, MainstemError, PipelineError
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from mainstem_keyed_state.keys import KEY_TEXT
-from mainstem_keyed_state.nodes import kept, layouts_of, stateful
+from mainstem_keyed_state.nodes import kept, layouts_of, no_table, stateful
+from mainstem_keyed_state.state_files import GoneError
 
 if TYPE_CHECKING:
     from mainstem.commands import Plan
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 TOKEN = "MAINSTEM_STATE_TOKEN"  # noqa: S105  # its name
 #: How many rows of a table an answer has, and how many at most.
 _SHOWN, _MOST = 20, 10_000
+#: As many as a number of a batch has at most.
+_DIGITS = 18
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -55,12 +60,17 @@ def application(plan: Plan, token: str = "") -> Starlette:
 
     def allowed(request: Request) -> bool:
         sent = request.headers.get("authorization", "")
-        return not token or hmac.compare_digest(sent.encode(), f"Bearer {token}".encode())
+        kind, _, given = sent.partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), token.encode())
+        return not token or (kind.lower() == "bearer" and right)
 
     def nodes(request: Request) -> Response:
         if not allowed(request):
             return _json({"error": "not authorized"}, 401)
-        return _json({"pipeline": plan.pipeline, "nodes": stateful(plan)})
+        try:
+            return _json({"pipeline": plan.pipeline, "nodes": stateful(plan)})
+        except MainstemError as error:
+            return _json({"error": str(error)}, 503)
 
     def node(request: Request) -> Response:
         if not allowed(request):
@@ -71,10 +81,17 @@ def application(plan: Plan, token: str = "") -> Starlette:
             return _json({"error": str(error)}, 400)
         except DocumentError as error:
             return _json({"error": error.problems[0].message}, 404)
+        except GoneError as error:
+            return _json({"error": str(error)}, 404 if "batch" in request.query_params else 503)
         except MainstemError as error:
             return _json({"error": str(error)}, 503)
 
-    return Starlette(routes=[Route("/", nodes), Route("/{node}", node)])
+    # Else a page that a browser of this machine shows could ask, by a name that stands for it.
+    hosts = ["*"] if token else ["127.0.0.1", "localhost", "[::1]", "::1"]
+    return Starlette(
+        routes=[Route("/", nodes), Route("/{node}", node)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+    )
 
 
 class _WrongRequestError(Exception):
@@ -87,7 +104,7 @@ def _answer(plan: Plan, request: Request) -> dict[str, Any]:
     if unknown:
         raise _WrongRequestError(f"nothing is known of {min(unknown)!r}")
     limit, batch = _number(asked.get("limit")), _number(asked.get("batch"))
-    limit = min(_SHOWN if limit is None else limit, _MOST)
+    limit = min(_SHOWN if limit is None else limit or _MOST, _MOST)
     key, table = asked.getlist("key") or None, asked.get("table")
     layouts = layouts_of(plan, name)
     if key is not None:
@@ -97,6 +114,12 @@ def _answer(plan: Plan, request: Request) -> dict[str, Any]:
         except PipelineError as error:
             raise _WrongRequestError(str(error)) from None
     found = kept(plan, name, key, batch)
+    if (
+        table is not None
+        and found.known is not None
+        and table not in found.known | set(found.tables)
+    ):
+        raise no_table(plan, name, table, [*(found.known | set(found.tables))])
     tables = {n: _some(rows, limit) for n, rows in found.tables.items() if table in (None, n)}
     return {"node": name, "batch": found.batch, "tables": tables}
 
@@ -110,7 +133,7 @@ def _some(rows: Iterator[dict[str, Any]], limit: int) -> dict[str, Any]:
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit():
+    if not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
         raise _WrongRequestError(f"{text!r} is no number")
     return int(text)
 
@@ -120,5 +143,8 @@ def _json(told: dict[str, Any], status: int = 200) -> Response:
         msgspec.json.encode(told),
         status,
         media_type="application/json",
-        headers={"cache-control": "no-store"},
+        headers={
+            "cache-control": "no-store",
+            **({"www-authenticate": "Bearer"} if status == 401 else {}),
+        },
     )

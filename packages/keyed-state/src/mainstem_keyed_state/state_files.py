@@ -36,6 +36,10 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _TRIES = 3
 
 
+class GoneError(PipelineError):
+    """The state after that batch is not there, or not any more."""
+
+
 class Entry(NamedTuple):
     """An entry of the state: see `entries`."""
 
@@ -66,6 +70,7 @@ class StateFiles:
         """Return the entries of some buckets, or of all.
 
         Raises:
+            GoneError: they are not there any more.
             PipelineError: they can't be read.
         """
         wanted = None if buckets is None else set(buckets)
@@ -81,10 +86,15 @@ class StateFiles:
             try:
                 found = _Partition(folder, self.variable, self.version).values()
                 return [e for k, v in found.items() if (e := _entry(k, v, buckets)) is not None]
-            except FileNotFoundError as error:
-                if not left:
-                    message = f"{folder} lacks {Path(str(error.filename)).name}: its state is gone"
-                    raise PipelineError(message) from None
+            except PipelineError:
+                raise
+            except Exception as error:  # also of a file that is removed while it is read
+                if left:
+                    continue
+                if isinstance(error, FileNotFoundError):
+                    lacks = Path(str(error.filename)).name
+                    raise GoneError(f"{folder} lacks {lacks}: its state is gone") from None
+                raise PipelineError(f"{folder}: its state can't be read: {error!r:.200}") from None
         raise AssertionError
 
 
@@ -97,14 +107,15 @@ def state_files(checkpoint: Path, variable: str, batch: int | None = None) -> St
         batch: after which batch; the last one when left out.
 
     Raises:
-        PipelineError: there is none, or it is not kept any more.
+        GoneError: it is not kept any more.
+        PipelineError: there is none.
     """
     done = [int(each.name) for each in (checkpoint / "commits").glob("*") if each.name.isdigit()]
     if not done:
         raise PipelineError(f"{checkpoint} has no batch that was done")
     if batch is not None and batch not in done:
         told = f"batches {min(done)} to {max(done)} are kept"
-        raise PipelineError(f"{checkpoint} has no batch {batch}: {told}")
+        raise GoneError(f"{checkpoint} has no batch {batch}: {told}")
     for folder in sorted((checkpoint / "state").glob("*")):
         for store in _stores(folder / "_metadata"):
             if variable in store.variables:
@@ -126,8 +137,11 @@ def _stores(folder: Path) -> Iterator[_Store]:
     if not files:
         return
     last = max(files, key=lambda each: int(each.name))
-    told = json.loads(last.read_text().split("\n", 1)[1])
-    properties = json.loads(told.get("operatorPropertiesJson") or "{}")
+    try:
+        told = json.loads(last.read_text().split("\n", 1)[1])
+        properties = json.loads(told.get("operatorPropertiesJson") or "{}")
+    except (OSError, ValueError, IndexError) as error:
+        raise PipelineError(f"{last} can't be read: {error!r:.200}") from None
     names = frozenset(str(v["stateName"]) for v in properties.get("stateVariables", ()))
     for store in told["stateStoreInfo"]:
         yield _Store(names, int(store["numPartitions"]))
@@ -145,10 +159,8 @@ class _Partition:
         """Return the values of the variable by their keys, without what tells the variable."""
         snapshots = [int(p.stem) for p in self._folder.glob("*.zip") if p.stem.isdigit()]
         before = [each for each in snapshots if each <= self._version]
-        if not before:  # a partition that never had a row
-            if any(self._folder.glob("*.zip")) or any(self._folder.glob("*.changelog")):
-                raise FileNotFoundError(2, "no snapshot", f"{self._version}.zip")
-            return {}
+        if not before:  # also a partition that never had a row has one
+            raise FileNotFoundError(2, "no snapshot", f"{self._version}.zip")
         first = max(before)
         found, family = self._snapshot(first)
         for version in range(first + 1, self._version + 1):

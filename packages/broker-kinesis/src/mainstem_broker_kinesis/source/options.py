@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, Self
 
 from mainstem import PositiveDuration, Size, option
 from mainstem_ingress import IngressOptions
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, model_validator
 
 from mainstem_broker_kinesis.connection import ConnectionOptions
 
@@ -43,9 +43,10 @@ class KinesisSourceOptions(ConnectionOptions, IngressOptions):
     align: PositiveDuration | None = option(
         None,
         ge=timedelta(minutes=1),
-        description="A shard that is further than this ahead of the slowest one, by when records "
-        "arrived, waits for it: so that the rows of slow shards are not late. A minute at least, since "
-        "receivers know by the minute how far the shards of others are.",
+        description="A shard waits while it is further than this ahead of the slowest one, by when "
+        "records arrived: so that the rows of slow shards are not late. A minute at least, with several "
+        "receivers three, since they know by the minute how far the shards of others are; of a shard "
+        "that another has not begun to read they do not know, and one that is not read stops all others.",
         example="10 minutes",
     )
     poll_every: PositiveDuration = option(
@@ -80,3 +81,9 @@ class KinesisSourceOptions(ConnectionOptions, IngressOptions):
         advanced=True,
         description="How many shards a receiver reads at once; each answer takes up to 10 MiB of memory.",
     )
+
+    @model_validator(mode="after")
+    def _known_in_time(self) -> Self:
+        if self.align is not None and self.receivers > 1 and self.align < timedelta(minutes=3):
+            raise ValueError("align is 3 minutes at least with several receivers")
+        return self
