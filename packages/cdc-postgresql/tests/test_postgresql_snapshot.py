@@ -299,3 +299,30 @@ def test_a_connection_that_is_cut_while_rows_come_is_made_again(reading, place):
     with pytest.raises(TransientError):
         reading("SELECT pg_sleep(3)::text", None, 60.0, cut)
     assert reading("SELECT '1'")[1].num_rows == 1
+
+
+def test_a_connection_ends_though_it_is_read_ahead_over_it(place):
+    """Pass: with the query, once the reader was closed; what was read in vain is nobody's."""
+    options = PostgreSQLSourceOptions(**place.options(tables={"a": TABLES["a"]}))
+    reader = RowReader(options)
+    reader.ahead("SELECT pg_sleep(0.5)::text", 10, None)
+    reading = reader._ahead
+    reader.close()
+    assert reading.wait(PATIENCE) is not None
+    assert reader._connection is None
+
+
+def test_composite_values_without_any_field_are_values(place):
+    """Pass: from the table and from the log alike, though such a value IS NULL."""
+    place.sql("CREATE TYPE pair AS (a int, b int)")
+    place.sql("CREATE TABLE t (k INT PRIMARY KEY, v pair)")
+    place.sql("INSERT INTO t VALUES (1, ROW(NULL, NULL)), (2, NULL), (3, ROW(1, NULL))")
+    given = place.options(tables={"t": {"key": ["k"], "schema": "k INT, v STRING"}})
+    with Taking(given) as taking:
+        taking.load()
+        place.sql("INSERT INTO t VALUES (11, ROW(NULL, NULL)), (12, NULL), (13, ROW(1, NULL))")
+        taking.until(lambda: len(taking.stored) >= 6)
+    found = {k % 10: [] for _, k, _ in changes(taking.stored)}
+    for _, k, v in changes(taking.stored):
+        found[k % 10].append(v)
+    assert found == {1: ["(,)"] * 2, 2: [None] * 2, 3: ["(1,)"] * 2}
