@@ -124,6 +124,7 @@ bench: install services
 	$(BIN)/python benchmarks/webhook_sink.py
 	$(BIN)/python benchmarks/zeromq_pull.py
 	$(BIN)/python benchmarks/mqtt.py
+	$(BIN)/python benchmarks/sqs.py
 	$(BIN)/python benchmarks/moldudp64.py
 	$(BIN)/python benchmarks/statsd.py
 	$(BIN)/python benchmarks/udp_source.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import random
 import uuid
@@ -165,4 +166,9 @@ def test_a_bucket_is_a_compacted_log(nats, tmp_path):
         newest = {}
         for row in sorted(reading.rows("out"), key=lambda row: int(row["_commit_version"])):
             newest[int(row["key"])] = row["value"] if row["_change_type"] != "delete" else None
-        assert {key for key, value in newest.items() if value is not None} == summed(changes).keys()
+        held = {
+            key: json.loads(base64.b64decode(value))["cents"]
+            for key, value in newest.items()
+            if value is not None
+        }
+        assert held == summed(changes)

@@ -161,7 +161,7 @@ def test_texts_stand_for_the_keys_that_spark_makes_of_them(spark: Any) -> None:
             "-12345678901234567890.123456789012345678",
             "0.0000000000000000005",
         ],
-        "decimal(5,0)": ["2.5", "-3"],
+        "decimal(5,0)": ["2.5", "-3", "-0", "-0.4"],
         "timestamp": ["1969-12-31 23:59:59.999999", "2024-02-29T12:00:00+02:00", "2024-02-29"],
         "timestamp_ntz": ["2024-02-29 12:00:00.5", "0001-01-01 00:00:00"],
         "date": ["1969-12-31", "9999-12-31"],
@@ -179,6 +179,10 @@ def test_texts_stand_for_the_keys_that_spark_makes_of_them(spark: Any) -> None:
         assert [keys.of_texts([text]) for text in texts] == made, kind
     for kind, text in (
         ("int", "1.5"),
+        ("int", "1_0"),
+        ("tinyint", "300"),
+        ("decimal(5,2)", "1000"),
+        ("decimal(5,2)", "NaN"),
         ("date", "x"),
         ("boolean", "1"),
         ("binary", "0g"),
@@ -186,6 +190,24 @@ def test_texts_stand_for_the_keys_that_spark_makes_of_them(spark: Any) -> None:
     ):
         with pytest.raises(PipelineError):
             KeyKind((kind,)).of_texts([text])
+
+
+def test_years_that_python_has_not_can_be_read() -> None:
+    """Pass: of keys and of columns, as text, and the other columns as they are."""
+    from mainstem_keyed_state.keys import KeyKind
+    from mainstem_keyed_state.nodes import _beyond
+
+    assert KeyKind(("date",)).texts(b"0000" + b"2932897") == ["1970-01-01 +2932897 days"]
+    (told,) = KeyKind(("timestamp",)).texts(b"0000" + b"253402300800000000")
+    assert told == "1970-01-01 +253402300800000000 microseconds"
+    times = pl.Series([253402300800000000, None, 0])
+    page = pl.DataFrame({"d": pl.Series([2932897, 0, None], dtype=pl.Int32).cast(pl.Date)})
+    page = page.with_columns(times.cast(pl.Datetime("us", "UTC")).alias("at"), pl.lit(1).alias("n"))
+    first, second, third = page.with_columns(_beyond(page)).iter_rows(named=True)
+    assert "10000" in first["d"]
+    assert "10000" in first["at"]
+    assert (second["d"], second["n"], third["d"]) == ("1970-01-01", 1, None)
+    assert _beyond(page[1:]) == []
 
 
 @pytest.mark.in_turn

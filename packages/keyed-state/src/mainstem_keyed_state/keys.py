@@ -208,9 +208,12 @@ def _of_number(text: str, kind: str) -> bytes:
 
 
 def _of_decimal(text: str, kind: str) -> bytes:
-    scale = int(kind.rstrip(")").partition(",")[2])
+    digits, _, scale = kind.partition("(")[2].rstrip(")").partition(",")
     with localcontext(prec=76):
-        return f"{Decimal(text).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP):f}".encode()
+        value = Decimal(text).quantize(Decimal(1).scaleb(-int(scale)), ROUND_HALF_UP)
+    if abs(value).scaleb(int(scale)) >= 10 ** int(digits):
+        raise ValueError(text)
+    return f"{abs(value) if value.is_zero() else value:f}".encode()
 
 
 def _of_time(text: str, kind: str) -> bytes:
@@ -226,8 +229,14 @@ def _of_boolean(text: str, _: str) -> bytes:
     return text.lower().encode()
 
 
-def _of_whole(text: str, _: str) -> bytes:
-    return str(int(text)).encode()
+def _of_whole(text: str, kind: str) -> bytes:
+    value, most = int(text), 1 << (_BITS[kind] - 1)
+    if not -most <= value < most or "_" in text:
+        raise ValueError(text)
+    return str(value).encode()
+
+
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -249,9 +258,13 @@ def _text(part: bytes, kind: str) -> str:
     text = part.decode(errors="replace")
     if kind in ("float", "double"):
         return repr(float.fromhex(text)) if text.startswith(("0x", "-0x")) else text
-    if kind == "date":
-        return (date(1970, 1, 1) + timedelta(days=int(text))).isoformat()
-    if kind in ("timestamp", "timestamp_ntz"):
-        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(text))
-        return at.isoformat() if kind == "timestamp" else at.replace(tzinfo=None).isoformat()
+    try:
+        if kind == "date":
+            return (date(1970, 1, 1) + timedelta(days=int(text))).isoformat()
+        if kind in ("timestamp", "timestamp_ntz"):
+            at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(text))
+            return at.isoformat() if kind == "timestamp" else at.replace(tzinfo=None).isoformat()
+    except OverflowError:  # in a year that Python has not
+        unit = "days" if kind == "date" else "microseconds"
+        return f"1970-01-01 {int(text):+d} {unit}"
     return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
 from mainstem import DocumentError, Problem, nearest
 
 from mainstem_keyed_state.layout import Layout, layouts_in
@@ -104,4 +105,15 @@ def _named(state: str, table: str) -> str:
 
 def _rows(state: State, table: str) -> Iterator[dict[str, Any]]:
     for page in state.rows(table):
-        yield from page.iter_rows(named=True)
+        yield from page.with_columns(_beyond(page)).iter_rows(named=True)
+
+
+def _beyond(page: pl.DataFrame) -> list[pl.Expr]:
+    """Return as text the columns with a time in a year that Python has not."""
+    found = []
+    for name, kind in page.schema.items():
+        if kind == pl.Date or kind.base_type() is pl.Datetime:
+            years = page[name].dt.year()
+            if years.len() and not years.is_between(1, 9999).fill_null(value=True).all():
+                found.append(pl.col(name).cast(pl.String))
+    return found
