@@ -33,7 +33,7 @@ from mainstem_ingress.segments import fields_of
 from mainstem_ingress.writer import Store
 from mainstem_testkit.conformance.sender import batch_of
 
-MESSAGES, RUNS, THREADS = 5_000, 3, 8
+MESSAGES, RUNS, THREADS = 20_000, 3, 8
 BODY = "x" * 200
 NUMBERS = count()
 
@@ -76,7 +76,9 @@ def main() -> None:
 
         def source() -> None:
             name = full.pop()
-            options = SQSSourceOptions.model_validate({"queue": name, **given, "requests": THREADS})
+            options = SQSSourceOptions.model_validate(
+                {"queue": name, **given, "requests": THREADS, "wait": "1 s"}
+            )
             log = Log(Path(folder, name))
             log.receiver(0).mkdir(parents=True)
             store = Store(log, 0, IngressOptions(), fields_of([("receive_count", "int")]))

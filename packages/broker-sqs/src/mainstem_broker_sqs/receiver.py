@@ -230,10 +230,6 @@ class _Work:
     def delete(self, receipts: Sequence[str]) -> None:
         """Delete messages; one that can't be deleted comes again, and is known then."""
         self._all(receipts, self._delete)
-        with self._change:
-            for each in receipts:
-                self._held.pop(each, None)
-            self._change.notify_all()
 
     def _all(self, receipts: Sequence[str], call: Callable[[Sequence[str]], None]) -> None:
         parts = [receipts[at : at + MOST] for at in range(0, len(receipts), MOST)]
@@ -245,6 +241,10 @@ class _Work:
     def _delete(self, part: Sequence[str]) -> None:
         entries = [{"Id": str(n), "ReceiptHandle": each} for n, each in enumerate(part)]
         self._queue.client.delete_message_batch(QueueUrl=self._queue.url, Entries=entries)
+        with self._change:  # there is room for as many
+            for each in part:
+                self._held.pop(each, None)
+            self._change.notify_all()
 
     def extend(self) -> None:
         """Let messages that wait to be stored be hidden for longer."""
