@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import statistics
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mainstem_ingress import IngressOptions, Receiver
+from mainstem_ingress.log import Log
+from mainstem_ingress.loop import Taking
+from mainstem_ingress.retention import Retention
+from mainstem_ingress.segments import fields_of
+from mainstem_ingress.writer import Store
 
 
 def compare(
@@ -25,3 +34,22 @@ def compare(
             taken.append(time.perf_counter() - began)
     mine, other = (count / statistics.median(taken) for taken in seconds.values())
     print(f"{name}: {mine:,.0f} {what}/s, bare client {other:,.0f}: {mine / other:.2f}")
+
+
+def store(receiver: Receiver, folder: Path, count: int, added: Sequence[tuple[str, str]]) -> None:
+    """Let a receiver work as its process does, until so many messages are in durable segments.
+
+    Args:
+        folder: of the log, made here.
+        added: names and types of the columns that the source adds.
+    """
+    log, stop = Log(folder), threading.Event()
+    log.receiver(0).mkdir(parents=True)
+    made = Store(log, 0, IngressOptions(), fields_of(added))
+
+    def tell(_: dict[str, object]) -> None:
+        if made.counts.stored >= count:
+            stop.set()
+
+    retention = Retention(log, made.name, receiver.options)
+    Taking(receiver, made, [retention], receiver.options, tell, stop).work()

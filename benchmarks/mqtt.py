@@ -15,19 +15,13 @@ from itertools import count
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
-from beside import compare
+from beside import compare, store
 from mainstem.sinks import Refused
 from mainstem_broker_mqtt.options import MQTTOptions, MQTTSourceOptions
 from mainstem_broker_mqtt.receiver import MQTTReceiver
 from mainstem_broker_mqtt.sink import MQTTSink
 from mainstem_broker_mqtt.testing import Mosquitto
 from mainstem_egress.sink import dispatcher_of
-from mainstem_ingress import IngressOptions
-from mainstem_ingress.log import Log
-from mainstem_ingress.loop import Taking
-from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import fields_of
-from mainstem_ingress.writer import Store
 from mainstem_testkit.conformance.sender import batch_of
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -93,18 +87,8 @@ def main() -> None:
                 name, topic = sessions.pop()
                 given = {"url": server.url, "topics": [topic], "client_id": name}
                 options = MQTTSourceOptions.model_validate(given)
-                log = Log(Path(folder, name))
-                log.receiver(0).mkdir(parents=True)
-                store = Store(log, 0, IngressOptions(), fields_of([("retained", "boolean")]))
                 receiver = MQTTReceiver(options, 0, "node")
-                stop = threading.Event()
-
-                def tell(_: dict[str, object]) -> None:
-                    if store.counts.stored >= MESSAGES:
-                        stop.set()
-
-                retention = Retention(log, store.name, options)
-                Taking(receiver, store, [retention], options, tell, stop).work()
+                store(receiver, Path(folder, name), MESSAGES, [("retained", "boolean")])
 
             def bare_source() -> None:
                 name, _ = sessions.pop()

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from beside import compare
+from beside import compare, store
 from mainstem.sinks import Refused
 from mainstem_aws.client import connect
 from mainstem_broker_sqs.options import SQSOptions, SQSSourceOptions
@@ -25,12 +24,6 @@ from mainstem_broker_sqs.receiver import SQSReceiver
 from mainstem_broker_sqs.sink import SQSSink
 from mainstem_broker_sqs.testing import CREDENTIALS, ElasticMQ
 from mainstem_egress.sink import dispatcher_of
-from mainstem_ingress import IngressOptions
-from mainstem_ingress.log import Log
-from mainstem_ingress.loop import Taking
-from mainstem_ingress.retention import Retention
-from mainstem_ingress.segments import fields_of
-from mainstem_ingress.writer import Store
 from mainstem_testkit.conformance.sender import batch_of
 
 MESSAGES, RUNS, THREADS = 20_000, 3, 8
@@ -79,18 +72,8 @@ def main() -> None:
             options = SQSSourceOptions.model_validate(
                 {"queue": name, **given, "requests": THREADS, "wait": "1 s"}
             )
-            log = Log(Path(folder, name))
-            log.receiver(0).mkdir(parents=True)
-            store = Store(log, 0, IngressOptions(), fields_of([("receive_count", "int")]))
             receiver = SQSReceiver(options, 0, "node")
-            stop = threading.Event()
-
-            def tell(_: dict[str, object]) -> None:
-                if store.counts.stored >= MESSAGES:
-                    stop.set()
-
-            retention = Retention(log, store.name, options)
-            Taking(receiver, store, [retention], options, tell, stop).work()
+            store(receiver, Path(folder, name), MESSAGES, [("receive_count", "int")])
 
         def bare_source() -> None:
             url = urls[full.pop()]

@@ -41,7 +41,7 @@ class SQSReceiver(Receiver):
     def __init__(self, options: SQSSourceOptions, number: int, node: str) -> None:
         super().__init__(options, number, node)
         self._queue: Queue | None = None
-        self._work: _Work | None = None
+        self._polling: _Polling | None = None
         self._key = options.key
 
     def connect(self, cursor: str | None) -> None:
@@ -49,29 +49,29 @@ class SQSReceiver(Receiver):
         # As of now: later some are with this receiver, and the queue does not count them.
         self._waiting: int | None = int(made.facts.get(_VISIBLE, 0))
         failpoint("sqs.after-connect")
-        self._work = _Work(made, self.options)
+        self._polling = _Polling(made, self.options)
 
     def take(self, seconds: float) -> Iterable[Message]:
-        work = self._work
-        assert work is not None  # noqa: S101
-        work.extend()
-        if not work.going:
+        polling = self._polling
+        assert polling is not None  # noqa: S101
+        polling.extend()
+        if not polling.going:
             time.sleep(seconds)
             return []
-        found = [self._message(each) for each in work.take(seconds)]
+        found = [self._message(each) for each in polling.take(seconds)]
         failpoint("sqs.after-take")
         return found
 
     def _message(self, given: dict[str, Any]) -> Message:
         facts, attributes = given.get("Attributes", {}), given.get("MessageAttributes", {})
-        value, refused = given.get("Body", "").encode(), None
+        value, refused = _bytes(given.get("Body", "")), None
         headers: list[tuple[str, bytes]] = []
         group = facts.get("MessageGroupId")
         key = group.encode() if group is not None and self._key is None else None
         for name, held in attributes.items():
             said: bytes | None = held.get("BinaryValue")
             if said is None:
-                said = str(held.get("StringValue", "")).encode()
+                said = _bytes(held.get("StringValue", ""))
             if name == self._key:
                 key = said
             elif name == ENCODING and said == BASE64.encode():
@@ -95,37 +95,37 @@ class SQSReceiver(Receiver):
         )
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
-        work = self._work
-        if work is None:
+        polling = self._polling
+        if polling is None:
             raise TransientError("there is no connection")
-        work.delete([message.token for message in messages])
+        polling.delete([message.token for message in messages])
         failpoint("sqs.after-delete")
 
     def pause(self) -> None:
-        if self._work is not None:
-            self._work.pause()
+        if self._polling is not None:
+            self._polling.pause()
 
     def resume(self) -> None:
-        if self._work is not None:
-            self._work.resume()
+        if self._polling is not None:
+            self._polling.resume()
 
     def close(self) -> None:
-        work, self._work = self._work, None
+        polling, self._polling = self._polling, None
         made, self._queue = self._queue, None
-        if work is not None:
-            work.end()
+        if polling is not None:
+            polling.end()
         if made is not None:
             made.close()
 
     def waiting(self) -> int | None:
-        made, work = self._queue, self._work
-        if made is None or work is None:
+        made, polling = self._queue, self._polling
+        if made is None or polling is None:
             return None
         told, self._waiting = self._waiting, None
         if told is not None:
             return told
         try:
-            return int(made.attributes(_VISIBLE).get(_VISIBLE, 0)) + work.waiting
+            return int(made.attributes(_VISIBLE).get(_VISIBLE, 0)) + polling.waiting
         except Exception as error:
             raise made.failure(error) from None
 
@@ -135,8 +135,8 @@ class SQSReceiver(Receiver):
         return {"server": self.options.place(), **({"dead_letters": told} if told else {})}
 
 
-class _Work:
-    """What threads do for a receiver over one connection."""
+class _Polling:
+    """The requests that threads have open for a receiver, and the messages that it has taken."""
 
     def __init__(self, made: Queue, options: SQSSourceOptions) -> None:
         self._queue, self._options = made, options
@@ -158,7 +158,7 @@ class _Work:
         self._look = 0.0
         self._calls = ThreadPoolExecutor(options.requests, "sqs")
         self._threads = [
-            threading.Thread(target=self._work, args=(number,), daemon=True)
+            threading.Thread(target=self._poll, args=(number,), daemon=True)
             for number in range(options.requests)
         ]
         for each in self._threads:
@@ -166,7 +166,7 @@ class _Work:
 
     # -- threads that ask -------------------------------------------------------------------------
 
-    def _work(self, number: int) -> None:
+    def _poll(self, number: int) -> None:
         try:
             while self._may_ask(number):
                 try:
@@ -295,3 +295,8 @@ class _Work:
         with suppress(PipelineError):
             self._all(held, lambda part: self._hide(part, 0))
         self._calls.shutdown(wait=False, cancel_futures=True)
+
+
+def _bytes(text: str) -> bytes:
+    """Return the bytes of a text, which is what a sender has made of it, be it no character."""
+    return text.encode(errors="surrogatepass")

@@ -75,10 +75,9 @@ class Master:
         """Return what a subject is called where keys are kept: 64 hexadecimal digits."""
         return hmac.digest(self._names, subject, hashlib.sha256).hex()
 
-    def new_key(self, name: str) -> tuple[bytes, bytes]:
-        """Return a new key, and the same encrypted."""
-        key = secrets.token_bytes(_KEY)
-        return key, self._siv.encrypt(key, [name.encode()])
+    def new_key(self, name: str) -> bytes:
+        """Return a new key of a subject, encrypted."""
+        return self._siv.encrypt(secrets.token_bytes(_KEY), [name.encode()])
 
     def key(self, name: str, sealed: bytes) -> bytes:
         """Return a subject's key.

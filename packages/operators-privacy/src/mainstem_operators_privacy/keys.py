@@ -98,7 +98,7 @@ class KeyStore:
             }
 
     def _make(self, names: Sequence[str]) -> None:
-        rows = [{"name": name, "sealed": self._master.new_key(name)[1]} for name in names]
+        rows = [{"name": name, "sealed": self._master.new_key(name)} for name in names]
         with self._engine.begin() as connection:
             self._insert(connection, rows)
 
@@ -144,10 +144,11 @@ class KeyStore:
             if not sa.inspect(self._engine).has_table(self._table.name, self._table.schema):
                 raise  # else another has made it at the same time
         mark = self._master.mark
-        with self._engine.begin() as connection:
-            self._insert(connection, [{"name": _MARK, "sealed": mark}])
-        found = self._sealed([_MARK]).get(_MARK)
-        if found != mark:
+        if (found := self._sealed([_MARK])) == {}:  # who only reads need not be allowed more
+            with self._engine.begin() as connection:
+                self._insert(connection, [{"name": _MARK, "sealed": mark}])
+            found = self._sealed([_MARK])
+        if found != {_MARK: mark}:
             raise PermanentError(
                 f"keys: {self._options.place}: the table {self._options.table} is of another `master`"
             )

@@ -44,13 +44,14 @@ _COMPARISONS: Mapping[type[Any], str] = {
     sql.GT: ">",
     sql.GTE: ">=",
 }
-#: Times, and dates, as they are written.
-_TIMES = (
-    re.compile(
-        r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
-    ),
-    re.compile(r"\d{4}-\d\d-\d\d", re.ASCII),
-)
+_DAY = r"\d{4}-\d\d-\d\d"
+_LOCAL = rf"{_DAY}(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d{{1,6}})?)?)?"
+#: Dates and times as they are written, by type.
+_TIMES = {
+    "date": re.compile(_DAY, re.ASCII),
+    "timestamp": re.compile(rf"{_LOCAL}(?:Z|[+-]\d\d:\d\d)?", re.ASCII),
+    "timestamp_ntz": re.compile(_LOCAL, re.ASCII),
+}
 #: As many as a DECIMAL has.
 _DIGITS = 38
 # What it says of texts that it can't read, and of what is in them, is not for a log.
@@ -236,7 +237,7 @@ class PredicateReader:
 
 def _time(text: str, name: str, kind: str) -> Any:
     """Return a date or a time, of those texts alone that mean the same to all."""
-    if _TIMES[kind == "date"].fullmatch(text) is None:
+    if _TIMES[kind].fullmatch(text) is None:
         raise ValueError(
             f"{name} is {kind.upper()}, which {text[:50]!r} is not, as it is read here"
         )
