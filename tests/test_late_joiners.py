@@ -7,11 +7,14 @@ import base64
 import json
 import random
 import uuid
+from pathlib import Path
 
 import nats as nats_client
 import pytest
 from mainstem_testkit import PipelineFolder
 from nats.js.api import KeyValueConfig
+
+JARS = Path(__file__).parents[1] / ".tools/kafka/connector"
 
 
 def at(server, do):
@@ -52,7 +55,7 @@ def kept(pipeline):
         if row["_change_type"] != "update_preimage":
             newest[row["id"]] = max(
                 newest.get(row["id"], ("",)),
-                (row["_commit_version"], row["cents"], row["_change_type"]),
+                (row["_commit_version"], row.get("cents"), row["_change_type"]),
             )
     return {key: cents for key, (_, cents, kind) in newest.items() if kind != "delete"}
 
@@ -172,3 +175,59 @@ def test_a_bucket_is_a_compacted_log(nats, tmp_path):
             if value is not None
         }
         assert held == summed(changes)
+
+
+@pytest.mark.in_turn
+def test_a_compacted_topic_is_a_table(kafka, tmp_path):
+    """Pass: what one pipeline keeps there, deletions as messages without a value, another reads as a table, from the
+    topic's beginning and as it goes on; so does one that comes when the topic is there already."""
+    topic, dice = f"t{uuid.uuid4().hex[:8]}", random.Random(2)
+    broker = {"servers": kafka.url, "jars": str(JARS)}
+    writing = PipelineFolder(tmp_path / "writing")
+    given = {
+        "path": "./in",
+        "format": "jsonlines",
+        "schema": "id BIGINT, cents BIGINT, gone BOOLEAN, n BIGINT",
+    }
+    writing.document(
+        sources={"said": {"use": "files", "with": given}},
+        operators={
+            "accounts": {"use": "changelog", "from": "said", "with": {"key": ["id"], "sequence": "n", "delete": "gone"}},
+            "message": {"use": "encode", "from": "accounts", "with": {"format": "json", "key": "CAST(id AS STRING)"}},
+        },
+        sinks={"topic": {"use": "kafka", "from": "message", "with": {
+            **broker, "topic": topic, "create": {"partitions": 2, "cleanup_policy": "compact"}}}},
+    )  # fmt: skip
+
+    def reader(name):
+        made = PipelineFolder(tmp_path / name)
+        keep = {
+            "id": "CAST(CAST(key AS STRING) AS BIGINT)",
+            "at": "position",
+            "gone": "value IS NULL",
+        }
+        decode = {"format": "json", "schema": "cents BIGINT", "tombstones": "null", "keep": keep}
+        table = {"key": ["id"], "sequence": "at", "delete": "gone"}
+        made.document(
+            sources={"topic": {"use": "kafka", "with": {**broker, "topics": [topic], "start": "earliest"}}},
+            operators={
+                "account": {"use": "decode", "from": "topic", "with": decode},
+                "accounts": {"use": "changelog", "from": "account", "with": table},
+            },
+            sinks={"out": made.sink("out", "accounts"), "bad": made.sink("bad", "account.rejected")},
+        )  # fmt: skip
+        return made
+
+    changes, early = [], reader("early")
+    for number in range(2):
+        some = told(dice, 30)
+        rows = [{**each, "n": len(changes) + n} for n, each in enumerate(some)]
+        writing.feed(f"{number}.jsonl", rows)
+        changes += some
+        writing.run()
+        early.run()
+        assert kept(early) == summed(changes)
+    late = reader("late")
+    late.run()
+    assert kept(late) == summed(changes)
+    assert early.rows("bad") == late.rows("bad") == []
