@@ -20,7 +20,9 @@ from kinesis_fake import FakeKinesis
 from kinesis_logs import MemoryLog, Worker, run, settle
 from kinesis_model import check_order, numbers, put, reach, read_all, taking, worker_of
 from mainstem import PermanentError, TransientError
+from mainstem_broker_kinesis.source.options import KinesisSourceOptions
 from mainstem_ingress import loss_of
+from pydantic import ValidationError
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -469,3 +471,13 @@ def test_each_record_once_or_told_of_whatever_happens():
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"align": "2 minutes", "receivers": 2}, "3 minutes")],
+)
+def test_receivers_know_of_others_by_the_minute(given, told):
+    """Pass: a distance that they could not see is refused."""
+    with pytest.raises(ValidationError, match=told):
+        KinesisSourceOptions.model_validate({"stream": "s", **given})

@@ -137,6 +137,15 @@ def test_what_waits_to_be_stored_stays_hidden(elasticmq):
     assert all(m.extra[0] > 1 for m in again)
 
 
+def test_a_text_that_is_no_character_ends_nothing():
+    """Pass: its bytes come."""
+    made = SQSReceiver(SQSSourceOptions(queue="q"), 0, "node")
+    given = {"Body": "a\ud800", "MessageId": "m", "ReceiptHandle": "r"}
+    given["MessageAttributes"] = {"h": {"StringValue": "\udfff"}}
+    found = made._message(given)
+    assert (found.value, found.headers) == (b"a\xed\xa0\x80", [("h", b"\xed\xbf\xbf")])
+
+
 def test_dead_letters_are_told(elasticmq):
     """Pass: where they go and after how often, in the receiver's facts."""
     name = f"q-{uuid.uuid4().hex}"

@@ -25,8 +25,10 @@ from mainstem import (
 from mainstem.columns import Column
 from mainstem.contracts.columns import check_order, check_types, find_column
 from mainstem.contracts.ddl import DDLError, parts_of, quoted, read_columns
-from mainstem.contracts.options import read_duration, read_size, write_duration
+from mainstem.contracts.options import PositiveDuration, read_duration, read_size, write_duration
+from mainstem.document.checking import _plain
 from mainstem.plan.build import make_plan
+from pydantic import ValidationError
 
 TYPES = st.recursive(
     st.sampled_from(["int", "bigint", "string", "double", "timestamp", "binary", "variant"]),
@@ -83,6 +85,28 @@ def test_durations_are_written_so_that_they_read_back(millis):
     assert read_duration(write_duration(timedelta(milliseconds=millis))) == timedelta(
         milliseconds=millis
     )
+
+
+class LimitedOptions(Options):
+    wait: PositiveDuration = option(timedelta(seconds=2), le=timedelta(hours=12), description="w")
+    every: PositiveDuration | None = option(None, ge=timedelta(minutes=1), description="e")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"wait": "13 hours"}, "expected less than or equal to 12 hours"),
+        ({"every": "59 s"}, "expected greater than or equal to 1 minute"),
+        ({"every": "0 s"}, "expected more than 0 seconds"),
+        ({"wait": "soon"}, "expected a duration"),
+    ],
+)
+def test_limits_of_durations_hold_and_are_told_as_people_write_them(given, told):
+    """Pass: also where an option may be left out."""
+    with pytest.raises(ValidationError) as refused:
+        LimitedOptions.model_validate(given)
+    assert told in _plain(refused.value.errors()[0])
+    assert LimitedOptions.model_validate({"wait": "12 hours", "every": "1 minute"})
 
 
 def test_durations_and_sizes_as_people_write_them():

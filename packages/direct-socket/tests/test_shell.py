@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -41,7 +42,8 @@ def test_rows_pass_from_one_program_to_the_next(pipeline):
         done = subprocess.run(
             [sys.executable, "-m", "mainstem", "run", str(pipeline.file)],
             input=lines + "no json\n" + '{"id": -1}',
-            capture_output=True, text=True, timeout=180,
+            capture_output=True, text=True, timeout=180, encoding="utf-8",
+            env={**os.environ, "PYTHONIOENCODING": "ascii:replace"},  # rows are UTF-8 all the same
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         rows = [json.loads(line) for line in done.stdout.splitlines()]

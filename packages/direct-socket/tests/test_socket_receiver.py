@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import selectors
 import socket
 import ssl
 import struct
@@ -12,6 +14,7 @@ from contextlib import closing, contextmanager
 import pytest
 from mainstem import PermanentError, TransientError
 from mainstem_direct_socket.options import SocketSourceOptions
+from mainstem_ingress import connections
 from mainstem_ingress.connections import StreamReceiver
 from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.pipelines import wait_for
@@ -184,6 +187,38 @@ def test_who_is_gone_before_the_handshake_harms_nobody(tmp_path, place):
         got[0].sendall(b"two\n")
         assert [m.value for m in taken(made, 1) if m.refused is None] == [b"two"]
         got[0].close()
+
+
+def test_without_descriptors_nobody_is_let_in_and_it_does_not_spin(place, monkeypatch):
+    """Pass: that is told, and looked at again after a while; then who waits is let in."""
+
+    class Listening:
+        def __init__(self, real):
+            self.real, self.full, self.looks = real, True, 0
+
+        def accept(self):
+            self.looks += 1
+            if self.full:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return self.real.accept()
+
+        def __getattr__(self, name):
+            return getattr(self.real, name)
+
+    monkeypatch.setattr(connections, "_FULL", 0.3)
+    with receiver(listen=at(place)) as made, dial(place) as sender:
+        made._selector.unregister(made._listening)
+        made._listening = listening = Listening(made._listening)
+        made._selector.register(listening, selectors.EVENT_READ, None)
+        sender.sendall(b"1\n")
+        for _ in range(8):
+            made.take(0.01)
+        assert listening.looks == 1
+        assert made.facts()["trouble"] == "nobody is let in: Too many open files"
+        listening.full = False
+        (found,) = taken(made, 1)
+        assert found.value == b"1"
+        assert "trouble" not in made.facts()
 
 
 def test_waiting_at_the_limit_costs_nothing(place):

@@ -20,6 +20,7 @@ from mainstem_direct_udp.options import StatsDSourceOptions
 from mainstem_direct_udp.statsd_receiver import StatsDReceiver, StatsDStreamReceiver
 from mainstem_ingress import Columns
 from mainstem_ingress.losses import loss_of
+from pydantic import ValidationError
 from udp_peers import free_port
 
 AT = 1_700_000_000_000_000
@@ -109,6 +110,23 @@ def test_what_is_no_line_is_refused(line, told):
     assert data == line.encode()
     assert told in why
     assert found.metrics["name"].to_pylist() == ["good", "good"]
+
+
+def test_a_line_that_is_no_text_is_refused_alone():
+    """Pass: the lines beside it in the datagram come."""
+    found = read([b"good:1|c\n\xff:1|c\nalso:2|c"], [AT])
+    assert found.metrics["name"].to_pylist() == ["good", "also"]
+    assert found.refused == [(b"\xff:1|c", "it is no text of UTF-8")]
+
+
+@pytest.mark.parametrize("name", ["groups", "receive_buffer", "max_datagram"])
+def test_streams_take_no_options_of_datagrams(name):
+    """Pass: named, when the document is read."""
+    given_ = {"groups": ["239.1.2.3"], "receive_buffer": "1 MiB", "max_datagram": 100}
+    with pytest.raises(ValidationError, match=f"`{name}` is of datagrams"):
+        StatsDSourceOptions.model_validate(
+            {"listen": "0.0.0.0:8125", "stream": {}, name: given_[name]}
+        )
 
 
 def test_events_and_checks():

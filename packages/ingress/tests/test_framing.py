@@ -141,3 +141,10 @@ def test_a_message_in_many_pieces_is_put_together_once():
         (found,) = framer.feed(b"x" * 900 + after)
         assert (len(found.data), found.refused) == (3_000_000, None)
         assert framer._held == 0
+
+
+def test_a_last_line_without_an_end_has_none_of_it():
+    """Pass: nor the first half of one."""
+    framer = Framer(FramingOptions(), MOST)
+    assert framer.feed(b"a\r\nb\r") == [Frame(b"a")]
+    assert framer.last(whole=True) == Frame(b"b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -214,8 +215,9 @@ def test_stores_are_told_apart():
 
 
 def document(pipeline, **more):
-    keys = {"url": "sqlite:///keys.db", "master": MASTER}
-    told = {"subject": "who", "keys": keys}
+    def told(**given_):
+        return {"subject": "who", "keys": {"url": "sqlite:///keys.db", "master": MASTER}, **given_}
+
     rows = {"path": "./in", "format": "jsonlines", "schema": SCHEMA}
     pipeline.document(
         sources={
@@ -223,15 +225,15 @@ def document(pipeline, **more):
             "asked": {"use": "files", "with": {**rows, "path": "./asked", "schema": "who BIGINT"}},
         },
         operators={
-            "private": {"use": "encrypt", "from": "people", "with": {**told, "columns": NAMES}},
-            "again": {"use": "decrypt", "from": "private", "with": {**told, "columns": PRIVATE}},
+            "private": {"use": "encrypt", "from": "people", "with": told(columns=NAMES)},
+            "again": {"use": "decrypt", "from": "private", "with": told(columns=PRIVATE)},
         },
         sinks={
             "sealed": pipeline.sink("sealed", "private"),
             "plain": pipeline.sink("plain", "again"),
             "bad": pipeline.sink("bad", ["private.rejected", "again.rejected"]),
             "unknown": pipeline.sink("unknown", "gone.rejected"),
-            "gone": {"use": "forget", "from": "asked", "with": told},
+            "gone": {"use": "forget", "from": "asked", "with": told()},
         },
         **more,
     )
@@ -288,6 +290,43 @@ def test_values_are_sealed_come_back_and_are_forgotten(pipeline):
 
 
 @pytest.mark.in_turn
+def test_what_does_not_decrypt_is_refused_as_it_was(pipeline):
+    """Pass: with its encrypted columns, so that it can be sent again once the mistake is mended."""
+    schema = "id INT, who STRING, name STRING"
+    keys = {"url": "sqlite:///keys.db", "master": MASTER}
+    given_ = {"subject": "who", "columns": "name STRING", "keys": keys}
+    rows = {"path": "./in", "format": "jsonlines", "schema": schema}
+    pipeline.document(
+        sources={"sealed": {"use": "files", "with": rows}},
+        operators={"plain": {"use": "decrypt", "from": "sealed", "with": given_}},
+        sinks={
+            "out": pipeline.sink("out", "plain"),
+            "bad": pipeline.sink("bad", "plain.rejected"),
+        },
+    )
+    place = f"sqlite:///{pipeline.folder}/keys.db"
+    text = (
+        KeyStore(options(place)).ciphers([b"a"], make=True)[b"a"].seal(b"Anna", b"string").decode()
+    )
+    pipeline.feed(
+        "1.jsonl",
+        [
+            {"id": 1, "who": "a", "name": text},
+            {"id": 2, "who": "a", "name": "Anna"},
+            {"id": 3, "who": "nobody", "name": text},
+        ],
+    )
+    pipeline.run()
+    assert [(row["id"], row["name"]) for row in pipeline.rows("out")] == [(1, "Anna")]
+    bad = {
+        json.loads(base64.b64decode(r["payload"]))["name"]: r["reason"]
+        for r in pipeline.rows("bad")
+    }
+    assert "not encrypted" in bad["Anna"]
+    assert "never had a key" in bad[text]
+
+
+@pytest.mark.in_turn
 def test_nothing_is_lost_where_it_dies(pipeline):
     """Pass: at each step of the keys: each row once, readable by the keys that are there; each request done."""
     document(pipeline)
@@ -334,6 +373,18 @@ def test_the_command_destroys_keys(pipeline):
     assert told.stdout.strip().endswith("keys.db, mainstem_subject_keys: 1 of 2 keys destroyed")
     assert MASTER not in told.stdout + told.stderr
     assert store.ciphers([b"4711", b"4712"], make=True) == {b"4711": None, b"4712": None}
+    for wrong, why in (("", "not empty"), (os.fsdecode(b"\xff"), "text of UTF-8")):
+        told = forget(pipeline, wrong)
+        assert told.returncode == 2
+        assert why in told.stderr
+    text = pipeline.file.read_text()  # a second store, which can't be used
+    assert text.count("mainstem_subject") == 0
+    changed = text.replace("sqlite:///keys.db", "sqlite:///nowhere/keys.db", 1)
+    pipeline.file.write_text(changed)
+    told = forget(pipeline, "4713")
+    assert told.returncode == 1
+    assert "nowhere/keys.db: unable to open" in told.stderr
+    assert store.ciphers([b"4713"], make=True) == {b"4713": None}  # the other was asked
     pipeline.document(
         sources={"r": {"use": "rate"}}, operators={}, sinks={"o": pipeline.sink("o", "r")}
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from mainstem.contracts.options import write_duration
 from mainstem.document.model import Document, OperatorNode, SinkNode, SourceNode
 from mainstem.document.reading import Path_, Written, read_text
 from mainstem.errors import DocumentError, article, nearest
@@ -89,6 +91,16 @@ def _report(
         written.problems.append(written.problem(text, full))
 
 
+#: A length of time as pydantic names some limits.
+_TIME = re.compile(r"datetime\.timedelta\(([^()]*)\)")
+
+
+def _duration(parts: str) -> str:
+    """Return a length of time, of which Python's words are given, as documents have it."""
+    named = (part.partition("=") for part in parts.split(", "))
+    return write_duration(timedelta(**{name: int(value) for name, _, value in named if value}))
+
+
 def _plain(details: ErrorDetails) -> str:
     message = details["msg"].removeprefix("Value error, ")
     if details["type"] in ("too_short", "string_too_short"):
@@ -100,6 +112,7 @@ def _plain(details: ErrorDetails) -> str:
     if details["type"] == "string_pattern_mismatch":
         pattern = details.get("ctx", {}).get("pattern", "")
         return f"expected a name that matches {pattern}"
+    message = _TIME.sub(lambda found: _duration(found[1]), message)
     return (
         re.sub("a valid (\\w+)", lambda found: article(found[1]), message)
         .replace("Input should be", "expected")
