@@ -131,10 +131,12 @@ def test_what_waits_to_be_stored_stays_hidden(elasticmq):
                 assert list(first.take(0.05)) == []
                 assert list(second.take(0.05)) == []
         first.acknowledge(held[:1])
-    with receiver(elasticmq, name) as third:
-        again = taken(third, 2, 1.5)
+    with receiver(elasticmq, name, visibility="1 minute") as third:
+        again = taken(third, 2)
     assert {m.id for m in again} == {m.id for m in held[1:]}
     assert all(m.extra[0] > 1 for m in again)
+    with receiver(elasticmq, name) as fourth:  # long before the minute is over
+        assert {m.id for m in taken(fourth, 2)} == {m.id for m in held[1:]}
 
 
 def test_a_text_that_is_no_character_ends_nothing():

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mainstem_operators_search.index import Document, Index
 from mainstem_operators_search.predicate import PredicateReader
@@ -132,6 +132,14 @@ def as_told(frame):
 
 
 @pytest.mark.in_turn
+@example(
+    texts=[
+        f"s {like} {pattern}"
+        for like in ("LIKE", "NOT LIKE", "ILIKE")
+        for pattern in ("'aX%' ESCAPE 'X'", "'AX%'", "'%Σ'", "'_Σ%'", "'ΑΣ'", "'%A%b%'", "'%_%%a_'")
+    ],
+    documents=[{**dict.fromkeys(TYPES), "s": text} for text in TEXTS],
+)
 @settings(deadline=None, max_examples=6, suppress_health_check=list(HealthCheck))
 @given(
     texts=st.lists(predicates(), min_size=60, max_size=60),
