@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mainstem_testkit.proxy import FaultProxy
+from mainstem_testkit.proxy import Afar, FaultProxy
 
 HERE = str(Path(__file__).parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 if TYPE_CHECKING:
-    from kinesis_afar import Afar
     from kinesis_fake import FakeKinesis
 
 
 def afar(server: Any) -> Iterator[Afar]:
-    from kinesis_afar import Afar
-
     with FaultProxy(server.port) as proxy:
         yield Afar(server, proxy)
 

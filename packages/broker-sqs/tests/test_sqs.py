@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import queue
 import time
 import uuid
 from contextlib import contextmanager
 
 import pytest
 from mainstem_broker_sqs.options import SQSOptions, SQSSourceOptions
-from mainstem_broker_sqs.receiver import SQSReceiver
+from mainstem_broker_sqs.receiver import SQSReceiver, _Polling
 from mainstem_broker_sqs.sink import SQSSink
 from mainstem_broker_sqs.testing import CREDENTIALS
 from mainstem_testkit.conformance.sender import send_by
@@ -146,6 +147,53 @@ def test_a_text_that_is_no_character_ends_nothing():
     given["MessageAttributes"] = {"h": {"StringValue": "\udfff"}}
     found = made._message(given)
     assert (found.value, found.headers) == (b"a\xed\xa0\x80", [("h", b"\xed\xbf\xbf")])
+
+
+class Answers:
+    """A queue whose answers are given one by one."""
+
+    url = "http://queue"
+
+    def __init__(self):
+        self.client, self._given = self, queue.SimpleQueue()
+
+    def give(self, *numbers):
+        found = [{"MessageId": f"m{n}", "ReceiptHandle": uuid.uuid4().hex} for n in numbers]
+        self._given.put({"Messages": found})
+
+    def receive_message(self, **asked):
+        return self._given.get()
+
+    def change_message_visibility_batch(self, **asked):
+        pass
+
+    def failure(self, error):
+        return error
+
+
+@pytest.mark.parametrize("last", [[3], []], ids=["what is missing", "nothing more"])
+def test_copies_are_not_what_was_waiting(last):
+    """Three came, two of them twice, of four: it is not all until the fourth comes, or there is none."""
+    answers = Answers()
+    given = {"queue": answers.url + "/1/q", "requests": 1, "wait": "1 s", **CREDENTIALS}
+    polling = _Polling(answers, SQSSourceOptions.model_validate(given), there=4)
+    try:
+        answers.give(0, 1, 2)
+        answers.give(0, 1)
+        found, until = [], time.monotonic() + 8
+        while len(found) < 5 and time.monotonic() < until:
+            found += polling.take(0.05)
+        assert len(found) == 5
+        assert not polling.caught_up()
+        answers.give(*last)
+        until = time.monotonic() + 8
+        while not polling.caught_up() and time.monotonic() < until:
+            last = [] if polling.take(0.05) else last
+        assert polling.caught_up()
+        assert not last
+    finally:
+        answers.give()
+        polling.end()
 
 
 def test_dead_letters_are_told(elasticmq):

@@ -10,7 +10,7 @@ from mainstem_testkit import SenderSuite
 
 class TestSender(SenderSuite):
     use = "sqs"
-    server_fixture = "elasticmq"
+    server_fixture = "elasticmq_afar"
     secrets = ("hunter2",)
     refused = {"headers": [("AWS.x", b"1")]}
     expected_failures = {

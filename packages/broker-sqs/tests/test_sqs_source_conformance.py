@@ -12,7 +12,7 @@ from mainstem_testkit.conformance import _receiver
 
 class Queues:
     use = "sqs"
-    server_fixture = "elasticmq"
+    server_fixture = "elasticmq_afar"
     secrets = ("hunter2",)
     suffix = ""
 

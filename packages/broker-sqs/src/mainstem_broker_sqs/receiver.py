@@ -46,10 +46,9 @@ class SQSReceiver(Receiver):
 
     def connect(self, cursor: str | None) -> None:
         made = self._queue = Queue(self.options, 2 * self.options.requests)
-        # As of now: later some are with this receiver, and the queue does not count them.
-        self._waiting: int | None = int(made.facts.get(_VISIBLE, 0))
         failpoint("sqs.after-connect")
-        self._polling = _Polling(made, self.options)
+        # As of now: later some are with this receiver, and the queue does not count them.
+        self._polling = _Polling(made, self.options, int(made.facts.get(_VISIBLE, 0)))
 
     def take(self, seconds: float) -> Iterable[Message]:
         polling = self._polling
@@ -117,17 +116,8 @@ class SQSReceiver(Receiver):
         if made is not None:
             made.close()
 
-    def waiting(self) -> int | None:
-        made, polling = self._queue, self._polling
-        if made is None or polling is None:
-            return None
-        told, self._waiting = self._waiting, None
-        if told is not None:
-            return told
-        try:
-            return int(made.attributes(_VISIBLE).get(_VISIBLE, 0)) + polling.waiting
-        except Exception as error:
-            raise made.failure(error) from None
+    def caught_up(self) -> bool | None:
+        return self._polling is not None and self._polling.caught_up()
 
     def facts(self) -> dict[str, Any]:
         made = self._queue
@@ -138,8 +128,10 @@ class SQSReceiver(Receiver):
 class _Polling:
     """The requests that threads have open for a receiver, and the messages that it has taken."""
 
-    def __init__(self, made: Queue, options: SQSSourceOptions) -> None:
+    def __init__(self, made: Queue, options: SQSSourceOptions, there: int) -> None:
         self._queue, self._options = made, options
+        #: How many messages there were, about, and the ids of those which came, until it is so many.
+        self._there, self._ids = there, set[str]()
         self._visibility = max(1, int(options.visibility.total_seconds()))
         self._wait = max(1, int(options.wait.total_seconds()))
         self._came: queue.SimpleQueue[list[dict[str, Any]]] = queue.SimpleQueue()
@@ -147,13 +139,17 @@ class _Polling:
         self._change = threading.Condition()
         #: By receipt, when a message that was taken will be seen by others again.
         self._held: dict[str, float] = {}
-        #: How many requests are out that ask for messages.
-        self._asking = 0
+        #: The threads that have asked for messages and have no answer yet.
+        self._asking: set[int] = set()
+        #: Those that had when the queue was seen to be empty; None before that.
+        self._out: set[int] | None = None
         self.going, self._ended = True, False
         #: Whether the last answers were full, so that more than one thread asks.
         self._many = False
-        #: How many messages were taken and not handed on.
-        self.waiting = 0
+        #: How many answers came, and were handed on.
+        self._answers = self._handed = 0
+        #: How many had come when all was here that there was; None before that.
+        self._last: int | None = None if there else 0
         self._fault: Exception | None = None
         self._look = 0.0
         self._calls = ThreadPoolExecutor(options.requests, "sqs")
@@ -169,16 +165,11 @@ class _Polling:
     def _poll(self, number: int) -> None:
         try:
             while self._may_ask(number):
+                found: list[dict[str, Any]] = []
                 try:
                     found = self._receive(number)
                 finally:
-                    with self._change:
-                        self._asking -= 1
-                        self._change.notify_all()
-                if found and not self._ended:
-                    with self._change:
-                        self.waiting += len(found)
-                    self._came.put(found)
+                    self._answered(number, found)
         except Exception as error:
             self._fault = self._queue.failure(error)
 
@@ -187,13 +178,31 @@ class _Polling:
 
         def may() -> bool:
             wanted = self.going and (self._many or number == 0)
-            taken = len(self._held) + MOST * self._asking
+            taken = len(self._held) + MOST * len(self._asking)
             return self._ended or (wanted and taken + MOST <= self._options.prefetch)
 
         with self._change:
             self._change.wait_for(may)
-            self._asking += 1
+            self._asking.add(number)
             return not self._ended
+
+    def _answered(self, number: int, found: list[dict[str, Any]]) -> None:
+        """Give on what a request has brought."""
+        with self._change:
+            self._asking.discard(number)
+            if found and not self._ended:
+                self._came.put(found)
+                self._answers += 1
+            if self._last is None:
+                self._ids |= {each["MessageId"] for each in found}
+                if self._out is not None:
+                    self._out.discard(number)
+                # The first thread's requests wait for messages: only an empty queue has none.
+                elif number == 0 and not found:
+                    self._out = set(self._asking)
+                if self._out == set() or len(self._ids) >= self._there:
+                    self._last, self._ids = self._answers, set()
+            self._change.notify_all()
 
     def _receive(self, number: int) -> list[dict[str, Any]]:
         began = time.monotonic()
@@ -221,11 +230,15 @@ class _Polling:
         found: list[dict[str, Any]] = []
         with suppress(queue.Empty):
             found += self._came.get(timeout=seconds)
+            self._handed += 1
             while len(found) < _PART:
                 found += self._came.get_nowait()
-        with self._change:
-            self.waiting -= len(found)
+                self._handed += 1
         return found
+
+    def caught_up(self) -> bool:
+        """Whether all was handed on that was at the queue at first."""
+        return self._last is not None and self._handed >= self._last
 
     def delete(self, receipts: Sequence[str]) -> None:
         """Delete messages; one that can't be deleted comes again, and is known then."""

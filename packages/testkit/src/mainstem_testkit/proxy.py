@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -153,3 +154,41 @@ class FaultProxy:
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+
+#: How long a restart keeps clients away, in seconds.
+_AWAY = 0.5
+
+
+class Afar:
+    """A server behind a way that can be shut: while that is so it is "stopped", and it keeps all.
+
+    For emulators, which end with what they hold, or answer before they have it again.
+
+    Args:
+        server: does all else.
+        proxy: the way to it.
+    """
+
+    def __init__(self, server: Any, proxy: FaultProxy) -> None:
+        self._server, self._proxy = server, proxy
+        self.port = proxy.port
+        self.url = f"http://127.0.0.1:{proxy.port}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def stop(self) -> None:
+        """Let nobody reach it."""
+        self._proxy.refuse()
+        self._proxy.cut()
+
+    def start(self) -> None:
+        """Let it be reached again."""
+        self._proxy.heal()
+
+    def restart(self) -> None:
+        """Break all connections, and let new ones be made after a moment."""
+        self.stop()
+        time.sleep(_AWAY)
+        self.start()
