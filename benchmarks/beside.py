@@ -15,6 +15,9 @@ from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import fields_of
 from mainstem_ingress.writer import Store
 
+#: How often it is looked whether enough is stored, in seconds.
+_LOOK = 0.005
+
 
 def compare(
     name: str, count: int, what: str, ours: Callable[[], None], bare: Callable[[], None], runs: int
@@ -47,9 +50,17 @@ def store(receiver: Receiver, folder: Path, count: int, added: Sequence[tuple[st
     log.receiver(0).mkdir(parents=True)
     made = Store(log, 0, IngressOptions(), fields_of(added))
 
-    def tell(_: dict[str, object]) -> None:
-        if made.counts.stored >= count:
-            stop.set()
+    # Told once a second, which is too coarse for these.
+    def watch() -> None:
+        while made.counts.stored < count and not stop.wait(_LOOK):
+            pass
+        stop.set()
 
-    retention = Retention(log, made.name, receiver.options)
-    Taking(receiver, made, [retention], receiver.options, tell, stop).work()
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        retention = Retention(log, made.name, receiver.options)
+        Taking(receiver, made, [retention], receiver.options, lambda _: None, stop).work()
+    finally:
+        stop.set()
+        watching.join()
