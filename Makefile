@@ -38,7 +38,7 @@ $(UV):
 	.tools/bin/pip install --quiet --disable-pip-version-check 'uv>=0.7'
 
 install: $(UV)
-	$(UV) sync --quiet --frozen --compile-bytecode --group dev --group demo
+	leave=$$(services/compiler.sh $(PYTHON)) && $(UV) sync --quiet --frozen --compile-bytecode --group dev --group demo $$leave
 	@# What is installed in place is not compiled by that, and where PYTHONDONTWRITEBYTECODE is set, never.
 	$(BIN)/python -m compileall -q packages/*/src
 
@@ -68,7 +68,7 @@ archived:
 	@$(BIN)/python -c 'from mainstem_testkit.java import start_java_quickly as made; made()'
 
 announced:
-	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18, OpenSearch and Debezium into .tools, and, as root and by apt-get, the servers"
+	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18, OpenSearch, Artemis and Debezium into .tools, and, as root and by apt-get, the servers"
 	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: half an hour on"
 	@echo "two cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
@@ -79,7 +79,7 @@ tox: install services
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-kafka,broker-kinesis,broker-mqtt,direct-socket,direct-moldudp64,broker-nats,broker-sqs,aws,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,keyed-state,lake,lake-delta,lake-iceberg,lookup,operators-eventsourcing,operators-joins,operators-patterns,operators-privacy,operators-search,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-amqp1,broker-kafka,broker-kinesis,broker-mqtt,direct-socket,direct-moldudp64,broker-nats,broker-sqs,aws,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,keyed-state,lake,lake-delta,lake-iceberg,lookup,operators-eventsourcing,operators-joins,operators-patterns,operators-privacy,operators-search,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
@@ -125,6 +125,7 @@ bench: install services
 	$(BIN)/python benchmarks/zeromq_pull.py
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/sqs.py
+	$(BIN)/python benchmarks/amqp1.py
 	$(BIN)/python benchmarks/moldudp64.py
 	$(BIN)/python benchmarks/statsd.py
 	$(BIN)/python benchmarks/udp_source.py

@@ -4,13 +4,14 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-./kafka.sh
-./kinesis.sh
-./mysql.sh
-./postgresql.sh
-./debezium.sh
-./opensearch.sh
-./elasticmq.sh
+# At once, for most of it is waiting for registries. What two of them need first.
+./node.sh >/dev/null
+fetching=()
+for each in kafka kinesis mysql postgresql debezium opensearch elasticmq artemis; do
+  "./$each.sh" &
+  fetching+=($!)
+done
+for each in "${fetching[@]}"; do wait "$each"; done
 
 if ! command -v apt-get >/dev/null; then
   echo "NOT INSTALLED (no apt-get here): the servers in services/apt.txt" >&2

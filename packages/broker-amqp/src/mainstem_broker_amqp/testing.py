@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 from mainstem_testkit.server import Server, ServerFailed, ServerMissing, free_port, receive
 
@@ -18,9 +19,14 @@ _LOOPBACK = "{127,0,0,1}"
 
 
 class RabbitMQ(Server):
-    """A RabbitMQ node with the user `guest`, password `guest`."""
+    """A RabbitMQ node with the user `guest`, password `guest`.
+
+    Attributes:
+        plugins: those of RabbitMQ's own that it has.
+    """
 
     name = "rabbitmq"
+    plugins: ClassVar[Sequence[str]] = ()
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -38,7 +44,7 @@ class RabbitMQ(Server):
         (self.folder / "rabbitmq.conf").write_text(
             f"listeners.tcp.1 = 127.0.0.1:{self.port}\nlog.console = true\nlog.file = false\n"
         )
-        (self.folder / "enabled_plugins").write_text("[].\n")
+        (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n")
 
     def before(self) -> None:
         """Start Erlang's name server: without it the node would start one that outlives it."""

@@ -44,6 +44,8 @@ CATALOGUE = {
     ("source", "mysql"): "mainstem-cdc-mysql",
     ("source", "postgresql"): "mainstem-cdc-postgresql",
     ("source", "sql"): "mainstem-database-sql",
+    ("source", "amqp1"): "mainstem-broker-amqp1",
+    ("sink", "amqp1"): "mainstem-broker-amqp1",
     ("source", "sqs"): "mainstem-broker-sqs",
     ("sink", "sqs"): "mainstem-broker-sqs",
     ("source", "webhook"): "mainstem-direct-webhook",
