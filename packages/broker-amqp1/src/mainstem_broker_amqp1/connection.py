@@ -23,6 +23,9 @@ from proton import (
     Terminus,
     Transport,
     byte,
+    decimal32,
+    decimal64,
+    decimal128,
     symbol,
 )
 from proton import Connection as Engine
@@ -45,6 +48,7 @@ _NOT_FOUND = "amqp:not-found"
 #: What ends a connection or link that is a message's fault.
 FAULTS = frozenset({"amqp:link:message-size-exceeded", "amqp:decode-error"})
 _FAREWELL = 2.0
+_NONE = "it is no message of AMQP 1.0"
 #: How much is read at a time, and taken before others have their turn, in bytes.
 _READ, _MOST = 256 * 2**10, 4 * 2**20
 _UP = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
@@ -56,7 +60,7 @@ _DESTINATIONS = {
     "topic": {symbol("x-opt-jms-dest"): byte(1)},
 }
 ACCEPTED, REJECTED = Disposition.ACCEPTED, Disposition.REJECTED
-RELEASED, MODIFIED = Disposition.RELEASED, Disposition.MODIFIED
+RELEASED, RECEIVED = Disposition.RELEASED, Disposition.RECEIVED
 
 
 class Connection:
@@ -95,7 +99,7 @@ class Connection:
         host, port, secured = options.place(turn)
         self.place, self.fault = f"{host}:{port}", ""
         self._error: PipelineError | None = None
-        self._ended = False
+        self._ended = self._leaving = False
         self._socket = self._connect(host, port, secured=secured)
         self._collector = Collector()
         engine = self._engine = Engine()
@@ -174,7 +178,7 @@ class Connection:
         if kept:
             source.durability, source.expiry_policy = Terminus.DELIVERIES, Terminus.EXPIRE_NEVER
         # What brokers that make addresses as they are asked for make of this one.
-        _say(source, *(["topic", *(["shared"] if shared else [])] if kept else ["queue"]))
+        _say(source, *(["topic", *(["shared", "global"] if shared else [])] if kept else ["queue"]))
         link.target.address = name
         self._open(link, lambda: link.remote_source)
         return link
@@ -291,10 +295,12 @@ class Connection:
         collector: Any = self._collector
         while (event := collector.peek()) is not None:
             kind = event.type
-            if kind is Event.DELIVERY:
-                self._delivery(event.delivery)
-            elif kind is Event.TRANSPORT_ERROR:
+            if kind is Event.TRANSPORT_ERROR:
                 self._refused(event.transport.condition)
+            elif self._leaving:
+                pass
+            elif kind is Event.DELIVERY:
+                self._delivery(event.delivery)
             elif kind is Event.CONNECTION_REMOTE_CLOSE:
                 self._refused(event.connection.remote_condition)
             elif kind is Event.SESSION_REMOTE_CLOSE:
@@ -333,6 +339,7 @@ class Connection:
         """
         with suppress(PipelineError, OSError, ValueError):
             if self._error is None and not self._ended:
+                self._leaving = True
                 for link in links:
                     if kept:
                         link.detach()
@@ -343,7 +350,6 @@ class Connection:
                 while not self._engine.state & Endpoint.REMOTE_CLOSED:
                     if time.monotonic() > limit:
                         break
-                    self._delivered = self._answered = None
                     self.work(0.1)
         with suppress(OSError):
             self._socket.close()
@@ -398,9 +404,9 @@ def sections(encoded: bytes) -> list[tuple[int, Any]]:
             data.next()
             held = data.get_object()
         except Exception as error:
-            raise ValueError(f"it is no message of AMQP 1.0: {error}") from None
+            raise ValueError(f"{_NONE}: {error}") from None
         if not isinstance(held, Described) or not isinstance(held.descriptor, int):
-            raise ValueError("it is no message of AMQP 1.0: a section has no number")
+            raise ValueError(f"{_NONE}: a section has no number")
         found.append((int(held.descriptor), _own(held.value)))
     return found
 
@@ -409,6 +415,8 @@ def _own(value: Any) -> Any:
     """Return a value that does not share the library's memory."""
     if isinstance(value, memoryview):
         return bytes(value)
+    if isinstance(value, decimal32 | decimal64 | decimal128):  # the library has their bits alone
+        raise ValueError("it has a decimal of AMQP's, which can't be read")
     if isinstance(value, dict):
         return {_own(name): _own(held) for name, held in value.items()}
     if isinstance(value, Described):

@@ -110,7 +110,7 @@ class AMQP1SourceOptions(ConnectionOptions, IngressOptions):
         None,
         min_length=1,
         description="The container id, JMS's client id, to which a subscription that is not shared "
-        "belongs; made of pipeline and node when left out.",
+        "belongs; made of node and checkpoint when left out.",
     )
     selector: str | None = option(
         None,
@@ -145,6 +145,8 @@ class AMQP1SourceOptions(ConnectionOptions, IngressOptions):
             for name in ("shared", "client_id"):
                 if getattr(self, name):
                     raise ValueError(f"{name} goes with `subscription`")
+        elif self.shared and self.client_id:
+            raise ValueError("client_id goes with a subscription that is not shared")
         elif self.receivers > 1 and not self.shared:
             raise ValueError("several receivers of one subscription need `shared: true`")
         if self.ids == "always" and not self.duplicates_within:

@@ -13,6 +13,9 @@ from mainstem_broker_amqp1.connection import ACCEPTED, RELEASED, Connection, sec
 from mainstem_broker_amqp1.content import row
 from mainstem_broker_amqp1.options import AMQP1SourceOptions
 
+#: What comes of sections that are not what AMQP says.
+_NOT_HELD = (ArithmeticError, AttributeError, TypeError, ValueError, RecursionError)
+
 
 class AMQP1Receiver(Receiver):
     """Takes messages of a queue or subscription.
@@ -41,8 +44,7 @@ class AMQP1Receiver(Receiver):
         """The container id, which is one client's alone."""
         options = self.options
         if options.client_id is not None:
-            alone = options.receivers == 1
-            return options.client_id if alone else f"{options.client_id}-{self.number}"
+            return options.client_id
         folder = str(self.log.folder) if self.log is not None else ""
         mark = blake2b(folder.encode(), digest_size=4).hexdigest()
         return f"mainstem-{self.node}-{self.number}-{mark}"
@@ -90,10 +92,11 @@ class AMQP1Receiver(Receiver):
         for number, data in taken:
             try:
                 found.append(row(sections(data), options.address, options.key, options.ids, number))
-            except ValueError as error:
-                found.append(
-                    Message(data, origin=options.address, token=number, refused=str(error))
-                )
+            except (
+                _NOT_HELD
+            ) as error:  # raised again and again, it would hold up the queue for ever
+                why = str(error) if type(error) is ValueError else f"it can't be read: {error!r}"
+                found.append(Message(data, origin=options.address, token=number, refused=why))
         failpoint("amqp1.after-take")
         return found
 

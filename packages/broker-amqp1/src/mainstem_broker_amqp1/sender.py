@@ -110,8 +110,8 @@ class AMQP1Sender(Sender):
         from mainstem_broker_amqp1 import connection as vendor
 
         state = delivery.remote_state
-        if not state and not delivery.settled:
-            return
+        if state in (0, vendor.RECEIVED) and not delivery.settled:
+            return  # nothing is decided yet
         number = int(delivery.tag)
         delivery.settle()
         self._out -= 1
