@@ -12,6 +12,7 @@ from typing import Any
 
 from mainstem import HostTLSOptions, PermanentError, PipelineError, TransientError
 from proton import (
+    SASL,
     Collector,
     Data,
     Delivery,
@@ -19,6 +20,7 @@ from proton import (
     Disposition,
     Endpoint,
     Event,
+    Link,
     Message,
     Terminus,
     Transport,
@@ -44,11 +46,16 @@ _LASTING = frozenset(
         "precondition-failed",
     )
 )
-_NOT_FOUND = "amqp:not-found"
+_NOT_FOUND, _TAKEN = "amqp:not-found", "container-id"
+_SHARES = "SHARED-SUBS"
+#: What may become of a message that is sent.
+_OUTCOMES = tuple(f"amqp:{word}:list" for word in ("accepted", "rejected", "released", "modified"))
 #: What ends a connection or link that is a message's fault.
 FAULTS = frozenset({"amqp:link:message-size-exceeded", "amqp:decode-error"})
 _FAREWELL = 2.0
-_NONE = "it is no message of AMQP 1.0"
+_NONE = "it can't be read as a message of AMQP 1.0"
+#: So many sections a message has at most.
+_SECTIONS = 1_000
 #: How much is read at a time, and taken before others have their turn, in bytes.
 _READ, _MOST = 256 * 2**10, 4 * 2**20
 _UP = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
@@ -101,6 +108,8 @@ class Connection:
         self._error: PipelineError | None = None
         self._ended = self._leaving = False
         self._socket = self._connect(host, port, secured=secured)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self._collector = Collector()
         engine = self._engine = Engine()
         engine.container = container
@@ -180,7 +189,16 @@ class Connection:
         # What brokers that make addresses as they are asked for make of this one.
         _say(source, *(["topic", *(["shared", "global"] if shared else [])] if kept else ["queue"]))
         link.target.address = name
+        link.snd_settle_mode = Link.SND_UNSETTLED
+        if shared and _SHARES not in map(str, _list(self._engine.remote_offered_capabilities)):
+            raise PermanentError(f"{self.place}: the broker has no shared subscriptions")
         self._open(link, lambda: link.remote_source)
+        given = link.remote_source
+        # RabbitMQ's old plugin says yes to any filter.
+        if selector is not None and not (self.drains and _holds(given.filter)):
+            raise PermanentError(f"{self.place}: the broker does not know selectors")
+        if kept and given.durability == Terminus.NONDURABLE:
+            raise PermanentError(f"{self.place}: the broker has no durable subscriptions")
         return link
 
     def sender(self, name: str, address: str | None, kind: str) -> Any:
@@ -197,6 +215,8 @@ class Connection:
         """
         link = self._session.sender(name)
         link.source.address = name
+        link.snd_settle_mode = Link.SND_UNSETTLED
+        _put(link.source.outcomes, _OUTCOMES)
         if address is not None:
             link.target.address = address
             _say(link.target, kind)
@@ -234,9 +254,9 @@ class Connection:
         waits = self._send()
         made = self._socket
         pending = isinstance(made, ssl.SSLSocket) and made.pending()
-        wants = [made] if waits else []
-        ready, _, _ = select.select([made], wants, [], 0 if pending else max(0.0, seconds))
-        if ready or pending:
+        self._poll.modify(made, select.POLLIN | (select.POLLOUT if waits else 0))
+        ready = self._poll.poll(0 if pending else max(0, int(seconds * 1000)))
+        if pending or any(what & ~select.POLLOUT for _, what in ready):
             self._read()
         self._transport.tick(time.monotonic())
         self._dispatch()
@@ -296,7 +316,8 @@ class Connection:
         while (event := collector.peek()) is not None:
             kind = event.type
             if kind is Event.TRANSPORT_ERROR:
-                self._refused(event.transport.condition)
+                passing = event.transport.sasl().outcome in (SASL.SYS, SASL.TEMP)
+                self._refused(event.transport.condition, passing=passing)
             elif self._leaving:
                 pass
             elif kind is Event.DELIVERY:
@@ -309,13 +330,16 @@ class Connection:
                 self._refused(event.link.remote_condition)
             collector.pop()
 
-    def _refused(self, condition: Any) -> None:
+    def _refused(self, condition: Any, *, passing: bool = False) -> None:
         name = condition.name if condition is not None else ""
         said = (condition.description or name) if condition is not None else "it says no reason"
         self.fault = self.fault or name
         text = f"{self.place}: the broker says: {said}"
-        gone = name == _NOT_FOUND and self._served
-        self._break(PermanentError(text) if name in _LASTING and not gone else TransientError(text))
+        passing = passing or (name == _NOT_FOUND and self._served)
+        # The connection before this one has not ended yet for the broker.
+        passing = passing or _TAKEN in str(getattr(condition, "info", None))
+        lasting = name in _LASTING and not passing
+        self._break(PermanentError(text) if lasting else TransientError(text))
 
     def _delivery(self, delivery: Delivery) -> None:
         link: Any = delivery.link  # once, for the library makes it anew each time
@@ -369,12 +393,29 @@ def _drains(told: Any) -> bool:
 
 def _say(terminus: Any, *words: str) -> None:
     """Say what an end of a link is to be capable of."""
-    told = terminus.capabilities
+    _put(terminus.capabilities, words)
+
+
+def _put(told: Any, words: Sequence[str]) -> None:
     told.put_array(False, Data.SYMBOL)
     told.enter()
     for word in words:
         told.put_symbol(symbol(word))
     told.exit()
+
+
+def _list(found: Any) -> list[Any]:
+    """Return capabilities, of which one comes alone."""
+    elements = getattr(found, "elements", found)
+    if elements is None:
+        return []
+    return [elements] if isinstance(elements, str) else list(elements)
+
+
+def _holds(told: Any) -> bool:
+    """Whether there is anything in a map."""
+    told.rewind()
+    return bool(told.next()) and bool(told.get_object())
 
 
 def condition_of(delivery: Delivery) -> tuple[str, str]:
@@ -397,6 +438,8 @@ def sections(encoded: bytes) -> list[tuple[int, Any]]:
     found: list[tuple[int, Any]] = []
     data, at = Data(), 0
     while at < len(encoded):
+        if len(found) == _SECTIONS:
+            raise ValueError(f"{_NONE}: it has more than {_SECTIONS} sections")
         data.clear()
         try:
             at += data.decode(encoded[at:] if at else encoded)

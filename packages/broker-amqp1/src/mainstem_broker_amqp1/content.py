@@ -23,7 +23,8 @@ COLUMNS = (
 )
 _NO_ID = "it has no message id, and `ids: always` asks for one"
 _PRIORITY = 4
-_MOST_TIME = 2**62
+#: The times that readers have, in milliseconds.
+_FIRST, _LAST = -62_135_596_800_000, 253_402_300_799_999
 
 
 def row(
@@ -66,7 +67,7 @@ def row(
         headers or None,
         _micros(told[9]),
         origin,
-        None if identity is None or ids == "never" else octets(identity),
+        None if identity is None or ids == "never" else _identity(identity),
         token=token,
         refused=refused,
         extra=(
@@ -76,8 +77,8 @@ def row(
             _text(reply),
             _text(kind),
             _text(group),
-            _PRIORITY if header[1] is None else int(header[1]),
-            int(header[4] or 0),
+            _PRIORITY if header[1] is None else _number(header[1]),
+            _number(header[4] or 0),
             _micros(told[8]),
         ),
     )
@@ -119,7 +120,10 @@ def octets(value: Any) -> bytes:
 def _plain(value: Any) -> Any:
     """Return a value that JSON has: bytes are base64, other things text."""
     if isinstance(value, dict):
-        return {_text(name): _plain(held) for name, held in value.items()}
+        found = {_text(name): _plain(held) for name, held in value.items()}
+        if len(found) < len(value):
+            raise ValueError("it has a map with keys that are one text")
+        return found
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if isinstance(value, bytes):
@@ -136,7 +140,22 @@ def _text(value: Any) -> str | None:
 
 
 def _micros(milliseconds: Any) -> int | None:
-    """Return a time in microseconds; None for none, and for one that no column holds."""
-    if not milliseconds or abs(int(milliseconds)) > _MOST_TIME // 1000:
+    """Return a time in microseconds; None for none, and for one that is in no year of four digits."""
+    if not milliseconds or not _FIRST <= int(milliseconds) <= _LAST:
         return None
     return int(milliseconds) * 1000
+
+
+def _number(value: Any) -> int:
+    """Return a number that its column holds."""
+    if not 0 <= value < 2**31:
+        raise ValueError(f"it has a number that is too large: {value}")
+    return int(value)
+
+
+def _identity(value: Any) -> bytes:
+    """Return what tells a message by its id, of which those of different types are different."""
+    if isinstance(value, str):
+        return octets(value)
+    kind = "BINARY" if isinstance(value, bytes) else type(value).__name__.upper()
+    return f"AMQP_{kind}:".encode() + octets(value)

@@ -31,8 +31,8 @@ def _check(urls: tuple[Secret, ...]) -> tuple[Secret, ...]:
             raise ValueError("expected amqp://host:port or amqps:// for TLS")
         if parts.path.strip("/") or parts.query or parts.fragment:
             raise ValueError("expected nothing after the port: there are options for all else")
-        if parts.username and parts.password is None:
-            raise ValueError("the URL has a user without a password")
+        if bool(parts.username) != bool(parts.password):
+            raise ValueError("the URL has a user without a password, or a password without a user")
     return urls
 
 
@@ -136,7 +136,7 @@ class AMQP1SourceOptions(ConnectionOptions, IngressOptions):
         ge=1,
         le=100_000,
         description="How many messages the broker gives each receiver ahead of acknowledgements: its "
-        "credit.",
+        "credit. So many are in memory at most, of any size.",
     )
 
     @model_validator(mode="after")
@@ -181,7 +181,10 @@ class AMQP1Options(EgressOptions, ConnectionOptions):
         True, description="Whether the broker is to keep messages over its own restart."
     )
     expiry: PositiveDuration | None = option(
-        None, description="After how long the broker drops a message that nobody has taken."
+        None,
+        ge=timedelta(milliseconds=1),
+        le=timedelta(days=49),
+        description="After how long the broker drops a message that nobody has taken.",
     )
 
     @model_validator(mode="after")

@@ -86,6 +86,7 @@ class AMQP1Receiver(Receiver):
         made = self._connection
         assert made is not None  # noqa: S101
         made.work(0 if self._taken else seconds)
+        self._grant()  # credit that was taken back during a pause
         taken, self._taken = self._taken, []
         options = self.options
         found = []

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from mainstem import RefusedRowError
+from mainstem import PermanentError, RefusedRowError
 from mainstem.sinks import Refused, values_of
 from mainstem_egress import Answer, Fate, MessageFault, OutMessage, Sender
 
@@ -17,8 +18,11 @@ from mainstem_broker_amqp1.options import AMQP1Options
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Why a message is rejected now and may be taken later.
-_PASSING = "amqp:resource-limit-exceeded"
+#: Why a message is rejected now and may be taken later; `failed` brokers say of their own troubles.
+_PASSING = frozenset(
+    f"amqp:{word}" for word in ("resource-limit-exceeded", "internal-error", "illegal-state")
+) | {"failed"}
+_FORBIDDEN = "amqp:unauthorized-access"
 
 
 class AMQP1Sender(Sender):
@@ -37,6 +41,7 @@ class AMQP1Sender(Sender):
         self._kept: deque[tuple[int, bytes]] = deque()
         self._found: list[Answer] = []
         self._out = 0
+        self._fault: PermanentError | None = None
 
     def messages(self, batch: pa.RecordBatch, refused: Refused) -> Iterator[OutMessage]:
         from mainstem_broker_amqp1.connection import encoded
@@ -60,9 +65,9 @@ class AMQP1Sender(Sender):
                 content = encoded(
                     payload if options.body == "bytes" else payload.decode(),
                     identity=identity.hex() if identity is not None else None,
-                    address=None if every is not None else _address(address),
+                    address=None if every is not None else _name(address, "address"),
                     kind=options.kind,
-                    group=group.decode() if group is not None else None,
+                    group=None if group is None else _name(group, "key"),
                     properties={name: _held(held) for name, held in headers or ()},
                     durable=options.durable,
                     expiry=expiry,
@@ -85,7 +90,7 @@ class AMQP1Sender(Sender):
         options = self.options
         name = self.name.replace(" ", "-")
         made = self._connection = Connection(
-            options, self._turn, f"{name}-{id(self):x}", answered=self._answered, served=served
+            options, self._turn, f"{name}-{uuid4().hex}", answered=self._answered, served=served
         )
         self._link = made.sender(name, options.address, options.kind)
         self._served = True
@@ -118,8 +123,10 @@ class AMQP1Sender(Sender):
         fate, why = Fate.ACCEPTED, ""
         if state == vendor.REJECTED:
             name, why = vendor.condition_of(delivery)
-            fate = Fate.RETRY if name == _PASSING else Fate.REFUSED
+            fate = Fate.RETRY if name in _PASSING else Fate.REFUSED
             why = f"the broker says: {why}"
+            if name == _FORBIDDEN and self.options.address is not None:  # so it is for all
+                self._fault = PermanentError(f"{self.place()}: {why}")
         elif state != vendor.ACCEPTED:
             fate, why = Fate.RETRY, "the broker has given it back"
         self._found.append(Answer(number, number, fate, why))
@@ -138,6 +145,8 @@ class AMQP1Sender(Sender):
                 if made.fault in FAULTS and self._out:
                     raise MessageFault(f"the broker says: {made.fault}") from None
                 raise
+        if self._fault is not None:
+            raise self._fault
         found, self._found = self._found, []
         return found
 
@@ -161,11 +170,13 @@ def _bytes(value: bytes | str | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _address(given: bytes | str | None) -> str:
+def _name(given: bytes | str | None, what: str) -> str:
     text = given.decode() if isinstance(given, bytes) else given
-    if not text:
+    if not text and what == "address":
         raise ValueError("it has no address")
-    return text
+    if "\0" in (text or ""):  # where the library would end it
+        raise ValueError(f"its {what} has a NUL in it")
+    return text or ""
 
 
 def _held(value: bytes | None) -> str | bytes:
