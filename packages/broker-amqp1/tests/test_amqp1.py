@@ -9,25 +9,28 @@ import time
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from amqp1_clients import Says, give_back, put, send, take
 from mainstem import PermanentError, TransientError
 from mainstem.sinks import Refused
 from mainstem_broker_amqp.testing import RabbitMQ
+from mainstem_broker_amqp1.connection import Connection
 from mainstem_broker_amqp1.content import row
 from mainstem_broker_amqp1.options import AMQP1Options, AMQP1SourceOptions
 from mainstem_broker_amqp1.receiver import AMQP1Receiver
 from mainstem_broker_amqp1.sink import AMQP1Sink
 from mainstem_broker_amqp1.source import AMQP1Source
 from mainstem_broker_amqp1.testing import Artemis, jars
+from mainstem_egress import Answer, Fate
 from mainstem_egress.sink import dispatcher_of
 from mainstem_testkit import serve
 from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.conformance.sender import batch_of, send_by
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
-from proton import Message
+from proton import Delivery, Message
 from proton.utils import BlockingConnection
 from pydantic import ValidationError
 
@@ -351,6 +354,56 @@ def test_an_address_that_rejects_is_retried_until_given_up(artemis):
     rows = [sink_row(n, value=b" " * 20_000) for n in range(100)]
     with pytest.raises(PermanentError, match="the broker says"):
         send_rows(artemis, rows, address=address, give_up="3 s")
+
+
+@pytest.mark.parametrize(
+    ("said", "fate"),
+    [
+        ("amqp:resource-limit-exceeded", Fate.RETRY),
+        ("failed", Fate.RETRY),
+        ("amqp:decode-error", Fate.REFUSED),
+        ("amqp:unauthorized-access", None),
+    ],
+)
+def test_why_a_message_is_rejected_decides_what_becomes_of_it(said, fate):
+    """None: it is so for all messages, and ends the batch."""
+    options = AMQP1Options.model_validate({"url": "amqp://there", "address": "a"})
+    sender = AMQP1Sink(options).sender()(options, "test")
+    sender._connection = SimpleNamespace(work=lambda _: None, fault="")
+    condition = SimpleNamespace(name=said, description="its words")
+    remote = SimpleNamespace(condition=condition)
+    sender._answered(
+        SimpleNamespace(
+            remote_state=Delivery.REJECTED,
+            settled=True,
+            tag="7",
+            settle=lambda: None,
+            remote=remote,
+        )
+    )
+    if fate is None:
+        with pytest.raises(PermanentError, match="its words"):
+            sender.answers(0)
+    else:
+        assert list(sender.answers(0)) == [Answer(7, 7, fate, "the broker says: its words")]
+
+
+@pytest.mark.parametrize(
+    ("name", "info", "given", "kind"),
+    [
+        ("amqp:unauthorized-access", None, {}, PermanentError),
+        ("amqp:unauthorized-access", None, {"passing": True}, TransientError),
+        ("amqp:invalid-field", {"invalid-field": "container-id"}, {}, TransientError),
+        ("amqp:invalid-field", {"invalid-field": "filter"}, {}, PermanentError),
+        ("amqp:resource-locked", None, {}, TransientError),
+    ],
+)
+def test_what_a_broker_says_lasts_or_passes(name, info, given, kind):
+    made = object.__new__(Connection)
+    made.place, made.fault, made._served, made._error = "there", "", False, None
+    made._refused(SimpleNamespace(name=name, description="words", info=info), **given)
+    assert type(made._error) is kind
+    assert "words" in str(made._error)
 
 
 # -- who may come -----------------------------------------------------------------------------------
