@@ -143,6 +143,8 @@ def test_what_was_not_settled_comes_again_and_says_how_often(artemis, address):
     put(artemis.url, address, [1])
     with receiver(artemis, address) as made:
         assert [facts(m)["count"] for m in taken(made, 1)] == [0]
+        (held,) = made._open.values()
+    assert held.local_state == Delivery.RELEASED
     with receiver(artemis, address) as made:
         assert [facts(m)["count"] for m in taken(made, 1)] == [0], "leaving is no failure"
     give_back(artemis.url, address)

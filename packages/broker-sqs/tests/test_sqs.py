@@ -14,6 +14,7 @@ from mainstem_broker_sqs.receiver import SQSReceiver, _Polling
 from mainstem_broker_sqs.sink import SQSSink
 from mainstem_broker_sqs.testing import CREDENTIALS
 from mainstem_testkit.conformance.sender import send_by
+from mainstem_testkit.pipelines import wait_for
 from pydantic import ValidationError
 
 
@@ -155,20 +156,43 @@ class Answers:
     url = "http://queue"
 
     def __init__(self):
-        self.client, self._given = self, queue.SimpleQueue()
+        self.client = self
+        #: For the first thread, whose requests wait, and for others.
+        self._given = {True: queue.SimpleQueue(), False: queue.SimpleQueue()}
 
-    def give(self, *numbers):
+    def give(self, *numbers, first=True):
         found = [{"MessageId": f"m{n}", "ReceiptHandle": uuid.uuid4().hex} for n in numbers]
-        self._given.put({"Messages": found})
+        self._given[first].put({"Messages": found})
 
     def receive_message(self, **asked):
-        return self._given.get()
+        return self._given[asked["WaitTimeSeconds"] > 0].get()
 
     def change_message_visibility_batch(self, **asked):
         pass
 
     def failure(self, error):
         return error
+
+
+def test_an_empty_queue_is_not_all_while_a_request_is_out():
+    """It was asked before. Pass: what it brings is waited for."""
+    answers = Answers()
+    given = {"queue": answers.url + "/1/q", "requests": 2, "wait": "1 s", **CREDENTIALS}
+    polling = _Polling(answers, SQSSourceOptions.model_validate(given), there=20)
+    try:
+        answers.give(*range(10))
+        wait_for(lambda: polling._asking == {0, 1}, 8)
+        answers.give()
+        found = polling.take(8) + polling.take(0.3)
+        assert len(found) == 10
+        assert not polling.caught_up()
+        answers.give(10, first=False)
+        wait_for(lambda: polling.take(0.05), 8)
+        assert polling.caught_up()
+    finally:
+        answers.give()
+        answers.give(first=False)
+        polling.end()
 
 
 @pytest.mark.parametrize("last", [[3], []], ids=["what is missing", "nothing more"])
