@@ -9,6 +9,10 @@ class TestIdempotent(DeliverySuite):
     use = "idempotent"
 
 
+class TestNumbered(DeliverySuite):
+    use = "numbered"
+
+
 class TestTransactional(DeliverySuite):
     use = "transactional"
 

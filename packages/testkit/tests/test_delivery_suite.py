@@ -149,15 +149,15 @@ def test_a_course_that_is_found_is_one_that_can_do_without_nothing(tmp_path):
 
 def test_a_model_sink_has_its_abilities_and_no_others(tmp_path):
     """Pass: `isinstance` tells the abilities of a model's sinks as of any."""
-    from mainstem import IdentifiedWrites, KeyedWrites, Staged, Transactional
+    from mainstem import IdentifiedWrites, KeyedWrites, NumberedWrites, Staged, Transactional
     from mainstem_testkit.conformance.external_system import EVERY, ExternalSystem, sink_class
 
-    assert len({(kind.abilities, kind.replaces) for kind in EVERY}) == 32
+    assert len({(kind.abilities, kind.replaces) for kind in EVERY}) == 64
     for kind in EVERY:
         sink = sink_class(kind.abilities)(kind, ExternalSystem(), None, None)
         able = {
             each.__name__
-            for each in (IdentifiedWrites, KeyedWrites, Staged, Transactional)
+            for each in (IdentifiedWrites, KeyedWrites, NumberedWrites, Staged, Transactional)
             if isinstance(sink, each)
         }
         assert able == kind.abilities
@@ -166,4 +166,5 @@ def test_a_model_sink_has_its_abilities_and_no_others(tmp_path):
             "Staged",
             "KeyedWrites",
             "IdentifiedWrites",
+            "NumberedWrites",
         } - able | (set() if kind.replaces else {"replaces_batch"})

@@ -13,6 +13,7 @@ from .contracts.abilities import KeyedWrites as KeyedWrites
 from .contracts.abilities import Lag as Lag
 from .contracts.abilities import LoadedFirst as LoadedFirst
 from .contracts.abilities import Measurable as Measurable
+from .contracts.abilities import NumberedWrites as NumberedWrites
 from .contracts.abilities import Prepared as Prepared
 from .contracts.abilities import Reached as Reached
 from .contracts.abilities import Readable as Readable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 CATALOGUE = {
     ("delivery", "idempotent"): "mainstem-fault-tolerance",
+    ("delivery", "numbered"): "mainstem-fault-tolerance",
     ("delivery", "staged"): "mainstem-fault-tolerance",
     ("delivery", "transactional"): "mainstem-fault-tolerance",
     ("sink", "amqp"): "mainstem-broker-amqp",
@@ -45,6 +46,9 @@ CATALOGUE = {
     ("source", "postgresql"): "mainstem-cdc-postgresql",
     ("source", "sql"): "mainstem-database-sql",
     ("source", "amqp1"): "mainstem-broker-amqp1",
+    ("source", "pulsar"): "mainstem-broker-pulsar",
+    ("source", "pulsar_queue"): "mainstem-broker-pulsar",
+    ("sink", "pulsar"): "mainstem-broker-pulsar",
     ("sink", "amqp1"): "mainstem-broker-amqp1",
     ("source", "sqs"): "mainstem-broker-sqs",
     ("sink", "sqs"): "mainstem-broker-sqs",

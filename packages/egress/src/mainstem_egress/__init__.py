@@ -9,7 +9,7 @@ from __future__ import annotations
 from mainstem_egress.dispatcher import Counts, Dispatcher, LaneDispatcher
 from mainstem_egress.options import EgressOptions
 from mainstem_egress.sender import Answer, Fate, MessageFault, OutMessage, Sendable, Sender
-from mainstem_egress.sink import EgressSink
+from mainstem_egress.sink import EgressSink, send
 from mainstem_egress.unanswered import UnansweredSender, UnansweredSink
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "Sender",
     "UnansweredSender",
     "UnansweredSink",
+    "send",
 ]

@@ -95,9 +95,19 @@ def dispatcher_of(
 
 
 def send(
-    batches: Iterable[pa.RecordBatch], sender: type[Sender], options: EgressOptions, name: str
+    batches: Iterable[pa.RecordBatch],
+    sender: Callable[[Any, str], Sender],
+    options: EgressOptions,
+    name: str,
 ) -> Iterator[pa.RecordBatch]:
-    """Send the rows of a task and yield those that were refused for good; runs in an executor."""
+    """Send the rows of a task and yield those that were refused for good; runs in an executor.
+
+    Args:
+        batches: the rows.
+        sender: makes the sender, of the options and a name; it is pickled.
+        options: of the sink.
+        name: of the sink.
+    """
     from mainstem.sinks import Refused
 
     refused = Refused()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainstem import hookimpl
 
 from mainstem_fault_tolerance.idempotent import Idempotent
+from mainstem_fault_tolerance.numbered import Numbered
 from mainstem_fault_tolerance.staged import StagedDelivery
 from mainstem_fault_tolerance.transactional import TransactionalDelivery
 
@@ -14,6 +15,7 @@ def mainstem_delivery() -> dict[str, type]:
     """Return the strategies by word."""
     return {
         "idempotent": Idempotent,
+        "numbered": Numbered,
         "transactional": TransactionalDelivery,
         "staged": StagedDelivery,
     }

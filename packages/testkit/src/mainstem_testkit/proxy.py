@@ -23,13 +23,14 @@ class FaultProxy:
 
     Args:
         port: the server's port on 127.0.0.1.
+        at: where clients connect; any port that is free for 0.
 
     Attributes:
         port: where clients connect.
         connections: how many there have been.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, at: int = 0) -> None:
         self._target = port
         self._delay = 0.0
         self._rate: float | None = None
@@ -42,7 +43,7 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
-        self._server = self._wait(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._server = self._wait(asyncio.start_server(self._serve, "127.0.0.1", at))
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     def __enter__(self) -> FaultProxy:

@@ -54,6 +54,8 @@ class Server(ABC):
     name: ClassVar[str]
     #: What tells the server to end, whoever is connected to it.
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+    #: Where a proxy must listen, for a server that tells clients where to come to; 0 for anywhere.
+    through: int = 0
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()

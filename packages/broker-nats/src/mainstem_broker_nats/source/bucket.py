@@ -23,7 +23,6 @@ class BucketSource(PositionSource):
         "key STRING, value BINARY, revision BIGINT, created TIMESTAMP, operation STRING, "
         "_change_type STRING, _commit_version BIGINT, _commit_timestamp TIMESTAMP"
     )
-    gaps = "ignore"
     superseded = True
 
     @property

@@ -494,6 +494,23 @@ class IdentifiedWrites(Ability):
         """
 
 
+class NumberedWrites(Ability):
+    """A sink whose external system drops what has a number that it has seen.
+
+    The rows of a batch have the same numbers in each try (see `mainstem.sinks.numbered`), above those of
+    the batches before.
+    """
+
+    @abstractmethod
+    def write_numbered(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
+        """Write a batch of which some rows may be there: those are dropped; as `Sink.write` otherwise.
+
+        Raises:
+            FencedError: the external system has seen a run of this checkpoint with a higher epoch, or
+                rows of a later batch: what runs here is an old copy of the checkpoint.
+        """
+
+
 class Swappable(Ability):
     """A sink that can be built under another name and put in place at once: for `replay --rebuild`."""
 

@@ -100,8 +100,9 @@ class PositionLog(ABC):
     Other errors end the run. Commands (`lag`, `replay`, ...) ask once.
 
     Attributes:
-        sparse: whether messages of some positions are never read, since others than those are asked for;
-            `next`, `waiting` and `age` then say which are.
+        sparse: whether there are positions whose messages are never read, since others are asked for, or
+            that no message has; `next`, `waiting` and `age` then say which are, and `ahead` and `between`
+            where there are many.
         stamped: whether `stamp` can tell that a position has another message than it had.
     """
 
@@ -142,6 +143,18 @@ class PositionLog(ABC):
         """Return the first position at or after one whose message is read; None if there is none."""
         return position
 
+    def ahead(self, partition: str, after: int, rows: int) -> int:
+        """Return the position up to which so many rows, about, come after another one."""
+        return after + rows
+
+    def between(self, partition: str, after: int, end: int) -> int:
+        """Return how many rows, about, come after a position and up to another one."""
+        return end - after
+
+    def written(self, position: int) -> str:
+        """Return a position as people know it."""
+        return str(position)
+
     def waiting(self, partition: str, after: int, last: int) -> int:
         """Return how many messages that are read come after a position."""
         return last - after
@@ -153,6 +166,13 @@ class PositionLog(ABC):
     def stamp(self, partition: str, position: int) -> str | None:
         """Return what tells a message from another one at its position; None if it is not there."""
         return None
+
+    def notes(self) -> Mapping[str, Any]:
+        """Return what an offset keeps of the log as `look` found it, as JSON; for `recall`."""
+        return {}
+
+    def recall(self, notes: Mapping[str, Any]) -> None:  # noqa: B027
+        """Be told, before `look`, what the offset that is gone on from has kept."""
 
     def reset(self) -> None:  # noqa: B027
         """Let go of a connection that may be broken; the next call makes another one."""

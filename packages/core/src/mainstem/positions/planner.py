@@ -1,10 +1,10 @@
 """Plans the batches of a log that is read by position.
 
 An offset is `{"log": the log's identity, "read": by partition the last position that was read, "at": what
-`PositionLog.stamp` says of that, if it says anything}`. What lies between two offsets is a fixed set of
-messages, until they are deleted. The first offset of a checkpoint has `"first": true` and no `at`. Of a
-partition that is new, and of a log of which not all is read, an end has `after`: up to there nothing is
-read, and nothing was gone unseen.
+`PositionLog.stamp` says of that, "notes": what `PositionLog.notes` says, if they say anything}`. What
+lies between two offsets is a fixed set of messages, until they are deleted. The first offset of a
+checkpoint has `"first": true` and no `at`. Of a partition that is new, and of a log of which not all is
+read, an end has `after`: up to there nothing is read, and nothing was gone unseen.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -137,7 +138,8 @@ class PositionPlanner(Planner):
         begins = max(read, span.first - 1)
         if not self._log.sparse:
             # Where it began, when it came: what is gone by the time that the batch is read is a loss.
-            return min(last, begins + room), None if partition in start["read"] else begins
+            end = self._log.ahead(partition, begins, room)
+            return min(last, end), None if partition in start["read"] else begins
         known = max(read, self._nothing.get(partition, 0))
         whole = begins <= known
         begins = max(begins, known)
@@ -149,7 +151,7 @@ class PositionPlanner(Planner):
             waits = self._last is None and time.monotonic() - self._moved < MOVE
             return None if waits else (last, last)
         begins = found - 1
-        return min(last, begins + room), begins if whole else known
+        return min(last, self._log.ahead(partition, begins, room)), begins if whole else known
 
     def _offset(self, start: Offset, moves: Mapping[str, tuple[int, int | None]]) -> Offset:
         """Return the offset of a batch that reads some partitions up to some positions."""
@@ -160,6 +162,8 @@ class PositionPlanner(Planner):
         if self._log.stamped:
             stamps = {p: self._log.stamp(p, end) for p, (end, _) in sorted(moves.items())}
             found["at"] = {**start.get("at", {}), **stamps}
+        if notes := self._log.notes():
+            found["notes"] = notes
         after = {p: begins for p, (_, begins) in sorted(moves.items()) if begins is not None}
         return {**found, "after": after} if after else found
 
@@ -194,17 +198,27 @@ class PositionPlanner(Planner):
             first = span.first - 1 if first is None else first
             if last > first:
                 # What is not there takes no time: the first task tells of it.
-                ranges.append((partition, first, min(max(first, span.first - 1), last), last))
-        whole = sum(last - begins for _, _, begins, last in ranges)
+                begins = min(max(first, span.first - 1), last)
+                rows = self._patiently(partial(self._log.between, partition, begins, last))
+                ranges.append((partition, first, begins, last, rows))
+        whole = sum(rows for *_, rows in ranges)
         tasks = min(self._read.tasks, max(1, whole // self._read.rows_per_task))
         found: list[Part] = []
-        for partition, first, begins, last in ranges:
-            parts = max(1, tasks * (last - begins) // max(1, whole))
-            cuts = [begins + (last - begins) * part // parts for part in range(parts + 1)]
-            cuts[0] = first
-            found += [Part(str(start["log"]), partition, a, b) for a, b in pairwise(cuts)]
+        for partition, first, begins, last, rows in ranges:
+            parts = max(1, tasks * rows // max(1, whole))
+            cuts = [first, *self._cuts(partition, begins, rows, parts), last]
+            named = (str(start["log"]), partition)
+            found += [Part(*named, a, b) for a, b in pairwise(cuts) if a < b]
         failpoint("positions.after-ranges")
         return found
+
+    def _cuts(self, partition: str, begins: int, rows: int, parts: int) -> list[int]:
+        """Return where a range is cut into so many parts, each of about as many rows."""
+
+        def cut(part: int) -> int:
+            return self._log.ahead(partition, begins, rows * part // parts)
+
+        return self._patiently(lambda: [cut(part) for part in range(1, parts)])
 
     def close(self) -> None:
         self._log.close()
@@ -225,13 +239,15 @@ class PositionPlanner(Planner):
             ExternalError: it is not the one that was read, or what is not read any more is gone and was
                 not to be.
         """
+        self._log.recall(start.get("notes", {}))
         seen = self._log.look()
         check_identity(self._log, seen, start["log"])
         ahead = start.get("first") and isinstance(self._read.begin, int)
         for partition, read in start["read"].items():
             if partition not in seen.spans:
                 raise PermanentError(
-                    f"{self._log.called(partition)} is gone, and was read to {read}"
+                    f"{self._log.called(partition)} is gone, and was read to "
+                    f"{self._log.written(read)}"
                 )
             if not ahead:  # a position to begin at need not be there yet
                 self._check_reaches(seen, partition, read)
@@ -239,9 +255,9 @@ class PositionPlanner(Planner):
             first = seen.spans[partition].first
             if self._read.gaps == "fail" and first > read + 1:
                 raise PermanentError(
-                    f"{self._log.called(partition)} begins at {first}, and the checkpoint has read to "
-                    f"{read}: what is between was removed before it was read. `on_loss: report` goes on "
-                    "and tells of it"
+                    f"{self._log.called(partition)} begins at {self._log.written(first)}, and the "
+                    f"checkpoint has read to {self._log.written(read)}: what is between was removed "
+                    "before it was read. `on_loss: report` goes on and tells of it"
                 )
         return seen
 
@@ -254,8 +270,8 @@ class PositionPlanner(Planner):
         last = seen.spans[partition].last
         if last < read:
             raise TransientError(
-                f"{self._log.called(partition)} ends at {last}, and the checkpoint has read to {read}: "
-                f"was it restored from an older copy? {ANEW}"
+                f"{self._log.called(partition)} ends at {self._log.written(last)}, and the checkpoint "
+                f"has read to {self._log.written(read)}: was it restored from an older copy? {ANEW}"
             )
 
     def _check_stamps(self, offset: Mapping[str, Any], partitions: Mapping[str, Any]) -> None:
@@ -270,9 +286,10 @@ class PositionPlanner(Planner):
             at = self._log.stamp(partition, read) if noted else None
             if at is not None and at != noted:
                 raise PermanentError(
-                    f"message {read} of {self._log.called(partition)} is another one ({at}) than the "
-                    f"checkpoint has read ({noted}): it fell back (an older copy, or a server that "
-                    f"lost what it had not synced), and its positions mean something else. {ANEW}"
+                    f"message {self._log.written(read)} of {self._log.called(partition)} is another one "
+                    f"({at}) than the checkpoint has read ({noted}): it fell back (an older copy, or a "
+                    "server that lost what it had not synced), and its positions mean something else. "
+                    f"{ANEW}"
                 )
 
 
@@ -312,7 +329,8 @@ def begin(log: PositionLog, where: Begin) -> Offset:
         read = {partition: span.last for partition, span in seen.spans.items()}
     # A position that is not there yet is where reading begins when it comes.
     known = {partition: max(0, position) for partition, position in sorted(read.items())}
-    return {"log": seen.identity, "read": known, "first": True}
+    found = {"log": seen.identity, "read": known, "first": True}
+    return {**found, "notes": notes} if (notes := log.notes()) else found
 
 
 def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
@@ -322,7 +340,8 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
         OptionError: it is none, or the log no longer has what comes after it.
     """
     read = point.get("read")
-    unknown = set(point) - {"log", "read", "at", "after", "first"}
+    unknown = set(point) - {"log", "read", "at", "notes", "after", "first"}
+    log.recall(point.get("notes") or {})
     seen = log.look()
     if isinstance(read, int) and not isinstance(read, bool) and len(seen.spans) == 1:
         read = dict.fromkeys(seen.spans, read)
@@ -341,8 +360,8 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
             raise OptionError(f"there is no partition {partition!r}: {', '.join(seen.spans)}")
         if position + 1 < span.first or position > span.last:
             raise OptionError(
-                f"{log.called(partition)} has the positions {span.first} to {span.last}, and "
-                f"{position + 1} was asked for"
+                f"{log.called(partition)} has the positions {log.written(span.first)} to "
+                f"{log.written(span.last)}, and {log.written(position + 1)} was asked for"
             )
     return {"log": seen.identity, "read": dict(sorted(read.items()))}
 

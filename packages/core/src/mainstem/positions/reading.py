@@ -72,6 +72,6 @@ def _told(gap: Gap) -> str:
 
 def _lacks(log: PositionLog, part: Part, gap: Gap) -> str:
     return (
-        f"{log.called(part.partition)} lacks {gap.first} to {gap.last}: {gap.reason}. `on_loss: report` "
-        "goes on and tells of it"
+        f"{log.called(part.partition)} lacks {log.written(gap.first)} to {log.written(gap.last)}: "
+        f"{gap.reason}. `on_loss: report` goes on and tells of it"
     )

@@ -48,8 +48,9 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     columns: ClassVar[str]
     #: What becomes of positions that are gone; the option `on_loss` decides where there is one.
     gaps: Literal["ignore", "report", "fail"] = "fail"
-    #: Whether only the newest message of each key counts, so that older ones gone are no loss.
-    superseded: ClassVar[bool] = False
+    #: Whether only the newest message of each key counts, so that older ones gone are no loss. Of the
+    #: class, or set in `__init__` where options decide.
+    superseded: bool = False
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -71,7 +72,7 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     @property
     def _gaps(self) -> Literal["ignore", "report", "fail"]:
         found: Literal["ignore", "report", "fail"] = getattr(self.options, "on_loss", self.gaps)
-        return found
+        return "ignore" if self.superseded else found
 
     def load(self, ctx: SourceContext) -> DataFrame:
         from mainstem.positions.reading import GAP
@@ -117,8 +118,9 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
     def lag(self, reached: Reached) -> Sequence[Lag]:
         """Return the messages that are not read, and the age of the oldest."""
         with self._asked() as log:
-            seen = log.look()
             offset = reached.offset
+            log.recall((offset or {}).get("notes", {}))
+            seen = log.look()
             if offset is None:
                 offset = begin(log, self._begin)
             else:
@@ -147,8 +149,9 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
 
     def gone(self, since: Reached) -> str:
         with self._asked() as log:
-            seen = log.look()
             offset = since.offset
+            log.recall((offset or {}).get("notes", {}))
+            seen = log.look()
             if offset and offset["log"] != seen.identity:
                 return (
                     f"{log.called(next(iter(seen.spans), ''))}: it was made anew ({seen.identity})"
@@ -157,7 +160,7 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
             for partition, span in () if self.superseded else seen.spans.items():
                 read = int(offset["read"].get(partition, 0)) if offset else 0
                 if span.first > read + 1:
-                    what = f"messages {read + 1} to {span.first - 1}"
+                    what = f"messages {log.written(read + 1)} to {log.written(span.first - 1)}"
                     parts.append(f"{what} of {log.called(partition)}")
                 if span.deleted:
                     parts.append(
@@ -195,7 +198,7 @@ class PositionSource(Source, Branching, Measurable, Rewindable, Traceable):
                 if key and row.get("key") != key.encode():
                     continue
                 place = {name: row[name] for name in ("origin", "partition", "position")}
-                where = f"{log.called(partition)}, position {int(place['position'])}"
+                where = f"{log.called(partition)}, position {log.written(int(place['position']))}"
                 yield Trace(place, where, row.get("timestamp"), value=row.get("value"))
 
     def reached(self, trace: Trace, offset: Any) -> bool:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+#: The columns of `numbered`.
+LANE, NUMBER = "_lane", "_number"
+#: So many rows of a lane a batch can have, and so many batches a checkpoint, in 63 bits.
+_ROWS = 2**36
 _DDL = "reason STRING, payload BINARY, _id BINARY"
 #: The message column whose values are packed before they go to a task.
 _HEADERS = "map<string,binary>"
@@ -94,6 +98,31 @@ def in_partitions(
         parts = () if partitions is None else (partitions,)
         return frame.repartition(*parts, ordered_by).sortWithinPartitions(*LOG_ORDER)
     return frame if partitions is None else frame.coalesce(partitions)
+
+
+def numbered(frame: DataFrame, batch: int, lanes: int, key: str) -> DataFrame:
+    """Return a batch with the same lanes and numbers for its rows whenever it is written.
+
+    A lane has some keys, all of each, and is in one partition, in the order of its numbers: that of the
+    rows' log where they have its columns, and of their `_id`s.
+
+    Args:
+        frame: the batch; its rows have an `_id`.
+        batch: its id.
+        lanes: how many there are.
+        key: the column whose rows stay together, in order; those without a value go by their `_id`.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = {name.lower() for name in frame.columns}
+    own = F.col(quoted(key)).cast("binary") if key.lower() in names else F.lit(None).cast("binary")
+    lane = F.expr(f"pmod(xxhash64({LANE}), {lanes})").cast("int")
+    order = [*(each for each in LOG_ORDER if each in names), "_id"]
+    within = F.row_number().over(Window.partitionBy(LANE).orderBy(*order))
+    made = frame.withColumn(LANE, F.coalesce(own, F.col("_id"))).withColumn(LANE, lane)
+    number = within.cast("bigint") + F.lit(batch * _ROWS)
+    return made.repartition(lanes, LANE).withColumn(NUMBER, number)
 
 
 def write_by_tasks(

@@ -20,6 +20,7 @@ from mainstem import (
     FencedError,
     IdentifiedWrites,
     KeyedWrites,
+    NumberedWrites,
     Prepared,
     Promise,
     Shape,
@@ -47,6 +48,7 @@ FENCED: Mapping[type, str] = {
     Transactional: "write_once",
     Staged: "publish",
     IdentifiedWrites: "write_new",
+    NumberedWrites: "write_numbered",
     KeyedWrites: "write_keyed",
 }
 
@@ -235,7 +237,7 @@ class WritingSuite(Suite):
         if ability is KeyedWrites:
             first = read_columns(self.schema)[0].name
             shape = Changelog(self.schema, [first], sequence=first)
-        ids = ability is IdentifiedWrites
+        ids = ability in (IdentifiedWrites, NumberedWrites)
         sink = self._ready(shape, ids=ids)
         given: Any = self._frame(batch.spark, rows, parts=parts, shape=shape, ids=ids)
         batch = replace(batch, shape=shape)

@@ -18,6 +18,7 @@ from mainstem import (
     FencedError,
     IdentifiedWrites,
     KeyedWrites,
+    NumberedWrites,
     Options,
     Sink,
     SinkCapabilities,
@@ -96,6 +97,7 @@ class ExternalSystem:
         table: by key the sequence and the value, None where the key was deleted.
         ledger: the batches that are in, with what they refused.
         epochs: the highest epoch that each checkpoint's runs have shown.
+        numbers: by checkpoint, the batch and the number in it of the last row that has one.
         staged: by place: query id, batch id, and of tries apart the epoch and a number.
         changes: how often what a reader sees has changed.
         keyed: whether rows have been written by key.
@@ -108,6 +110,7 @@ class ExternalSystem:
         self.table: dict[str, tuple[int, str | None]] = {}
         self.ledger: dict[Place, tuple[Row, ...]] = {}
         self.epochs: dict[str, int] = {}
+        self.numbers: dict[str, tuple[int, int]] = {}
         self.staged: dict[tuple[Any, ...], list[Row]] = {}
         self.changes = 0
         self.keyed = False
@@ -161,6 +164,17 @@ class ExternalSystem:
         self._fence(batch)
         there = {row.name for _, row in self.rows}
         self._put(batch, (row for row in rows if row.name not in there))
+        return _refused(rows)
+
+    def write_numbered(self, rows: tuple[Row, ...], batch: Batch) -> tuple[Row, ...]:
+        """Write the rows whose numbers are higher than the last."""
+        self._fence(batch)
+        if self.numbers.get(batch.query_id, (-1, 0))[0] > batch.id:
+            raise FencedError("rows of a later batch are there")
+        for number, row in enumerate(rows):
+            if (batch.id, number) > self.numbers.get(batch.query_id, (-1, 0)):
+                self.numbers[batch.query_id] = (batch.id, number)
+                self._put(batch, [row])
         return _refused(rows)
 
     def write_keyed(self, rows: tuple[Row, ...], batch: Batch) -> tuple[Row, ...]:
@@ -325,9 +339,16 @@ class _IdentifiedWrites(ModelSink, IdentifiedWrites):
         return self._told(self._write("write_new", frame, batch, cut="write_new"))
 
 
+class _NumberedWrites(ModelSink, NumberedWrites):
+    def write_numbered(self, frame: Any, batch: Batch) -> Any:
+        if isinstance(frame, Frame) and not frame.ids:
+            raise ValueError("rows without `_id`, for the strategy does not say that it needs them")
+        return self._told(self._write("write_numbered", frame, batch, cut="write_numbered"))
+
+
 _ABILITIES: Mapping[str, type[ModelSink]] = {
     each.__name__.removeprefix("_"): each
-    for each in (_Transactional, _Staged, _KeyedWrites, _IdentifiedWrites)
+    for each in (_Transactional, _Staged, _KeyedWrites, _IdentifiedWrites, _NumberedWrites)
 }
 
 #: Sinks with one ability each, with none, and with all.

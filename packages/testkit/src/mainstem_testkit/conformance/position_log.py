@@ -185,7 +185,8 @@ class PositionLogSuite(Suite):
             source = self.source().starting_at(point)
             found = self.numbers(self.reading(source))
             assert sorted(found) == list(range(first, 12)), f"from {point}: {sorted(found)}"
-        beyond = {partition: read + 1000 for partition, read in offset["read"].items()}
+        ends = self.source().end(self.place)
+        beyond = {partition: int(end) + 1_000_000 for partition, end in ends.items()}
         for wrong in ({**offset, "log": "another"}, {**offset, "read": beyond}, {"no": "offset"}):
             with pytest.raises(OptionError):
                 self.source().starting_at(wrong)

@@ -193,7 +193,8 @@ class SenderSuite(Suite):
         )
 
     def _through(self, breaks: Callable[[FaultProxy, int], None]) -> None:
-        with FaultProxy(self._server().port) as proxy:
+        server = self._server()
+        with FaultProxy(server.port, server.through) as proxy:
             self._proxy = proxy
             try:
                 rows = self._breaking(proxy, breaks)

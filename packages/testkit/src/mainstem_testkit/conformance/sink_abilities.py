@@ -23,6 +23,7 @@ from mainstem import (
     Forgetful,
     IdentifiedWrites,
     KeyedWrites,
+    NumberedWrites,
     OptionError,
     Prepared,
     Staged,
@@ -58,6 +59,9 @@ _BATCHES: tuple[tuple[str, int, Mapping[str, str | None]], ...] = (
     (OTHER, 0, {"anew": "0 anew", "anew and gone": "0 anew", "new": "0 anew"}),
     (OTHER, 1, {"anew": "1 anew", "anew and gone": None}),
 )
+
+#: The abilities that know the batches of a checkpoint.
+_LEDGERS = (Transactional, Staged, NumberedWrites)
 
 
 class AbilitiesSuite(WritingSuite):
@@ -152,6 +156,25 @@ class AbilitiesSuite(WritingSuite):
                 sink.write_new(frame, self._batch(spark, number))
         sink.write_new(self._some(spark, [3], ids=True), self._batch(spark, 0, OTHER))
         self._check(range(9), doubled=False)
+
+    @proves("NumberedWrites")
+    def test_rows_of_a_batch_are_known_by_their_numbers(self, spark: SparkSession) -> None:
+        """A batch is cut, and comes again, also in other partitions: what is missing is added."""
+        sink = self._able(NumberedWrites, ids=True)
+        armed = self._armed()
+        with must_raise("a task failed"):
+            through = partial(cut, armed=str(armed))
+            sink.write_numbered(
+                self._some(spark, range(8), through=through, ids=True), self._batch(spark)
+            )
+        self._disarm(armed)
+        for number, numbers in ((0, range(8)), (1, range(8, 20)), (2, range(20, 21))):
+            for parts, order in ((2, 1), (1, -1)):
+                frame = self._some(spark, numbers[::order], parts=parts, ids=True)
+                sink.write_numbered(frame, self._batch(spark, number))
+                self._check(range(numbers[-1] + 1), doubled=False)
+        sink.write_numbered(self._some(spark, [30], ids=True), self._batch(spark, 0, OTHER))
+        self._check([*range(21), 30], doubled=False)
 
     # -- batches taken back -----------------------------------------------------------------
 
@@ -309,7 +332,7 @@ class AbilitiesSuite(WritingSuite):
     @proves("ledger", runs=True)
     def test_what_a_batch_refused_is_told_again(self, spark: SparkSession) -> None:
         """A batch that is in comes again, by its own run and by the next: the same rows are refused."""
-        able = [each for each in (Transactional, Staged) if isinstance(self.component, each)]
+        able = [each for each in _LEDGERS if isinstance(self.component, each)]
         if not able:
             not_claimed("a ledger")
         if self.refused is None:
@@ -351,7 +374,7 @@ class AbilitiesSuite(WritingSuite):
     @proves("ledger", runs=True)
     def test_an_old_copy_of_a_checkpoint_is_refused(self, spark: SparkSession) -> None:
         """A batch older than the ledger's last, cut otherwise, is neither written nor taken for that."""
-        able = [each for each in (Transactional, Staged) if isinstance(self.component, each)]
+        able = [each for each in _LEDGERS if isinstance(self.component, each)]
         if not able:
             not_claimed("a ledger")
         for ability in able:

@@ -1,0 +1,378 @@
+"""Messages as they come and go: keys, parts, compaction, numbers; who may come."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from mainstem import OptionError, PermanentError, TransientError
+from mainstem.columns import arrow_type, read_columns
+from mainstem.positions import Part
+from mainstem_broker_pulsar.client import Client, Timeout
+from mainstem_broker_pulsar.content import LAST, Place, place_at, position
+from mainstem_broker_pulsar.log import TopicLog
+from mainstem_broker_pulsar.options import PulsarOptions, PulsarQueueOptions, PulsarSourceOptions
+from mainstem_broker_pulsar.receiver import PulsarReceiver
+from mainstem_broker_pulsar.sender import partition_of
+from mainstem_broker_pulsar.sink import PulsarSink
+from mainstem_broker_pulsar.source import PulsarSource
+from mainstem_broker_pulsar.testing import Pulsar
+from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.conformance.sender import send_by
+from mainstem_testkit.pipelines import wait_for
+from mainstem_testkit.server import free_port
+from pulsar_clients import SHARED, client, put, read
+from pulsar_secured import settings, token
+from pydantic import ValidationError
+
+
+@pytest.fixture
+def topic():
+    return f"t-{uuid.uuid4().hex}"
+
+
+def path(topic):
+    return f"persistent/public/default/{topic}"
+
+
+def source_options(server, topic, **more):
+    given = {
+        "url": server.url,
+        "admin_url": server.admin_url,
+        "topic": topic,
+        "give_up": "3 s",
+        **more,
+    }
+    return PulsarSourceOptions.model_validate(given)
+
+
+@contextmanager
+def log(server, topic, **more):
+    with closing(TopicLog(source_options(server, topic, **more), "node", "test")) as made:
+        yield made
+
+
+SCHEMA = pa.schema(
+    [(each.name, arrow_type(each.type or "")) for each in read_columns(PulsarSource.columns)]
+)
+
+
+def rows(made, after=None, end=None, *, gaps=False):
+    """Return the rows of all partitions, and gaps, or of a range of the first."""
+    seen = made.look()
+    found, missing = [], []
+    for partition, span in seen.spans.items():
+        begin = span.first - 1 if after is None else after
+        part = Part(seen.identity, partition, begin, span.last if end is None else end)
+        for chunk in made.read(part, SCHEMA, gaps=gaps):
+            found += chunk.rows.to_pylist()
+            missing += chunk.gaps
+    return (found, missing) if gaps else found
+
+
+def options(kind, server, topic, **more):
+    given = {"url": server.url, "topic": topic, "connect_timeout": "5 s", **more}
+    if kind is PulsarOptions:
+        given.setdefault("give_up", "10 s")
+    return kind.model_validate(given)
+
+
+@contextmanager
+def receiver(server, topic, number=0, **more):
+    told = options(PulsarQueueOptions, server, topic, subscription="ours", **more)
+    made = PulsarReceiver(told, number, "node")
+    made.connect(None)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def taken(made, count, seconds=8):
+    found, until = [], time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < until:
+        found += made.take(0.05)
+    return found
+
+
+def row(number, **more):
+    told = {"key": b"k%d" % number, "value": b"%d" % number, "_id": number.to_bytes(16, "big")}
+    return {**told, **more}
+
+
+# -- rows -----------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_a_row_of_both_sources(pulsar, topic):
+    """Pass: value, key, properties, times and producer are there; nothing is nothing."""
+    at = 1_790_000_000_123
+    with client(pulsar.url) as made:
+        producer = made.create_producer(topic, "somebody")
+        producer.send(
+            b"\xff", properties={"a": "b", "ä": ""}, partition_key="k", event_timestamp=at
+        )
+        producer.send(None, partition_key="gone")
+    with log(pulsar, topic) as found:
+        first, second = rows(found)
+    assert (first["value"], first["key"], first["producer"]) == (b"\xff", b"k", "somebody")
+    assert dict(first["headers"]) == {"a": b"b", "ä": b""}
+    assert first["event_time"] == datetime.fromtimestamp(at / 1000, UTC)
+    assert abs((first["timestamp"] - datetime.now(UTC)).total_seconds()) < 60
+    assert first["position"] < second["position"]
+    assert place_at(int(first["position"])) == tuple(map(int, first["message_id"].split(":")))
+    assert (second["value"], second["key"], second["event_time"]) == (None, b"gone", None)
+    assert second["headers"] is None
+    with receiver(pulsar, topic) as made:
+        one, two = taken(made, 2)
+    assert (one.value, one.key, dict(one.headers)) == (b"\xff", b"k", {"a": b"b", "ä": b""})
+    assert one.extra == (at * 1000, "somebody", 0)
+    assert (two.value, two.key, two.extra) == (None, b"gone", (None, "somebody", 0))
+    assert one.id != two.id
+
+
+def test_what_is_given_again_has_the_same_id_and_counts(pulsar, topic):
+    put(pulsar.url, topic, range(5))
+    with receiver(pulsar, topic) as made:
+        first = taken(made, 5)
+        made.acknowledge(first[:2])
+    with receiver(pulsar, topic, 1) as made:
+        again = taken(made, 3)
+        assert {each.id for each in again} == {each.id for each in first[2:]}
+        assert not taken(made, 1, 0.3)
+
+
+def test_what_others_refuse_counts(pulsar, topic):
+    """Pass: `redeliveries` says how often a message was given back."""
+    with client(pulsar.url) as made, receiver(pulsar, topic) as ours:
+        other = made.subscribe(topic, "ours", SHARED, negative_ack_redelivery_delay_ms=100)
+        put(pulsar.url, topic, range(40), batching=False)
+        refused = other.receive(5000)
+        other.negative_acknowledge(refused)
+        found, until = [], time.monotonic() + 10
+        while not any(each.extra[2] for each in found) and time.monotonic() < until:
+            found += ours.take(0.05)
+            with suppress(Timeout):
+                other.negative_acknowledge(other.receive(10))
+    assert any(each.extra[2] for each in found)
+
+
+def test_keys_stay_with_their_receivers(pulsar, topic):
+    """Pass: two receivers of a key_shared subscription have no key in common, and all of them."""
+    with (
+        receiver(pulsar, topic, mode="key_shared") as one,
+        receiver(pulsar, topic, 1, mode="key_shared") as two,
+    ):
+        with client(pulsar.url) as made:
+            producer = made.create_producer(topic)
+            for number in range(60):
+                producer.send(b"%d" % number, partition_key=f"k{number % 20}")
+        found, until = ([], []), time.monotonic() + 10
+        while sum(map(len, found)) < 60 and time.monotonic() < until:
+            for each, made in zip(found, (one, two), strict=True):
+                each += made.take(0.05)
+    keys = [{each.key for each in taken} for taken in found]
+    assert all(keys)
+    assert not keys[0] & keys[1]
+    assert sorted(int(m.value) for m in (*found[0], *found[1])) == list(range(60))
+
+
+# -- a topic as a log -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_a_message_in_parts_is_of_the_range_that_its_last_is_in(pulsar, topic, cut):
+    """Two messages in parts, one within the other's ledger: whole, once, wherever a range is cut."""
+    with client(pulsar.url) as made:
+        large = made.create_producer(topic, chunking_enabled=True)
+        small = made.create_producer(topic)
+        small.send(b"1")
+        large.send(b"a" * 6_000_000)
+        small.send(b"2")
+        large.send(b"b" * 11_000_000)
+    with log(pulsar, topic, give_up="10 s") as found:
+        span = next(iter(found.look().spans.values()))
+        where = position(Place(place_at(span.first).ledger, cut, LAST))
+        before, missing = rows(found, span.first - 1, where, gaps=True)
+        after, more = rows(found, where, span.last, gaps=True)
+    assert [len(each["value"]) for each in before + after] == [1, 6_000_000, 1, 11_000_000]
+    assert not missing
+    assert not more
+
+
+def test_compaction_leaves_the_newest_of_each_key(pulsar, topic):
+    """Pass: `compacted` reads what is left, then what came since, also when the rest is gone."""
+    with client(pulsar.url) as made:
+        producer = made.create_producer(topic)
+        for number in range(30):
+            producer.send(b"%d" % number, partition_key=f"k{number % 3}")
+        producer.send(None, partition_key="k0")
+        pulsar.ask(f"{path(topic)}/compaction", "PUT")
+        wait_for(lambda: pulsar.ask(f"{path(topic)}/compaction")["status"] == "SUCCESS", 30)
+        producer.send(b"new", partition_key="k1")
+    with log(pulsar, topic, compacted=True) as found:
+        values = [(each["key"], each["value"]) for each in rows(found) if each["value"]]
+    assert values == [(b"k1", b"28"), (b"k2", b"29"), (b"k1", b"new")]
+    with log(pulsar, topic) as found:
+        assert len(rows(found)) == 32
+    # Compaction's ledger outlives the topic's.
+    pulsar.ask(f"{path(topic)}/unload", "PUT")
+    put(pulsar.url, topic, [7])
+    pulsar.ask(f"{path(topic)}/truncate", "DELETE")
+    wait_for(lambda: len(pulsar.ask(f"{path(topic)}/internalStats")["ledgers"]) == 1, 20)
+    with log(pulsar, topic, compacted=True) as found:
+        left = [each["key"] for each in rows(found)]
+    assert {b"k1", b"k2", b"key 1"} <= set(left)
+
+
+def test_a_ledger_that_was_empty_is_no_loss_while_the_topic_is_retained(pulsar, topic):
+    """Moved again and again, an idle topic begins where it did; not if nothing retains what came."""
+    pulsar.ask(path(topic), "PUT")
+    for retained in (-1, 0):
+        limit = {"retentionTimeInMinutes": retained, "retentionSizeInMB": retained}
+        pulsar.ask(f"{path(topic)}/retention", "POST", limit)
+        told = f"{path(topic)}/retention?applied=true"
+        wait_for(lambda told=told, limit=limit: pulsar.ask(told) == limit, 20)
+        with log(pulsar, topic) as found:
+            first, notes = _first(found), found.notes()
+            for _ in range(2):
+                pulsar.ask(f"{path(topic)}/unload", "PUT")
+                assert (_first(found) == first) == bool(retained)
+        with log(pulsar, topic) as again:
+            again.recall(notes)
+            assert (_first(again) == first) == bool(retained)
+
+
+def _first(found):
+    return next(iter(found.look().spans.values())).first
+
+
+def test_a_topic_that_is_not_there_is_told(pulsar, topic):
+    with log(pulsar, topic) as found, pytest.raises(PermanentError, match="there is no topic"):
+        found.look()
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    away = log(pulsar, topic, admin_url=nowhere)
+    with away as found, pytest.raises(TransientError, match="administration"):
+        found.look()
+
+
+def test_it_ends_where_the_offset_does_not_reach(pulsar, topic):
+    put(pulsar.url, topic, range(3))
+    source = PulsarSource(source_options(pulsar, topic))
+    with pytest.raises(OptionError, match=r"has the positions \d+:0:0 to"):
+        source.starting_at({"read": {topic: 10**33}})
+
+
+# -- the sink ---------------------------------------------------------------------------------------------
+
+
+def test_keys_go_where_clients_in_java_send_them(pulsar, topic):
+    """By `String.hashCode`: values from its definition; each partition has its keys in order."""
+    assert [partition_of(key, 10**9) for key in ("", "a", "Aa", "BB")] == [0, 97, 2112, 2112]
+    assert partition_of("polygenelubricants", 10) == 0  # the least integer, without its sign
+    assert partition_of("ä\U0001f600", 10**9) == ((228 * 31 + 0xD83D) * 31 + 0xDE00) % 10**9
+    pulsar.ask(f"{path(topic)}/partitions", "PUT", 4)
+    sent = [row(number, key=b"k%d" % (number % 9)) for number in range(90)]
+    assert not send_by(PulsarSink(options(PulsarOptions, pulsar, topic)), sent)
+    with log(pulsar, topic) as found:
+        made = rows(found)
+    for key in {each["key"] for each in made}:
+        own = [each for each in made if each["key"] == key]
+        assert {each["partition"] for each in own} == {
+            f"{topic}-partition-{partition_of(key.decode(), 4)}"
+        }
+        assert [int(each["value"]) for each in own] == sorted(int(each["value"]) for each in own)
+    assert len(made) == 90
+
+
+def test_a_large_message_goes_in_parts_or_is_refused(pulsar, topic):
+    large = row(1, value=b"x" * 6_000_000)
+    refused = send_by(PulsarSink(options(PulsarOptions, pulsar, topic)), [row(0), large, row(2)])
+    assert len(refused) == 1
+    assert "max_message" in refused[0]["reason"]
+    beyond = options(PulsarOptions, pulsar, topic, max_message="100 MB")
+    assert len(send_by(PulsarSink(beyond), [large])) == 1  # the brokers' own limit
+    assert not send_by(PulsarSink(options(PulsarOptions, pulsar, topic, chunks=True)), [large])
+    assert [len(each.data()) for each in read(pulsar.url, topic)] == [1, 1, 6_000_000]
+
+
+@pytest.mark.parametrize("how", ["lz4", "zlib", "zstd", "snappy"])
+def test_what_is_compressed_is_read_again(pulsar, topic, how):
+    sink = PulsarSink(options(PulsarOptions, pulsar, topic, compression=how, batching="by_key"))
+    assert not send_by(
+        sink, [row(n, event_time=datetime(2026, 1, 1, tzinfo=UTC)) for n in range(9)]
+    )
+    with log(pulsar, topic) as found:
+        assert sorted(int(each["value"]) for each in rows(found)) == list(range(9))
+
+
+# -- who may come -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.in_turn
+def test_tokens_and_tls(tmp_path, topic):
+    """The right token and certificates let in; others, and none, do not, and are in no error."""
+    made = tmp_path / "certificates"
+    make_certificates(made, {"server": "DNS:localhost"})
+    tls, web = free_port(), free_port()
+    secured = Pulsar(tmp_path / "secured", settings(made, tls, web), tls)
+    secured.token = token("root")
+    with secured:
+        secured.ask("namespaces/public/default/permissions/us", "POST", ["produce", "consume"])
+        mine = {"ca": str(made / "ca.pem")}
+        good = {
+            "url": f"pulsar+ssl://localhost:{tls}",
+            "token": token("us"),
+            "tls": mine,
+            "connect_timeout": "3 s",
+        }
+        sink = options(PulsarOptions, secured, topic, **good)
+        assert not send_by(PulsarSink(sink), [row(0), row(1)])
+        root = {**good, "token": token("root"), "admin_url": f"https://localhost:{web}"}
+        with log(secured, topic, **root) as found:
+            assert len(rows(found)) == 2
+        for wrong in (
+            {"token": token("nobody")},
+            {"token": "no.such.token"},
+            {"token": None},
+            {"tls": {"ca": str(made / "other.pem")}},
+        ):
+            bad = options(PulsarOptions, secured, topic, **{**good, **wrong})
+            how = {"batching": "none", "compression": "none", "chunks": False}
+            fails = pytest.raises((PermanentError, TransientError))
+            with fails as caught, closing(Client(bad)) as opened:
+                opened.producer(bad.topic, None, **how, pending=1, seconds=3)
+            assert not any(str(each) in str(caught.value) for each in wrong.values() if each)
+        nobody = log(secured, topic, **{**root, "token": token("nobody")})
+        with nobody as found, pytest.raises(PermanentError, match="40[13]"):
+            found.look()
+
+
+# -- options ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"url": "pulsar://us:hunter2@host"}, "without a user"),
+        ({"url": "amqp://host"}, "expected pulsar://"),
+        ({"user": "us"}, "go together"),
+        ({"token": "t", "user": "us", "password": "hunter2"}, "two ways"),
+        ({"tls": {}}, r"pulsar\+ssl"),
+        ({"topic": "a/b"}, "expected a topic"),
+        ({"chunks": True, "batching": "by_key"}, "batching"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(given, told):
+    with pytest.raises(ValidationError, match=told) as caught:
+        PulsarOptions.model_validate({"url": "pulsar://host", "topic": "t", **given})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_positions_are_places():
+    for place in (Place(0, 0, 0), Place(2**63 - 1, 7, LAST), Place(3, 10**10 - 1, 5)):
+        assert place_at(position(place)) == place
+    assert place_at(position(Place(3, 4, LAST)) + 1) == (3, 5, 0)
