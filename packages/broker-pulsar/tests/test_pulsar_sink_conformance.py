@@ -26,7 +26,7 @@ class TestSender(Topics, SenderSuite):
             "url": f"pulsar://127.0.0.1:{self.port}",
             "topic": self.topic,
             "give_up": "30 s",
-            "connect_timeout": "3 s",
+            "connect_timeout": "2 s",
             **({"listener": "through"} if through else {}),
         }
 
@@ -54,9 +54,9 @@ class PulsarSuite(Topics, SinkSuite):
         return {
             "url": self.server.url,
             "topic": self.topic,
-            "give_up": "5 seconds",
+            "give_up": "4 seconds",
             "answer_timeout": "4 seconds",
-            "connect_timeout": "3 seconds",
+            "connect_timeout": "2 seconds",
         }
 
     def rows(self, schema):

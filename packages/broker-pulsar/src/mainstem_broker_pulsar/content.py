@@ -12,6 +12,8 @@ LOG_COLUMNS = f"{COLUMNS}, message_id STRING"
 QUEUE_COLUMNS = f"{COLUMNS}, redeliveries INT"
 #: The last place in an entry that a position can tell, and how many entries of a ledger it can.
 LAST, _ENTRIES = 99_999, 10**10
+#: The header of a message whose key or properties are no text, as Pulsar's are; and what it says.
+UNREAD, _NO_TEXT = "mainstem-unreadable", b"its key, or a property, is no UTF-8"
 #: The last time that readers have, in milliseconds.
 _LATEST = 253_402_300_799_999
 
@@ -24,9 +26,10 @@ class Place(NamedTuple):
     batch: int
 
 
-def position(place: Place) -> int:
+def position(place: tuple[int, int, int]) -> int:
     """Return a place as one number."""
-    return (place.ledger * _ENTRIES + place.entry) * (LAST + 1) + place.batch
+    ledger, entry, batch = place
+    return (ledger * _ENTRIES + entry) * (LAST + 1) + batch
 
 
 def place_at(position: int) -> Place:
@@ -46,36 +49,25 @@ class Content(NamedTuple):
     producer: str | None
 
 
-def place_of(message: Any) -> Place:
-    """Return where a message is; one that is in no batch is the first of its entry.
-
-    Raises:
-        ValueError: its entry has too many messages.
-    """
-    found = message.message_id()
-    if (batch := found.batch_index()) > LAST:
-        raise ValueError(f"an entry has more than {LAST + 1:,} messages")
-    return Place(found.ledger_id(), found.entry_id(), max(0, batch))
-
-
 def content(message: Any) -> Content:
-    """Return what a message holds.
-
-    Raises:
-        ValueError: a text of it is none; says which.
-    """
+    """Return what a message holds; without its key and properties, if they can't be read."""
     try:
-        key, properties = message.partition_key(), message.properties()
+        key, held = message.partition_key(), message.properties()
     except UnicodeDecodeError:
-        raise ValueError("its key, or a property, is no UTF-8") from None
+        return Content(_value(message), None, [(UNREAD, _NO_TEXT)], None, None, None)
     return Content(
-        None if message.has_null_value() else message.data(),
+        _value(message),
         key.encode() if key else None,
-        [(name, held.encode()) for name, held in properties.items()] or None,
+        [(name, text.encode()) for name, text in held.items()] if held else None,
         _micros(message.publish_timestamp()),
         _micros(message.event_timestamp()),
         message.producer_name() or None,
     )
+
+
+def _value(message: Any) -> bytes | None:
+    found: bytes | None = None if message.has_null_value() else message.data()
+    return found
 
 
 def row(message: Any, topic: str) -> Message:
@@ -88,20 +80,10 @@ def row(message: Any, topic: str) -> Message:
     own = message.message_id()
     # Of one partition, no two messages have the same.
     told = b"%d:%d:%d:%d" % (own.partition(), own.ledger_id(), own.entry_id(), own.batch_index())
-    try:
-        found = content(message)
-    except ValueError as error:
-        return Message(message.data(), origin=topic, id=told, token=own, refused=str(error))
-    return Message(
-        found.value,
-        found.key,
-        found.headers,
-        found.timestamp,
-        topic,
-        told,
-        token=own,
-        extra=(found.event_time, found.producer, message.redelivery_count()),
-    )
+    value, key, headers, at, event, producer = content(message)
+    refused = _NO_TEXT.decode() if headers and headers[0][0] == UNREAD else None
+    extra = (event, producer, message.redelivery_count())
+    return Message(value, key, headers, at, topic, told, None, own, refused, extra)
 
 
 def _micros(millis: int) -> int | None:

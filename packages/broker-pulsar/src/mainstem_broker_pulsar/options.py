@@ -171,6 +171,13 @@ class PulsarOptions(EgressOptions, ConnectionOptions):
         "name alone in `public/default`.",
         example="alarms",
     )
+    in_flight: int = option(
+        5000,
+        gt=0,
+        le=100_000,
+        advanced=True,
+        description="How many messages of a connection may be without an answer at a time.",
+    )
     producers: int = option(
         4,
         ge=1,

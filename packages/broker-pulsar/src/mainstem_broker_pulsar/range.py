@@ -20,7 +20,6 @@ from mainstem_broker_pulsar.content import (
     Place,
     content,
     place_at,
-    place_of,
     position,
 )
 
@@ -37,8 +36,6 @@ _WAIT = 200
 _SILENCE = 2.0
 #: How far back the first part of a message in parts is looked for, in entries.
 _BACK = 10_000
-#: The header of a message whose key or properties are not what Pulsar says.
-_UNREAD = "mainstem-unreadable"
 _GONE = (
     "the topic no longer has it: removed by its retention, or truncated, before it was read; how many "
     "messages there were is not known"
@@ -65,8 +62,8 @@ class Range:
         self._position = part.after
         #: Where to begin, if that is before it: at the first part of a message.
         self._back: int | None = None
-        self._found: list[Any] = []
-        self._places: list[Place] = []
+        #: What came and was not yielded: positions, places, and what messages hold.
+        self._found: list[tuple[int, tuple[int, int, int], Content]] = []
         self._size = 0
 
     def chunks(self, schema: pa.Schema) -> Generator[Chunk]:
@@ -94,7 +91,7 @@ class Range:
                 time.sleep(pause)
 
     def _forget(self) -> None:
-        self._found, self._places, self._size = [], [], 0
+        self._found, self._size = [], 0
 
     def _read(self, schema: pa.Schema) -> Iterator[Chunk]:
         """Yield chunks of one reader, until it has come to the end of the range."""
@@ -121,52 +118,46 @@ class Range:
             client.close()
 
     def _all(self, reader: Any, ledgers: Ledgers, schema: pa.Schema) -> Iterator[Chunk]:
-        end, reached = self._part.end, self._position
-        last = ledgers.upto(end)
+        begun, end, called = self._position, self._part.end, self._log.called(self._part.partition)
+        last, reached = ledgers.upto(end), begun
+        # The entry that was reached: no other is between it and one that follows it in its ledger.
+        ledger, entry, _ = place_at(reached)
+        there = last is not None and (*last, LAST) > (ledger, entry, reached % (LAST + 1))
         heard = time.monotonic()
-        there = last is not None and (*last, LAST) > place_at(reached)
+        read_next, found = reader.read_next, self._found
         while there:
             try:
-                message = reader.read_next(_WAIT)
+                message = read_next(_WAIT)
             except Timeout:
-                if not reader.has_message_available():
-                    break
-                if time.monotonic() - heard > _SILENCE:
+                if not reader.has_message_available() or time.monotonic() - heard > _SILENCE:
                     break  # what is not accounted for is read again
                 continue
-            heard = time.monotonic()
-            try:
-                place = place_of(message)
-            except ValueError as error:
-                raise PermanentError(f"{self._log.called(self._part.partition)}: {error}") from None
+            own = message.message_id()
+            place = own.ledger_id(), own.entry_id(), max(0, own.batch_index())
+            if place[2] > LAST:
+                raise PermanentError(f"{called}: an entry has more than {LAST + 1:,} messages")
             at = position(place)
             if at > end:
                 break
-            if at <= self._position:
+            if at <= begun:
                 continue
-            if not self._follows(reached, place):
+            if place[0] != ledger or place[1] > entry + 1:
                 yield from self._missing(reached, at - 1, ledgers, schema)
+                found = self._found
             reached = at
-            self._found.append(message)
-            self._places.append(place)
-            self._size += len(message.data())
-            if len(self._found) >= _ROWS or self._size >= _BYTES:
+            ledger, entry, _ = place
+            held = content(message)
+            found.append((at, place, held))
+            self._size += len(held.value or b"")
+            if len(found) >= _ROWS or self._size >= _BYTES:
                 yield self._chunk(schema)
+                found, heard = self._found, time.monotonic()
             if place[:2] == last and not reader.has_message_available():
                 break
         yield from self._missing(reached, end, ledgers, schema)
         if self._found:
             yield self._chunk(schema)
         self._position, self._back = end, None
-
-    @staticmethod
-    def _follows(reached: int, place: Place) -> bool:
-        """Whether no entry lies between a position and a place."""
-        before = place_at(reached)
-        if before.ledger != place.ledger:
-            return False
-        # A range begins before the first place of an entry, which is after the last of the one before.
-        return place.entry <= before.entry + 1
 
     # -- what no message came of ----------------------------------------------------------------------
 
@@ -250,31 +241,27 @@ class Range:
     # -- rows -----------------------------------------------------------------------------------------
 
     def _chunk(self, schema: pa.Schema) -> Chunk:
-        found, places, partition = self._found, self._places, self._part.partition
-        self._position = position(places[-1])
+        found = self._found
+        self._position = found[-1][0]
         self._forget()
-        held = [_content(message) for message in found]
-        count = len(held)
+        positions, places, held = zip(*found, strict=True)
+        values, keys, headers, published, events, producers = zip(*held, strict=True)
+        count = len(found)
         times = pa.timestamp("us", "UTC")
         columns: dict[str, Any] = {
-            "key": pa.array([each.key for each in held], pa.binary()),
-            "value": pa.array([each.value for each in held], pa.binary()),
-            "headers": pa.array([each.headers for each in held], schema.field("headers").type),
-            "timestamp": pa.array([each.timestamp for each in held], times),
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(headers, schema.field("headers").type),
+            "timestamp": pa.array(published, times),
             "origin": pa.repeat(pa.scalar(self._log.options.topic), count),
-            "partition": pa.repeat(pa.scalar(partition), count),
-            "position": pa.array([f"{position(each):0{WIDTH}}" for each in places]),
-            "event_time": pa.array([each.event_time for each in held], times),
-            "producer": pa.array([each.producer for each in held], pa.string()),
-            "message_id": pa.array([":".join(map(str, each)) for each in places]),
+            "partition": pa.repeat(pa.scalar(self._part.partition), count),
+            "position": pa.array([f"{each:0{WIDTH}}" for each in positions]),
+            "event_time": pa.array(events, times),
+            "producer": pa.array(producers, pa.string()),
+            "message_id": pa.array([f"{a}:{b}:{c}" for a, b, c in places]),
         }
-        arrays = [columns[field.name].cast(field.type) for field in schema]
+        arrays = [
+            each if (each := columns[field.name]).type == field.type else each.cast(field.type)
+            for field in schema
+        ]
         return Chunk(pa.RecordBatch.from_arrays(arrays, schema=schema))
-
-
-def _content(message: Any) -> Content:
-    """Return what a message holds; without its key and properties, if they can't be read."""
-    try:
-        return content(message)
-    except ValueError as error:
-        return Content(message.data(), None, [(_UNREAD, str(error).encode())], None, None, None)

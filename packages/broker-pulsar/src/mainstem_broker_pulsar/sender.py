@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 ID = "mainstem-id"
 #: So many messages without a key go to one partition before it is the next one's turn.
 _TURN = 500
+#: Answers come close after each other; to wake for each costs more than to wait for some, in seconds.
+_TOGETHER = 0.001
 #: What a message has beside key, value and properties, about, in bytes.
 _OVERHEAD = 200
 
@@ -60,9 +63,7 @@ class PulsarSender(Sender):
     def _begin(self) -> None:
         #: Those of each lane, or of all, by partition.
         self._producers: dict[tuple[Hashable, int], Any] = {}
-        #: What the library's thread says of messages, by number.
-        self._came: deque[tuple[int, Any]] = deque()
-        self._news = threading.Event()
+        self._told = _Told()
 
     # -- messages -----------------------------------------------------------------------------------
 
@@ -123,9 +124,8 @@ class PulsarSender(Sender):
     def send(self, number: int, message: Outgoing) -> None:
         if message.size > self.options.max_message and not self.options.chunks:
             raise RefusedRowError(f"it has {message.size:,} bytes, and max_message is less")
-        told = partial(_told, number, self._came, self._news)
         try:
-            self._send(message, told)
+            self._send(message, partial(self._told.add, number))
         except Failure as error:
             raise failure(error, self.options.place(), self.options.topic) from None
 
@@ -134,20 +134,17 @@ class PulsarSender(Sender):
         made.send_async(callback=told, **message.content)
 
     def _partition(self, message: Outgoing) -> int:
+        if len(self._topics) == 1:
+            return 0
         key = message.content.get("partition_key")
         if key is None:
             return message.turn // _TURN % len(self._topics)
         return partition_of(key, len(self._topics))
 
     def answers(self, seconds: float) -> Iterable[Answer]:
-        if not self._came and seconds:
-            self._news.clear()
-            if not self._came:
-                self._news.wait(seconds)
         found: list[Answer] = []
         first = last = 0
-        for _ in range(len(self._came)):
-            number, result = self._came.popleft()
+        for number, result in self._told.take(seconds):
             if result == Result.Ok:
                 if number != last + 1 or not first:
                     if first:
@@ -213,9 +210,30 @@ class NumberedSender(PulsarSender):
             made.send_async(callback=told, **message.content)
 
 
-def _told(number: int, came: deque[Any], news: threading.Event, result: Any, _: Any) -> None:
-    came.append((number, result))
-    news.set()
+class _Told:
+    """What the library's thread says of messages, by number."""
+
+    def __init__(self) -> None:
+        self._came: deque[tuple[int, Any]] = deque()
+        self._news = threading.Event()
+        self._waits = False
+
+    def add(self, number: int, result: Any, _: Any) -> None:
+        """Note what became of a message; called in that thread."""
+        self._came.append((number, result))
+        if self._waits:
+            self._news.set()
+
+    def take(self, seconds: float) -> Iterator[tuple[int, Any]]:
+        """Yield what was noted, waiting for the first."""
+        if not self._came and seconds:
+            self._news.clear()
+            self._waits = True
+            if not self._came and self._news.wait(seconds):
+                time.sleep(_TOGETHER)
+            self._waits = False
+        for _ in range(len(self._came)):
+            yield self._came.popleft()
 
 
 def _content(
