@@ -91,7 +91,16 @@ def test_the_table_of_a_campaign_stands_between_its_marks(tmp_path):
 
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures(
-    "kafka", "kinesalite", "mariadb", "mysql", "nats", "opensearch", "postgres", "rabbitmq", "redis"
+    "kafka",
+    "kinesalite",
+    "mariadb",
+    "mysql",
+    "nats",
+    "opensearch",
+    "postgres",
+    "pulsar",
+    "rabbitmq",
+    "redis",
 )  # skips without them
 def test_a_round_of_a_fixed_seed_holds_what_is_claimed(tmp_path, turn):
     """Pass: a path, by the turn's own seed; with all turns three rounds of four: no claim broken."""

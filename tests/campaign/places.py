@@ -13,6 +13,7 @@ from mainstem_broker_amqp.testing import RabbitMQ
 from mainstem_broker_kafka.testing import Kafka
 from mainstem_broker_kinesis.testing import Kinesalite
 from mainstem_broker_nats.testing import NATS
+from mainstem_broker_pulsar.testing import Pulsar
 from mainstem_cache_redis.testing import Redis
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_database_sql.testing.mariadb import MariaDB
@@ -32,7 +33,7 @@ class Place:
     def __init__(self, server: Server) -> None:
         self.server: Any = server
         server.start()
-        self.proxy = FaultProxy(server.port)
+        self.proxy = FaultProxy(server.port, server.through)
 
     @property
     def url(self) -> str:
@@ -94,6 +95,10 @@ class Places:
     @cached_property
     def nats(self) -> Place:
         return self._made(Place(NATS(self._new("nats"))))
+
+    @cached_property
+    def pulsar(self) -> Place:
+        return self._made(Place(Pulsar(self._new("pulsar"))))
 
     @cached_property
     def kinesis(self) -> Place:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from urllib.error import HTTPError
 
 from campaign.places import JARS, Places
-from campaign.sources import at, kinesis, postgres
+from campaign.sources import at, kinesis, postgres, pulsar, pulsar_client
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -222,6 +222,28 @@ class SubjectPlain(Subject):
     name, deliver = "jetstream, microbatch", "microbatch"
 
 
+class PulsarNumbered(Sink):
+    name, use, needs = "pulsar, numbered", "pulsar", "pulsar"
+    deliver, ordered = "numbered", True
+
+    def options(self) -> dict[str, Any]:
+        return pulsar(self.place, self.id)
+
+    def rows(self) -> Rows:
+        from pulsar import MessageId
+
+        found = []
+        with pulsar_client(self.place) as client:
+            reader = client.create_reader(self.id, MessageId.earliest)
+            while reader.has_message_available():
+                found.append(json.loads(reader.read_next(10_000).data()))
+        return found
+
+
+class PulsarPlain(PulsarNumbered):
+    name, deliver, ordered = "pulsar, microbatch", "microbatch", False
+
+
 class CoreSubject(Sink):
     """A subject of core NATS, which keeps nothing: it is listened to as long as the path lasts."""
 
@@ -354,7 +376,7 @@ SINKS = {
     each.name: each
     for each in (
         Files, SqlTransactional, SqlStaged, SqlIdempotent, TopicTransactional, TopicPlain,
-        SubjectIdempotent, SubjectPlain, Queue, Shards, Hook, Push, SqlPlain,
+        SubjectIdempotent, SubjectPlain, PulsarNumbered, PulsarPlain, Queue, Shards, Hook, Push, SqlPlain,
         CoreSubject, Index, Lake, Entries,
     )
 }  # fmt: skip

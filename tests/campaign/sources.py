@@ -11,8 +11,8 @@ import os
 import socket
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -194,6 +194,31 @@ class Jetstream(Source):
 class WorkQueue(Jetstream):
     name, ordered, work = "jetstream-queue", False, True
     receives = True
+
+
+class PulsarTopic(Source):
+    """A topic; it knows by their numbers what a sender sends again."""
+
+    name, needs, ordered = "pulsar", "pulsar", True
+
+    def part(self) -> dict[str, Any]:
+        self.place.server.ask(f"persistent/public/default/{self.id}", "PUT")
+        given = pulsar(self.place, self.id)
+        return {"use": "pulsar", "with": {**given, "admin_url": self.place.server.admin_url}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        with pulsar_client(self.place) as client:
+            producer = client.create_producer(self.id, "campaign", send_timeout_millis=10_000)
+            for e in events:
+                producer.send(e.as_json().encode(), partition_key=e.k, sequence_id=e.n + 1)
+
+
+class Subscription(PulsarTopic):
+    name, ordered, receives = "pulsar-queue", False, True
+
+    def part(self) -> dict[str, Any]:
+        given = pulsar(self.place, self.id)
+        return {"use": "pulsar_queue", "with": {**given, "subscription": "campaign"}}
 
 
 class Core(Source):
@@ -423,7 +448,8 @@ class Entries(Source):
 SOURCES = {
     each.name: each
     for each in (
-        Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, Core, Shards, Hook, Pull,
+        Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, PulsarTopic,
+        Subscription, Core, Shards, Hook, Pull,
         Poll, Datagrams, PostgreSQL, MySQL, MariaDB, Entries,
     )
 }  # fmt: skip
@@ -450,6 +476,24 @@ def postgres(place: Any, text: str) -> list[Any]:
     with psycopg.connect(place.server.url, connect_timeout=5) as connection:
         done = connection.execute(text)
         return done.fetchall() if done.description else []
+
+
+def pulsar(place: Any, topic: str) -> dict[str, Any]:
+    """Return the options of a connection to a topic, through what breaks connections."""
+    return {"url": place.url, "topic": topic, "listener": "through", "connect_timeout": "5 seconds"}
+
+
+@contextmanager
+def pulsar_client(place: Any) -> Iterator[Any]:
+    """Yield a client of Pulsar that comes directly."""
+    from pulsar import Client, FileLogger, LoggerLevel
+
+    quiet = FileLogger(LoggerLevel.Error, "/dev/null")
+    client = Client(place.server.url, operation_timeout_seconds=10, logger=quiet)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def kinesis(place: Any) -> dict[str, str]:
