@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pyarrow as pa
 import pytest
 from mainstem import OptionError, PermanentError, TransientError
 from mainstem.columns import arrow_type, read_columns
 from mainstem.positions import Part
+from mainstem_broker_pulsar.admin import Admin
 from mainstem_broker_pulsar.client import Client, Timeout
 from mainstem_broker_pulsar.content import LAST, Place, place_at, position
 from mainstem_broker_pulsar.log import TopicLog
@@ -257,6 +260,42 @@ def test_a_topic_that_is_not_there_is_told(pulsar, topic):
     away = log(pulsar, topic, admin_url=nowhere)
     with away as found, pytest.raises(TransientError, match="administration"):
         found.look()
+
+
+def test_a_broker_that_sends_us_to_another_one_is_followed_with_the_login():
+    """Pass: the other one is asked with the token too."""
+    came = []
+
+    class Broker(BaseHTTPRequestHandler):
+        def do_GET(self):
+            came.append((self.server, self.headers["Authorization"]))
+            if self.server is first:
+                self.send_response(307)
+                self.send_header("Location", f"http://127.0.0.1:{second.server_port}{self.path}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", "16")
+            self.end_headers()
+            self.wfile.write(b'{"partitions":2}')
+
+        def log_message(self, *_):
+            pass
+
+    with (
+        HTTPServer(("127.0.0.1", 0), Broker) as first,
+        HTTPServer(("127.0.0.1", 0), Broker) as second,
+    ):
+        for each in (first, second):
+            threading.Thread(target=each.serve_forever, daemon=True).start()
+        given = {"url": "pulsar://127.0.0.1", "topic": "t", "token": "ours"}
+        told = {**given, "admin_url": f"http://127.0.0.1:{first.server_port}"}
+        with closing(Admin(PulsarSourceOptions.model_validate(told))) as admin:
+            assert len(admin.partitions("persistent://public/default/t")) == 2
+        for each in (first, second):
+            each.shutdown()
+    assert came == [(first, "Bearer ours"), (second, "Bearer ours")]
 
 
 def test_it_ends_where_the_offset_does_not_reach(pulsar, topic):

@@ -17,6 +17,8 @@ from mainstem_broker_pulsar.options import PulsarSourceOptions
 _FORBIDDEN = {401, 403}
 
 
+#: How often a broker may send us to another one.
+_REDIRECTS = 5
 #: The longest answer that is read, in bytes.
 _SMALL = 2**20
 
@@ -108,7 +110,6 @@ class Admin:
             auth=login,
             headers=headers,
             timeout=options.connect_timeout.total_seconds(),
-            follow_redirects=True,
             trust_env=False,
         )
         self._place = self._url.partition("://")[2]
@@ -126,16 +127,22 @@ class Admin:
         domain, _, rest = topic.partition("://")
         tenant, namespace, name = rest.split("/")
         where = "/".join((domain, tenant, namespace, quote(name, safe="")))
+        url = httpx.URL(f"{self._url}/admin/v2/{where}/{path}")
         try:
-            with self._client.stream("GET", f"{self._url}/admin/v2/{where}/{path}") as found:
-                if found.status_code >= 400 or _size(found) <= _SMALL:
-                    found.read()  # else it is a message, of which headers are enough
+            for _ in range(_REDIRECTS):
+                with self._client.stream("GET", url) as found:
+                    if found.status_code >= 400 or _size(found) <= _SMALL:
+                        found.read()  # else it is a message, of which headers are enough
+                # To the broker that has the topic, with our login, as brokers expect it.
+                if found.next_request is None or found.next_request.url.scheme != url.scheme:
+                    break
+                url = found.next_request.url
         except httpx.HTTPError as error:
             what = str(error) or type(error).__name__
             raise TransientError(f"pulsar's administration {self._place}: {what}") from None
         if found.status_code == 404:
             return None
-        if found.status_code >= 400:
+        if found.status_code >= 300:
             raise self._failure(topic, found)
         return found
 

@@ -129,7 +129,13 @@ class Range:
             try:
                 message = read_next(_WAIT)
             except Timeout:
-                if not reader.has_message_available() or time.monotonic() - heard > _SILENCE:
+                if not reader.has_message_available():
+                    break
+                if time.monotonic() - heard > _SILENCE:
+                    if self._log.options.compacted:
+                        raise TransientError(
+                            f"{called}: there is more, and nothing comes"
+                        ) from None
                     break  # what is not accounted for is read again
                 continue
             own = message.message_id()
