@@ -14,7 +14,7 @@ import pytest
 from mainstem import OptionError, PermanentError, TransientError
 from mainstem.columns import arrow_type, read_columns
 from mainstem.positions import Part
-from mainstem_broker_pulsar.admin import Admin
+from mainstem_broker_pulsar.admin import Admin, Ledgers
 from mainstem_broker_pulsar.client import Client, Timeout
 from mainstem_broker_pulsar.content import LAST, Place, place_at, position
 from mainstem_broker_pulsar.log import TopicLog
@@ -251,6 +251,27 @@ def test_a_ledger_that_was_empty_is_no_loss_while_the_topic_is_retained(pulsar, 
 
 def _first(found):
     return next(iter(found.look().spans.values())).first
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given", "first", "last"),
+    [
+        ({7: 0}, (-1, -1), (7, 0, 0), (7, 0, -1)),
+        ({3: 5, 7: 0}, (3, 4), (3, 0, 0), (7, 0, -1)),  # all is read: on to the next ledger
+        ({3: 5, 7: 2}, (7, 1), (3, 0, 0), (7, 1, LAST)),
+        ({3: 5, 7: 2}, (8, 0), (3, 0, 0), (7, 1, LAST)),  # there was another one in between
+        ({3: 5, 7: 2}, (7, 0), (3, 0, 0), (7, 0, LAST)),  # a transaction is open
+        ({3: 5, 7: 2}, (3, 2), (3, 0, 0), (3, 2, LAST)),
+        ({3: 5, 7: 0}, (3, 2), (3, 0, 0), (3, 2, LAST)),
+    ],
+)
+def test_a_topic_ends_where_readers_are_given_messages(topic, sizes, given, first, last):
+    """Pass: an open transaction holds up what comes after it, also in another ledger."""
+    told = {"url": "pulsar://host", "admin_url": "http://host", "topic": topic}
+    made = TopicLog(PulsarSourceOptions.model_validate(told), "node", "test")
+    made._ledgers = {topic: Ledgers(sizes, given, 0)}
+    span = made._span(topic)
+    assert (span.first, span.last) == (position(first), position(last))
 
 
 def test_a_topic_that_is_not_there_is_told(pulsar, topic):

@@ -97,7 +97,7 @@ class TopicLog(PositionLog):
 
     def notes(self) -> Mapping[str, Any]:
         return {
-            "looked": round(max(when for _, when in self._ends.values())),
+            "looked": round(min(when for _, when in self._ends.values())),
             "ends": {partition: end for partition, (end, _) in sorted(self._ends.items())},
         }
 
@@ -114,13 +114,10 @@ class TopicLog(PositionLog):
             first = 0
         # A ledger that is read whole may go: what was read reaches to the next one.
         last = position(Place(newest, 0, 0)) - 1
-        if filled and filled[-1] == newest:
-            given = known.last if known.last[0] >= 0 else (newest, -1)
-            last = max(last, min(self._end(given), self._end((newest, known.sizes[newest] - 1))))
-        elif filled and 0 <= self._end(known.last) < self._end(
-            (filled[-1], known.sizes[filled[-1]] - 1)
-        ):
-            last = self._end(known.last)  # a transaction is open
+        if filled:
+            tail = filled[-1], known.sizes[filled[-1]] - 1
+            held_up = (0, 0) <= known.last < tail  # by a transaction that is open
+            last = self._end(known.last) if held_up else max(last, self._end(tail))
         return Span(first, last)
 
     @staticmethod

@@ -32,8 +32,8 @@ _ROWS, _BYTES = 4_000, 16 * 2**20
 WIDTH = 34
 #: For how long a reader is waited for before it is asked whether there is more, in milliseconds.
 _WAIT = 200
-#: After how long without a message what is missing is looked at, in seconds.
-_SILENCE = 2.0
+#: After how long without a message what is missing is looked at, in milliseconds.
+_SILENCE = 2000
 #: How far back the first part of a message in parts is looked for, in entries.
 _BACK = 10_000
 _GONE = (
@@ -123,7 +123,7 @@ class Range:
         # The entry that was reached: no other is between it and one that follows it in its ledger.
         ledger, entry, _ = place_at(reached)
         there = last is not None and (*last, LAST) > (ledger, entry, reached % (LAST + 1))
-        heard = time.monotonic()
+        quiet = 0
         read_next, found = reader.read_next, self._found
         while there:
             try:
@@ -131,13 +131,15 @@ class Range:
             except Timeout:
                 if not reader.has_message_available():
                     break
-                if time.monotonic() - heard > _SILENCE:
+                quiet += _WAIT
+                if quiet > _SILENCE:
                     if self._log.options.compacted:
                         raise TransientError(
                             f"{called}: there is more, and nothing comes"
                         ) from None
                     break  # what is not accounted for is read again
                 continue
+            quiet = 0
             own = message.message_id()
             place = own.ledger_id(), own.entry_id(), max(0, own.batch_index())
             if place[2] > LAST:
@@ -157,7 +159,7 @@ class Range:
             self._size += len(held.value or b"")
             if len(found) >= _ROWS or self._size >= _BYTES:
                 yield self._chunk(schema)
-                found, heard = self._found, time.monotonic()
+                found = self._found
             if place[:2] == last and not reader.has_message_available():
                 break
         yield from self._missing(reached, end, ledgers, schema)
