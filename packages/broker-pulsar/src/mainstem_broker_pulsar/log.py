@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from mainstem import PermanentError
@@ -51,6 +52,11 @@ class TopicLog(PositionLog):
         self._ends: dict[str, tuple[int, float]] = {}
         #: By partition: positions before which nothing was, back to another one.
         self._empty: dict[str, dict[int, int]] = {}
+        #: For how long the topic kept messages when it was last looked at, in seconds; None before that.
+        self._kept: float | None = None
+        self._recalled: Mapping[str, Any] = {}
+        #: For how long it keeps them, as it was asked for last, and when that was.
+        self._told: tuple[float, float] | None = None
 
     @property
     def admin(self) -> Admin:
@@ -72,10 +78,20 @@ class TopicLog(PositionLog):
     def look(self) -> Seen:
         found = self.admin.partitions(self.options.topic)
         self._ledgers = {each.rpartition("/")[2]: self.admin.ledgers(each) for each in found}
-        spans = {name: self._intact(name, self._span(name)) for name in self._ledgers}
+        kept = self._retained()
+        # If it was raised since, that does not bring back what is gone.
+        least = kept if self._kept is None else min(kept, self._kept)
+        spans = {name: self._intact(name, self._span(name), least) for name in self._ledgers}
+        self._kept = kept
         return Seen(self.admin.made(found[0]), spans)
 
-    def _intact(self, partition: str, span: Span) -> Span:
+    def _retained(self) -> float:
+        now = time.monotonic()
+        if self._told is None or now - self._told[1] > _MARGIN:
+            self._told = self.admin.retained(self.options.topic), now
+        return self._told[0]
+
+    def _intact(self, partition: str, span: Span, kept: float) -> Span:
         """Return a span that begins where nothing can have gone since.
 
         A topic that is moved to another broker gets another ledger, and loses one that is empty: that is
@@ -85,10 +101,8 @@ class TopicLog(PositionLog):
         end, when = self._ends.get(partition, (span.last, now))
         empty = self._empty.setdefault(partition, {})
         first = span.first
-        if first > end + 1 and first not in empty:
-            kept = self.admin.retained(self.options.topic)
-            if now - when < kept - _MARGIN:
-                empty[first] = end + 1
+        if first > end + 1 and first not in empty and now - when < kept - _MARGIN:
+            empty[first] = end + 1
         while first in empty:
             first = empty[first]
         nothing = not any(self._ledgers[partition].sizes.values())
@@ -97,13 +111,18 @@ class TopicLog(PositionLog):
 
     def notes(self) -> Mapping[str, Any]:
         return {
+            "kept": None if self._kept == inf else self._kept,
             "looked": round(min(when for _, when in self._ends.values())),
             "ends": {partition: end for partition, (end, _) in sorted(self._ends.items())},
         }
 
     def recall(self, notes: Mapping[str, Any]) -> None:
-        for partition, end in notes.get("ends", {}).items():
-            self._ends.setdefault(partition, (end, notes["looked"]))
+        if not notes or notes == self._recalled:
+            return
+        # Also after a look of ours: what is gone may be gone since the offset's.
+        self._recalled = notes
+        self._ends |= {name: (end, notes["looked"]) for name, end in notes["ends"].items()}
+        self._kept = inf if notes["kept"] is None else notes["kept"]
 
     def _span(self, partition: str) -> Span:
         known = self._ledgers[partition]
@@ -117,8 +136,15 @@ class TopicLog(PositionLog):
         if filled:
             tail = filled[-1], known.sizes[filled[-1]] - 1
             held_up = (0, 0) <= known.last < tail  # by a transaction that is open
-            last = self._end(known.last) if held_up else max(last, self._end(tail))
+            after = self._after(known.sizes, known.last) if held_up else None
+            last = max(last, self._end(tail)) if after is None else after - 1
         return Span(first, last)
+
+    def _after(self, sizes: Mapping[int, int], last: tuple[int, int]) -> int | None:
+        """Return the position of the entry after one; None if there is none."""
+        if last[1] + 1 < sizes.get(last[0], 0):
+            return self._place(last[0], last[1] + 1)
+        return next((self._place(n, 0) for n, size in sizes.items() if n > last[0] and size), None)
 
     @staticmethod
     def _end(entry: tuple[int, int]) -> int:

@@ -123,6 +123,8 @@ class Range:
         # The entry that was reached: no other is between it and one that follows it in its ledger.
         ledger, entry, _ = place_at(reached)
         there = last is not None and (*last, LAST) > (ledger, entry, reached % (LAST + 1))
+        if self._log.options.compacted and ledgers.compacted:  # what is left is of no ledger here
+            there = there or place_at(begun + 1).ledger < min(ledgers.sizes, default=0)
         quiet = 0
         read_next, found = reader.read_next, self._found
         while there:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mainstem import PermanentError, RefusedRowError, TransientError
-from mainstem.sinks import LANE, NUMBER, Refused, micros_of, values_of
+from mainstem import FencedError, PermanentError, RefusedRowError, TransientError
+from mainstem.sinks import LANE, NUMBER, Refused, batch_of, micros_of, values_of
 from mainstem_egress import Answer, Fate, Sender
 
 from mainstem_broker_pulsar.client import LASTING, UNFIT, Client, Failure, Result, failure
@@ -176,7 +176,8 @@ class NumberedSender(PulsarSender):
     """The same by producers of its own names, which the broker knows with the last number of each.
 
     Their messages are in no batches: the broker looks at the first number of a batch alone, and batches
-    are cut by the clock.
+    are cut by the clock. All rows are sent again in a retry, also those below the broker's last number:
+    it may have handed them on, and not stored them yet; only its answer to each says that it has it.
 
     Args:
         options: of the sink.
@@ -188,11 +189,6 @@ class NumberedSender(PulsarSender):
         self._names = producers
         super().__init__(options, name)
 
-    def _begin(self) -> None:
-        super()._begin()
-        #: By producer, the last number that the broker had when it came.
-        self._there: dict[tuple[Hashable, int], int] = {}
-
     def _open(self) -> None:
         """Open none: which lanes there are is seen as rows come."""
 
@@ -201,13 +197,15 @@ class NumberedSender(PulsarSender):
         made = self._producers.get(which)
         if made is None:
             made = self._opened(which[1], f"{self._names}-{message.lane}", "none")
-            self._producers[which], self._there[which] = made, made.last_sequence_id()
-        if message.turn < self._there[which]:
-            # There, or in flight before the one of the last number, which is sent again: the broker
-            # answers that when it has it for good.
-            told(Result.Ok, None)
-        else:
-            made.send_async(callback=told, **message.content)
+            there, batch = batch_of(made.last_sequence_id()), batch_of(message.turn)
+            if there > batch:  # the ledger may be forgotten sooner
+                raise FencedError(
+                    f"rows of batch {there} of this checkpoint are there, and this is batch {batch}: the "
+                    "checkpoint is an old copy, and what it would write need not be what is there. Go on "
+                    "from the newest copy, or start over with `--fresh`"
+                )
+            self._producers[which] = made
+        made.send_async(callback=told, **message.content)
 
 
 class _Told:

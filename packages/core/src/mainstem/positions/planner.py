@@ -363,7 +363,8 @@ def offset_of(log: PositionLog, point: Mapping[str, Any]) -> Offset:
                 f"{log.called(partition)} has the positions {log.written(span.first)} to "
                 f"{log.written(span.last)}, and {log.written(position + 1)} was asked for"
             )
-    return {"log": seen.identity, "read": dict(sorted(read.items()))}
+    found = {"log": seen.identity, "read": dict(sorted(read.items()))}
+    return {**found, "notes": point["notes"]} if point.get("notes") else found
 
 
 def _is_position(value: object) -> bool:

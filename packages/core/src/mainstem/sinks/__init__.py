@@ -7,6 +7,7 @@ from mainstem.sinks.spark_writer import write_by_relation as write_by_relation
 from mainstem.sinks.tasks import LANE as LANE
 from mainstem.sinks.tasks import NUMBER as NUMBER
 from mainstem.sinks.tasks import Refused as Refused
+from mainstem.sinks.tasks import batch_of as batch_of
 from mainstem.sinks.tasks import in_partitions as in_partitions
 from mainstem.sinks.tasks import micros_of as micros_of
 from mainstem.sinks.tasks import numbered as numbered

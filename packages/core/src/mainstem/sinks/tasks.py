@@ -125,6 +125,11 @@ def numbered(frame: DataFrame, batch: int, lanes: int, key: str) -> DataFrame:
     return made.repartition(lanes, LANE).withColumn(NUMBER, number)
 
 
+def batch_of(number: int) -> int:
+    """Return the id of the batch that a number of `numbered` is of."""
+    return number // _ROWS
+
+
 def write_by_tasks(
     frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> DataFrame | None:
