@@ -13,21 +13,23 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from mainstem import OptionError, PermanentError, TransientError
+from mainstem import FencedError, OptionError, PermanentError, TransientError
 from mainstem.columns import arrow_type, read_columns
 from mainstem.positions import Part
+from mainstem.sinks import LANE, NUMBER, Refused
 from mainstem_broker_pulsar.admin import Admin, Ledgers
 from mainstem_broker_pulsar.client import Client, Timeout
 from mainstem_broker_pulsar.content import LAST, Place, place_at, position
 from mainstem_broker_pulsar.log import TopicLog
 from mainstem_broker_pulsar.options import PulsarOptions, PulsarQueueOptions, PulsarSourceOptions
 from mainstem_broker_pulsar.receiver import PulsarReceiver
-from mainstem_broker_pulsar.sender import partition_of
+from mainstem_broker_pulsar.sender import NumberedSender, partition_of
 from mainstem_broker_pulsar.sink import PulsarSink
 from mainstem_broker_pulsar.source import PulsarSource
 from mainstem_broker_pulsar.testing import Pulsar
+from mainstem_egress.sink import dispatcher_of
 from mainstem_testkit.certificates import make_certificates
-from mainstem_testkit.conformance.sender import send_by
+from mainstem_testkit.conformance.sender import batch_of, send_by
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
 from pulsar_clients import SHARED, client, put, read
@@ -399,6 +401,43 @@ def test_a_large_message_goes_in_parts_or_is_refused(pulsar, topic):
     assert len(send_by(PulsarSink(beyond), [large])) == 1  # the brokers' own limit
     assert not send_by(PulsarSink(options(PulsarOptions, pulsar, topic, chunks=True)), [large])
     assert [len(each.data()) for each in read(pulsar.url, topic)] == [1, 1, 6_000_000]
+
+
+def by_numbers(server, topic, rows, batch):
+    """Send rows as a task does, by numbers of a batch."""
+    told = options(PulsarOptions, server, topic)
+    numbers = pa.array([(batch << 36) + n + 1 for n in range(len(rows))], pa.int64())
+    lanes = pa.repeat(pa.scalar(0, pa.int32()), len(rows))
+    made = batch_of(rows).append_column(NUMBER, numbers).append_column(LANE, lanes)
+    sender = NumberedSender(told, "test", producers="ours")
+    with closing(dispatcher_of(sender, told, lambda *_: None)) as sends:
+        for message in sender.messages(made, Refused()):
+            sends.send(message)
+        sends.flush()
+
+
+def test_an_old_copy_is_told_by_the_topic_itself(pulsar, topic):
+    """Pass: what has numbers of an older batch is refused, and not taken for what is there."""
+    by_numbers(pulsar, topic, [row(0)], 5)
+    by_numbers(pulsar, topic, [row(0), row(1)], 5)
+    with pytest.raises(FencedError, match="rows of batch 5"):
+        by_numbers(pulsar, topic, [row(2)], 4)
+    by_numbers(pulsar, topic, [row(3)], 6)
+    assert [each.data() for each in read(pulsar.url, topic)] == [b"0", b"1", b"3"]
+
+
+def test_all_rows_of_a_retry_are_sent(pulsar, topic, monkeypatch):
+    """Pass: also those below the last number that the broker tells, which it may not have stored."""
+    opened = Client.producer
+
+    def producer(*given, **more):
+        made = opened(*given, **more)
+        monkeypatch.setattr(made, "last_sequence_id", lambda: (5 << 36) + 9)
+        return made
+
+    monkeypatch.setattr(Client, "producer", producer)
+    by_numbers(pulsar, topic, [row(n) for n in range(5)], 5)
+    assert [each.data() for each in read(pulsar.url, topic)] == [b"%d" % n for n in range(5)]
 
 
 @pytest.mark.parametrize("how", ["lz4", "zlib", "zstd", "snappy"])
