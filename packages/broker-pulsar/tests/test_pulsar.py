@@ -13,15 +13,17 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from mainstem import FencedError, OptionError, PermanentError, TransientError
+from mainstem import DocumentError, FencedError, OptionError, PermanentError, TransientError
 from mainstem.columns import arrow_type, read_columns
+from mainstem.plan.build import make_plan
 from mainstem.positions import Part
 from mainstem.sinks import LANE, NUMBER, Refused
-from mainstem_broker_pulsar.admin import Admin, Ledgers
+from mainstem_broker_pulsar.admin import Admin, Entry, Ledgers
 from mainstem_broker_pulsar.client import Client, Timeout
 from mainstem_broker_pulsar.content import LAST, Place, place_at, position
 from mainstem_broker_pulsar.log import TopicLog
 from mainstem_broker_pulsar.options import PulsarOptions, PulsarQueueOptions, PulsarSourceOptions
+from mainstem_broker_pulsar.range import EarlierError, Range
 from mainstem_broker_pulsar.receiver import PulsarReceiver
 from mainstem_broker_pulsar.sender import NumberedSender, partition_of
 from mainstem_broker_pulsar.sink import PulsarSink
@@ -30,7 +32,7 @@ from mainstem_broker_pulsar.testing import Pulsar
 from mainstem_egress.sink import dispatcher_of
 from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.conformance.sender import batch_of, send_by
-from mainstem_testkit.pipelines import wait_for
+from mainstem_testkit.pipelines import PipelineFolder, wait_for
 from mainstem_testkit.server import free_port
 from pulsar_clients import SHARED, client, put, read
 from pulsar_secured import settings, token
@@ -296,8 +298,82 @@ def test_a_topic_ends_where_readers_are_given_messages(topic, sizes, given, firs
     told = {"url": "pulsar://host", "admin_url": "http://host", "topic": topic}
     made = TopicLog(PulsarSourceOptions.model_validate(told), "node", "test")
     made._ledgers = {topic: Ledgers(sizes, given, 0)}
+    made._admin = SimpleNamespace(entry=lambda *_: Entry(1, None, None, open=True, void=False))
     span = made._span(topic)
     assert (span.first, span.last) == (position(first), position(last))
+
+
+def test_marks_at_the_end_hold_nothing_up(topic):
+    """Pass: what readers are never given is passed, up to what is of an open transaction."""
+    told = {"url": "pulsar://host", "admin_url": "http://host", "topic": topic}
+    made = TopicLog(PulsarSourceOptions.model_validate(told), "node", "test")
+    asked = []
+
+    def entry(_, ledger, number):
+        asked.append((ledger, number))
+        return Entry(1, None, None, open=(ledger, number) == (7, 2), void=ledger == 3)
+
+    made._admin = SimpleNamespace(entry=entry)
+    made._ledgers = {topic: Ledgers({3: 5, 7: 0}, (3, 2), 0)}
+    assert made._span(topic).last == position((7, 0, -1))
+    made._ledgers = {topic: Ledgers({3: 5, 7: 4}, (7, 1), 0)}
+    assert made._span(topic).last == position((7, 1, LAST))
+    assert asked == [(3, 3), (3, 4), (7, 2)]
+
+
+def parts(*chunks, first=0):
+    """Return a range over a ledger of parts of one message, from the entry `first` on."""
+    entries = [Entry(1, None, ("uuid", each, 3), open=False, void=False) for each in chunks]
+    admin = SimpleNamespace(entry=lambda _, __, number: entries[number])
+    made = SimpleNamespace(
+        admin=admin,
+        options=SimpleNamespace(compacted=False),
+        topic=lambda _: "t",
+        called=lambda _: "the topic",
+    )
+    begun = position((1, first, 0)) - 1
+    return Range(made, Part("then", "t", begun, position((1, len(chunks), 0)) - 1), "n", gaps=True)
+
+
+def missing(found, count):
+    """Return the gaps of such a range, of which no message came."""
+    told = found._missing(
+        found._part.after, found._part.end, Ledgers({1: count}, (1, 0), 0), SCHEMA
+    )
+    return [gap for chunk in told for gap in chunk.gaps]
+
+
+def test_an_end_that_was_sent_twice_is_no_message():
+    """Pass: it is passed; the message came with the first of the two."""
+    assert missing(parts(0, 1, 2, 2, first=3), 4) == []
+
+
+def test_a_message_that_begins_before_is_read_from_there_once():
+    """Pass: again from its first part; what does not come then either is an error, or a loss that is told."""
+    found = parts(0, 1, 2, first=2)
+    with pytest.raises(EarlierError):
+        missing(found, 3)
+    assert found._back == position((1, 0, 0)) - 1
+    with pytest.raises(TransientError, match="did not come"):
+        missing(found, 3)
+    torn = parts(0, 1, 1, 2, first=3)
+    with pytest.raises(EarlierError):
+        missing(torn, 4)
+    (gap,) = missing(torn, 4)
+    assert gap.count == 1
+    assert "do not follow each other" in gap.reason
+    (gone,) = missing(parts(1, 2, first=1), 2)
+    assert "whose first are gone" in gone.reason
+
+
+def test_parts_are_read_again_without_patience(pulsar, topic):
+    """Pass: to begin earlier is no failure, which `give_up: 0` would not bear."""
+    with client(pulsar.url) as made:
+        made.create_producer(topic, chunking_enabled=True).send(b"a" * 6_000_000)
+    with log(pulsar, topic, give_up="0 s") as found:
+        span = next(iter(found.look().spans.values()))
+        where = position((place_at(span.first).ledger, 0, LAST))
+        assert [len(each["value"]) for each in rows(found, where, span.last)] == [6_000_000]
 
 
 def test_retention_that_is_raised_does_not_hide_a_loss(monkeypatch, topic):
@@ -403,9 +479,9 @@ def test_a_large_message_goes_in_parts_or_is_refused(pulsar, topic):
     assert [len(each.data()) for each in read(pulsar.url, topic)] == [1, 1, 6_000_000]
 
 
-def by_numbers(server, topic, rows, batch):
+def by_numbers(server, topic, rows, batch, **more):
     """Send rows as a task does, by numbers of a batch."""
-    told = options(PulsarOptions, server, topic)
+    told = options(PulsarOptions, server, topic, **more)
     numbers = pa.array([(batch << 36) + n + 1 for n in range(len(rows))], pa.int64())
     lanes = pa.repeat(pa.scalar(0, pa.int32()), len(rows))
     made = batch_of(rows).append_column(NUMBER, numbers).append_column(LANE, lanes)
@@ -438,6 +514,55 @@ def test_all_rows_of_a_retry_are_sent(pulsar, topic, monkeypatch):
     monkeypatch.setattr(Client, "producer", producer)
     by_numbers(pulsar, topic, [row(n) for n in range(5)], 5)
     assert [each.data() for each in read(pulsar.url, topic)] == [b"%d" % n for n in range(5)]
+
+
+def test_parts_have_no_numbers(tmp_path):
+    """Pass: with `chunks` the plan takes `microbatch`, and says why not `numbered` if that is asked for."""
+    given = {"use": "pulsar", "from": "rows", "with": {"url": "pulsar://host", "topic": "t"}}
+    words = {}
+    for chunks in (False, True):
+        sink = {**given, "with": {**given["with"], "chunks": chunks}}
+        document = PipelineFolder(tmp_path / f"{chunks}").document(
+            sources={"rows": {"use": "files", "with": {"path": "./in", "format": "message"}}},
+            sinks={"out": sink},
+        )
+        words[chunks] = make_plan(document.file).nodes["out"].delivery_word
+    assert words == {False: "numbered", True: "microbatch"}
+    sink = {**given, "deliver": "numbered", "with": {**given["with"], "chunks": True}}
+    document = PipelineFolder(tmp_path / "asked").document(
+        sources={"rows": {"use": "files", "with": {"path": "./in", "format": "message"}}},
+        sinks={"out": sink},
+    )
+    with pytest.raises(DocumentError, match="chunks"):
+        make_plan(document.file)
+
+
+@pytest.mark.in_turn
+def test_a_broker_that_is_killed_on_the_way_has_each_row_once(tmp_path, topic):
+    """Pass: killed again and again between a producer's return and its answers, by numbers: each once."""
+    sent = [row(number) for number in range(20_000)]
+    with Pulsar(tmp_path / "broker", {"journalSyncData": "true"}) as server:
+        by_numbers(server, topic, sent[:1], 0)
+        failed = []
+
+        def send():
+            try:
+                by_numbers(server, topic, sent, 1, give_up="90 s", in_flight=200)
+            except Exception as error:
+                failed.append(error)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        for _ in range(2):
+            time.sleep(0.15)
+            assert sending.is_alive()
+            server.kill()
+            server.start()
+        sending.join()
+        assert not failed
+        by_numbers(server, topic, sent, 1)  # a retry
+        found = [int(each.data()) for each in read(server.url, topic)]
+    assert found == [0, *range(20_000)]
 
 
 @pytest.mark.parametrize("how", ["lz4", "zlib", "zstd", "snappy"])
@@ -505,6 +630,7 @@ def test_tokens_and_tls(tmp_path, topic):
         ({"tls": {}}, r"pulsar\+ssl"),
         ({"topic": "a/b"}, "expected a topic"),
         ({"chunks": True, "batching": "by_key"}, "batching"),
+        ({"ledger": "persistent://public/other/ledger"}, "another namespace"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(given, told):

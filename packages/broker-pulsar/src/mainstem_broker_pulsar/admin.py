@@ -19,12 +19,16 @@ _FORBIDDEN = {401, 403}
 
 #: How often a broker may send us to another one.
 _REDIRECTS = 5
-#: The longest answer that is read, in bytes.
-_SMALL = 2**20
+#: The longest message that is read so that its connection can be used again, in bytes.
+_SMALL = 64 * 2**10
 
 
-def _size(answer: httpx.Response) -> int:
-    return int(answer.headers.get("Content-Length", 0))
+class _AnswerError(TransientError):
+    """A broker has answered, with a status of HTTP that says no."""
+
+    def __init__(self, text: str, status: int) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -118,8 +122,13 @@ class Admin:
         """End the connections."""
         self._client.close()
 
-    def _answer(self, topic: str, path: str) -> httpx.Response | None:
+    def _answer(self, topic: str, path: str, *, headers: bool = False) -> httpx.Response | None:
         """Return an answer about a topic; None if it, or what is asked for, is not there.
+
+        Args:
+            topic: its full name.
+            path: what is asked of it.
+            headers: whether those of the answer are enough: it is a message, which may be large.
 
         Raises:
             ExternalError: nobody answers, or not to us.
@@ -131,8 +140,9 @@ class Admin:
         try:
             for _ in range(_REDIRECTS):
                 with self._client.stream("GET", url) as found:
-                    if found.status_code >= 400 or _size(found) <= _SMALL:
-                        found.read()  # else it is a message, of which headers are enough
+                    length = int(found.headers.get("Content-Length", _SMALL + 1))
+                    if not headers or found.status_code >= 300 or length <= _SMALL:
+                        found.read()
                 # To the broker that has the topic, with our login, as brokers expect it.
                 if found.next_request is None or found.next_request.url.scheme != url.scheme:
                     break
@@ -152,7 +162,8 @@ class Admin:
             text += f" {found.json()['reason']}"
         except (ValueError, KeyError, TypeError):
             text += f" {found.reason_phrase}"
-        return PermanentError(text) if found.status_code in _FORBIDDEN else TransientError(text)
+        status = found.status_code
+        return PermanentError(text) if status in _FORBIDDEN else _AnswerError(text, status)
 
     def _told(self, topic: str, path: str) -> Any:
         found = self._answer(topic, path)
@@ -175,6 +186,10 @@ class Admin:
             found = self._answer(topic, "retention?applied=true")
         except PermanentError:  # that is not for us to know
             return 0.0
+        except _AnswerError as error:
+            if error.status >= 500:
+                raise
+            return 0.0  # topics have no policies here
         told = found.json() if found is not None and found.content else None
         if not told or int(told.get("retentionSizeInMB", 0)) != -1:
             return 0.0
@@ -203,7 +218,7 @@ class Admin:
 
     def entry(self, topic: str, ledger: int, entry: int) -> Entry | None:
         """Return what an entry is; None if it is not there."""
-        found = self._answer(topic, f"ledger/{ledger}/entry/{entry}")
+        found = self._answer(topic, f"ledger/{ledger}/entry/{entry}", headers=True)
         if found is None:
             return None
         told = found.headers

@@ -13,7 +13,7 @@ QUEUE_COLUMNS = f"{COLUMNS}, redeliveries INT"
 #: The last place in an entry that a position can tell, and how many entries of a ledger it can.
 LAST, _ENTRIES = 99_999, 10**10
 #: The header of a message whose key or properties are no text, as Pulsar's are; and what it says.
-UNREAD, _NO_TEXT = "mainstem-unreadable", b"its key, or a property, is no UTF-8"
+UNREAD, _NO_TEXT = "mainstem-unreadable", b"its key, a property or its producer is no UTF-8"
 #: The last time that readers have, in milliseconds.
 _LATEST = 253_402_300_799_999
 
@@ -50,9 +50,11 @@ class Content(NamedTuple):
 
 
 def content(message: Any) -> Content:
-    """Return what a message holds; without its key and properties, if they can't be read."""
+    """Return what a message holds; without key, properties and producer, if one is no text."""
     try:
-        key, held = message.partition_key(), message.properties()
+        key, held, producer = (
+            message.partition_key(), message.properties(), message.producer_name()
+        )  # fmt: skip
     except UnicodeDecodeError:
         return Content(_value(message), None, [(UNREAD, _NO_TEXT)], None, None, None)
     return Content(
@@ -61,7 +63,7 @@ def content(message: Any) -> Content:
         [(name, text.encode()) for name, text in held.items()] if held else None,
         _micros(message.publish_timestamp()),
         _micros(message.event_timestamp()),
-        message.producer_name() or None,
+        producer or None,
     )
 
 

@@ -218,6 +218,10 @@ class PulsarOptions(EgressOptions, ConnectionOptions):
 
     @model_validator(mode="after")
     def _alone(self) -> Self:
+        if self.ledger_topic().rpartition("/")[0] != self.topic.rpartition("/")[0]:
+            raise ValueError(
+                "ledger is in another namespace than topic, where deduplication is another"
+            )
         if self.chunks and self.batching != "none" and "batching" in self.model_fields_set:
             raise ValueError("chunks does not go with batching")
         return self

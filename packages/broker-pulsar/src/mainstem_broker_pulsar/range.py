@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Rows go to Spark in batches of about so many, or so many bytes.
 _ROWS, _BYTES = 4_000, 16 * 2**20
-#: A position's digits: a ledger has up to 19.
-WIDTH = 34
 #: For how long a reader is waited for before it is asked whether there is more, in milliseconds.
 _WAIT = 200
 #: After how long without a message what is missing is looked at, in milliseconds.
@@ -40,6 +37,10 @@ _GONE = (
     "the topic no longer has it: removed by its retention, or truncated, before it was read; how many "
     "messages there were is not known"
 )
+
+
+class EarlierError(Exception):
+    """A message begins before the range: it is read again from `Range._back` on."""
 
 
 class Range:
@@ -80,6 +81,8 @@ class Range:
                 for chunk in self._read(schema):
                     patience.progress()
                     yield chunk
+            except EarlierError:
+                self._forget()
             except TransientError:
                 self._forget()
                 if self._position > before:
@@ -213,18 +216,28 @@ class Range:
             raise TransientError(f"{where} is of a transaction that is not ended")
         if found.chunk is None:
             raise TransientError(f"{where} is there, and was not given")
-        if found.chunk[1] == found.chunk[2] - 1:
-            begin = self._first(ledger, entry, found, ledgers)
-            if begin is None:
-                return "it ends a message in parts, whose first are gone"
-            if self._back is not None and self._back < begin:
-                raise TransientError(f"{where} ends a message that did not come")
+        if found.chunk[1] < found.chunk[2] - 1:
+            return ""
+        begin, parts = self._parts(ledger, entry, found, ledgers)
+        if found.chunk[1] in parts:
+            return ""  # its sender has sent the end of it twice
+        if begin is None:
+            return "it ends a message in parts, whose first are gone"
+        if self._back is None or self._back >= begin:
             self._back = begin - 1
-            raise TransientError(f"{where} ends a message that begins before the range")
-        return ""
+            raise EarlierError
+        if parts != list(range(found.chunk[1])):
+            return f"it ends a message in parts that do not follow each other: {parts}"
+        raise TransientError(f"{where} ends a message that did not come")
 
-    def _first(self, ledger: int, entry: int, last: Entry, ledgers: Ledgers) -> int | None:
-        """Return the position of the first part of a message; None if it is gone."""
+    def _parts(
+        self, ledger: int, entry: int, last: Entry, ledgers: Ledgers
+    ) -> tuple[int | None, list[int]]:
+        """Return where the first part of a message is, None if it is gone, and its parts up to here.
+
+        Raises:
+            PermanentError: it is too far back.
+        """
         assert last.chunk is not None  # noqa: S101
         before = (
             (each, number)
@@ -232,11 +245,20 @@ class Range:
             if each <= ledger
             for number in reversed(range(entry if each == ledger else ledgers.sizes[each]))
         )
-        for place in islice(before, _BACK):
+        parts: list[int] = []
+        for count, place in enumerate(before):
+            if count == _BACK:
+                called = self._log.called(self._part.partition)
+                raise PermanentError(
+                    f"{called}: entry {ledger}:{entry} ends a message that begins more than {_BACK:,} "
+                    "entries before"
+                )
             found = self._log.admin.entry(self._topic, *place)
-            if found and found.chunk and found.chunk[:2] == (last.chunk[0], 0):
-                return position(Place(*place, 0))
-        return None
+            if found and found.chunk and found.chunk[0] == last.chunk[0]:
+                parts.insert(0, found.chunk[1])
+                if found.chunk[1] == 0:
+                    return position(Place(*place, 0)), parts
+        return None, parts
 
     def _gap(
         self, first: int, last: int, schema: pa.Schema, reason: str, count: int | None = None
@@ -265,7 +287,7 @@ class Range:
             "timestamp": pa.array(published, times),
             "origin": pa.repeat(pa.scalar(self._log.options.topic), count),
             "partition": pa.repeat(pa.scalar(self._part.partition), count),
-            "position": pa.array([f"{each:0{WIDTH}}" for each in positions]),
+            "position": pa.array([f"{each:0{self._log.digits}}" for each in positions]),
             "event_time": pa.array(events, times),
             "producer": pa.array(producers, pa.string()),
             "message_id": pa.array([f"{a}:{b}:{c}" for a, b, c in places]),

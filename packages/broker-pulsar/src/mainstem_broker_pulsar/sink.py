@@ -10,7 +10,6 @@ from mainstem import (
     Batch,
     Level,
     NumberedWrites,
-    PermanentError,
     Shape,
     Shown,
     SinkCapabilities,
@@ -74,6 +73,13 @@ class PulsarSink(EgressSink, NumberedWrites):
         super().check_types(columns, shape)
         check_types(columns, _TYPES)
 
+    def unnumbered(self) -> str:
+        if not self.options.chunks:
+            return ""
+        return (
+            "`chunks: true`: numbers are of messages that go whole, for brokers drop parts by them"
+        )
+
     def write_numbered(self, frame: DataFrame, batch: Batch) -> DataFrame | None:
         """As `write`, by producers whose messages have numbers, by a run that has not been replaced.
 
@@ -85,8 +91,6 @@ class PulsarSink(EgressSink, NumberedWrites):
         from mainstem_broker_pulsar.sender import NumberedSender
 
         options = self.options
-        if options.chunks:
-            raise PermanentError("chunks does not go with `deliver: numbered`")
         enter(options, batch)
         failpoint("pulsar.after-ledger")
         given = numbered(frame, batch.id, options.producers, "key")

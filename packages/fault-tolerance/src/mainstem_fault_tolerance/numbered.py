@@ -45,6 +45,8 @@ class Numbered(Delivery):
                 f"{type(sink).__name__} does not know rows by numbers (NumberedWrites)",
                 hint="Leave `deliver` out: the strongest strategy that the sink offers is taken.",
             )
+        if why := sink.unnumbered():
+            raise OptionError(why, hint="Or write `deliver: microbatch`.")
         return Promise(
             grounds=("rows have the same numbers in each try, and one that was seen is dropped",),
             assumptions=(

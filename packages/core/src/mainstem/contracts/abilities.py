@@ -510,6 +510,10 @@ class NumberedWrites(Ability):
                 rows of a later batch: what runs here is an old copy of the checkpoint.
         """
 
+    def unnumbered(self) -> str:
+        """Return which option rows can't have numbers with, and why; empty if they can."""
+        return ""
+
 
 class Swappable(Ability):
     """A sink that can be built under another name and put in place at once: for `replay --rebuild`."""

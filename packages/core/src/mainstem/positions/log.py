@@ -103,10 +103,12 @@ class PositionLog(ABC):
         sparse: whether there are positions whose messages are never read, since others are asked for, or
             that no message has; `next`, `waiting` and `age` then say which are, and `ahead` and `between`
             where there are many.
+        digits: how many a position has at most, as text of one length.
         stamped: whether `stamp` can tell that a position has another message than it had.
     """
 
     sparse: bool = False
+    digits: int = 20
     stamped: bool = False
 
     @abstractmethod

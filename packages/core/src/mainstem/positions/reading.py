@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 #: The reserved column of what stands for a gap, where gaps are told; see `mainstem.losses.lost_text`.
 GAP = "_gap"
-_WIDTH = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +59,15 @@ class PositionReading(LogRead, Reading):
                         )
                     if chunk.gaps:
                         count = len(chunk.gaps)
-                        texts = pa.array([_told(gap) for gap in chunk.gaps], pa.string())
+                        texts = pa.array(
+                            [_told(gap, log.digits) for gap in chunk.gaps], pa.string()
+                        )
                         empty = [pa.nulls(count, field.type) for field in own]
                         yield pa.RecordBatch.from_arrays([*empty, texts], schema=schema)
 
 
-def _told(gap: Gap) -> str:
-    first, last = (f"{position:0{_WIDTH}d}" for position in (gap.first, gap.last))
+def _told(gap: Gap, digits: int) -> str:
+    first, last = (f"{position:0{digits}d}" for position in (gap.first, gap.last))
     return lost_text(gap.reason, count=gap.count, first=first, last=last)
 
 
