@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 import uuid
@@ -9,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from math import inf
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -28,7 +30,7 @@ from mainstem_broker_pulsar.receiver import PulsarReceiver
 from mainstem_broker_pulsar.sender import NumberedSender, partition_of
 from mainstem_broker_pulsar.sink import PulsarSink
 from mainstem_broker_pulsar.source import PulsarSource
-from mainstem_broker_pulsar.testing import Pulsar
+from mainstem_broker_pulsar.testing import Pulsar, jars
 from mainstem_egress.sink import dispatcher_of
 from mainstem_testkit.certificates import make_certificates
 from mainstem_testkit.conformance.sender import batch_of, send_by
@@ -226,6 +228,68 @@ def test_a_message_in_parts_is_of_the_range_that_its_last_is_in(pulsar, topic, c
     assert not more
 
 
+@pytest.mark.in_turn
+def test_transactions_are_read_when_they_are_committed(tmp_path, topic):
+    """Pass: an open one holds up what comes after it, one that is given up is passed, marks are no messages."""
+    settings = {"transactionCoordinatorEnabled": "true"}
+    with Pulsar(tmp_path / "broker", settings) as server:
+        server.ask(path(topic), "PUT")
+        with transactions(server, topic) as does, log(server, topic) as made:
+
+            def values():
+                return [each["value"].decode() for each in rows(made)]
+
+            does("plain one", "begin a", "begin b", "send a two", "send b gone", "plain three")
+            assert values() == ["one"]
+            does("abort b")
+            assert values() == ["one"]
+            server.ask(f"{path(topic)}/unload", "PUT")  # what is open is in an older ledger then
+            does("plain four")
+            assert values() == ["one"]
+            does("commit a")
+            wait_for(lambda: values() == ["one", "two", "three", "four"], 20)
+            span = next(iter(made.look().spans.values()))
+            does("begin c", "send c five")
+            again = next(iter(made.look().spans.values()))
+            assert again.last >= span.last  # the end does not move back
+            does("commit c")
+            wait_for(lambda: values() == ["one", "two", "three", "four", "five"], 20)
+        found = planned(server, topic)
+    assert [each["value"].decode() for each in found] == ["one", "two", "three", "four", "five"]
+
+
+@contextmanager
+def transactions(server, topic):
+    """Yield what takes steps of a program in Java, which sends by the broker's own client."""
+    program = Path(__file__).with_name("Transactions.java")
+    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(program)]
+    process = subprocess.Popen(
+        [*java, server.url, topic],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+    def answered(line):
+        while (told := process.stdout.readline().strip()) != line:
+            assert told or process.poll() is None, "the program ended"
+
+    answered("ready")
+
+    def does(*steps):
+        for step in steps:
+            process.stdin.write(f"{step}\n")
+            process.stdin.flush()
+            answered("done")
+
+    try:
+        yield does
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_compaction_leaves_the_newest_of_each_key(pulsar, topic):
     """Pass: `compacted` reads what is left, then what came since, also when the rest is gone."""
     with client(pulsar.url) as made:
@@ -278,7 +342,7 @@ def _first(found):
 @pytest.mark.parametrize(
     ("sizes", "given", "first", "last"),
     [
-        ({7: 0}, (-1, -1), (7, 0, 0), (7, 0, -1)),
+        ({7: 0}, (7, -1), (7, 0, 0), (7, 0, -1)),
         ({3: 5, 7: 0}, (3, 4), (3, 0, 0), (7, 0, -1)),  # all is read: on to the next ledger
         ({3: 5, 7: 2}, (7, 1), (3, 0, 0), (7, 1, LAST)),
         ({3: 5, 7: 2}, (8, 0), (3, 0, 0), (7, 1, LAST)),  # there was another one in between
@@ -298,27 +362,8 @@ def test_a_topic_ends_where_readers_are_given_messages(topic, sizes, given, firs
     told = {"url": "pulsar://host", "admin_url": "http://host", "topic": topic}
     made = TopicLog(PulsarSourceOptions.model_validate(told), "node", "test")
     made._ledgers = {topic: Ledgers(sizes, given, 0)}
-    made._admin = SimpleNamespace(entry=lambda *_: Entry(1, None, None, open=True, void=False))
     span = made._span(topic)
     assert (span.first, span.last) == (position(first), position(last))
-
-
-def test_marks_at_the_end_hold_nothing_up(topic):
-    """Pass: what readers are never given is passed, up to what is of an open transaction."""
-    told = {"url": "pulsar://host", "admin_url": "http://host", "topic": topic}
-    made = TopicLog(PulsarSourceOptions.model_validate(told), "node", "test")
-    asked = []
-
-    def entry(_, ledger, number):
-        asked.append((ledger, number))
-        return Entry(1, None, None, open=(ledger, number) == (7, 2), void=ledger == 3)
-
-    made._admin = SimpleNamespace(entry=entry)
-    made._ledgers = {topic: Ledgers({3: 5, 7: 0}, (3, 2), 0)}
-    assert made._span(topic).last == position((7, 0, -1))
-    made._ledgers = {topic: Ledgers({3: 5, 7: 4}, (7, 1), 0)}
-    assert made._span(topic).last == position((7, 1, LAST))
-    assert asked == [(3, 3), (3, 4), (7, 2)]
 
 
 def parts(*chunks, first=0):

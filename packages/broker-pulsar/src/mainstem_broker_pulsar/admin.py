@@ -15,12 +15,20 @@ from mainstem_broker_pulsar.content import place_at
 from mainstem_broker_pulsar.options import PulsarSourceOptions
 
 _FORBIDDEN = {401, 403}
+#: What a broker without transactions says of itself.
+_NO_TRANSACTIONS = "transactionCoordinatorEnabled"
 
 
 #: How often a broker may send us to another one.
 _REDIRECTS = 5
 #: The longest message that is read so that its connection can be used again, in bytes.
 _SMALL = 64 * 2**10
+
+
+def _pair(entry: str) -> tuple[int, int]:
+    """Return ledger and entry, as the administration writes them."""
+    ledger, _, number = entry.partition(":")
+    return int(ledger), int(number)
 
 
 class _AnswerError(TransientError):
@@ -117,17 +125,22 @@ class Admin:
             trust_env=False,
         )
         self._place = self._url.partition("://")[2]
+        #: Whether there may be transactions, as far as that was asked.
+        self._transactions = True
 
     def close(self) -> None:
         """End the connections."""
         self._client.close()
 
-    def _answer(self, topic: str, path: str, *, headers: bool = False) -> httpx.Response | None:
+    def _answer(
+        self, topic: str, path: str, of: str = "v2", *, headers: bool = False
+    ) -> httpx.Response | None:
         """Return an answer about a topic; None if it, or what is asked for, is not there.
 
         Args:
             topic: its full name.
             path: what is asked of it.
+            of: the part of the administration that is asked.
             headers: whether those of the answer are enough: it is a message, which may be large.
 
         Raises:
@@ -135,8 +148,9 @@ class Admin:
         """
         domain, _, rest = topic.partition("://")
         tenant, namespace, name = rest.split("/")
-        where = "/".join((domain, tenant, namespace, quote(name, safe="")))
-        url = httpx.URL(f"{self._url}/admin/v2/{where}/{path}")
+        place = "/".join((tenant, namespace, quote(name, safe="")))
+        where = f"{of}/{domain}/{place}/{path}" if path else f"{of}/{place}"
+        url = httpx.URL(f"{self._url}/admin/{where}")
         try:
             for _ in range(_REDIRECTS):
                 with self._client.stream("GET", url) as found:
@@ -202,11 +216,30 @@ class Admin:
         sizes = {int(each["ledgerId"]): int(each["entries"]) for each in told["ledgers"]}
         if sizes:
             sizes[max(sizes)] = int(told["currentLedgerEntries"])
-        last = self._told(topic, "lastMessageId")
         compacted = max(0, int(told.get("compactedLedger", {}).get("entries", 0)))
-        return Ledgers(
-            dict(sorted(sizes.items())), (int(last["ledgerId"]), int(last["entryId"])), compacted
-        )
+        last = _pair(told["lastConfirmedEntry"])
+        return Ledgers(dict(sorted(sizes.items())), self._given(topic) or last, compacted)
+
+    def _given(self, topic: str) -> tuple[int, int] | None:
+        """Return the last entry before those of open transactions; None where there are none."""
+        if not self._transactions:
+            return None
+        try:
+            found = self._answer(topic, "", "v3/transactions/transactionBufferStats")
+        except (
+            PermanentError
+        ):  # that is not for us to know: an entry of one is seen when it is read
+            self._transactions = False
+            return None
+        except _AnswerError as error:
+            if _NO_TRANSACTIONS not in str(error):
+                raise
+            self._transactions = False
+            return None
+        told = found.json() if found is not None else {}
+        if told.get("state") == "Initializing":
+            raise TransientError(f"pulsar {self._place}: {topic} is looking for open transactions")
+        return _pair(told["maxReadPosition"]) if told.get("maxReadPosition") else None
 
     def since(self, topic: str, time: datetime) -> tuple[int, int] | None:
         """Return ledger and entry of the first message of a time or later; None if there is none."""

@@ -55,8 +55,6 @@ class TopicLog(PositionLog):
         self._empty: dict[str, dict[int, int]] = {}
         #: For how long the topic kept messages when it was last looked at, in seconds; None before that.
         self._kept: float | None = None
-        #: By partition: the last entry that was seen to be a mark, after which others may be.
-        self._marks: dict[str, tuple[int, int]] = {}
         self._recalled: Mapping[str, Any] = {}
         #: For how long it keeps them, as it was asked for last, and when that was.
         self._told: tuple[float, float] | None = None
@@ -138,25 +136,10 @@ class TopicLog(PositionLog):
         last = position(Place(newest, 0, 0)) - 1
         if filled:
             tail = filled[-1], known.sizes[filled[-1]] - 1
-            given = known.last if known.last >= (0, 0) else tail
-            # Else by a transaction that is open.
-            after = self._held(partition, given) if given < tail else None
+            # A transaction that is open holds up what comes after it.
+            after = self._after(known.sizes, known.last) if known.last < tail else None
             last = max(last, self._end(tail)) if after is None else after - 1
         return Span(first, last)
-
-    def _held(self, partition: str, given: tuple[int, int]) -> int | None:
-        """Return the position at which a topic is held up after an entry; None if it is not.
-
-        Marks of the broker's are no messages: they are passed.
-        """
-        sizes = self._ledgers[partition].sizes
-        given = max(given, self._marks.get(partition, given))
-        while (after := self._after(sizes, given)) is not None:
-            found = self._entry(partition, after)
-            if found is None or not found.void:
-                return after
-            given = self._marks[partition] = place_at(after)[:2]
-        return None
 
     def _after(self, sizes: Mapping[int, int], last: tuple[int, int]) -> int | None:
         """Return the position of the entry after one; None if there is none."""
