@@ -27,6 +27,7 @@ from mainstem_egress import Answer, Fate
 from mainstem_egress.sink import dispatcher_of
 from mainstem_testkit import serve
 from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.conformance.sender import batch_of, send_by
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
@@ -55,13 +56,6 @@ def receiver(server, address, number=0, **more):
         yield made
     finally:
         made.close()
-
-
-def taken(made, count, seconds=8):
-    found, until = [], time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < until:
-        found += made.take(0.05)
-    return found
 
 
 def sink_row(number, **more):

@@ -18,6 +18,7 @@ from mainstem_broker_mqtt.sink import MQTTSink
 from mainstem_broker_mqtt.testing import Mosquitto
 from mainstem_ingress.losses import loss_of
 from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.conformance.sender import batch_of, send_by
 from mainstem_testkit.pipelines import wait_for
 from mqtt_clients import Listener, client, publish
@@ -40,13 +41,6 @@ def receiver(server, topic, cursor=None, number=0, **more):
         yield made
     finally:
         made.close()
-
-
-def taken(made, count, seconds=5):
-    found, until = [], time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < until:
-        found += made.take(0.1)
-    return found + list(made.take(0.2))
 
 
 def test_what_a_message_says_beside_its_payload(mosquitto, topic):

@@ -33,6 +33,7 @@ from mainstem_broker_pulsar.source import PulsarSource
 from mainstem_broker_pulsar.testing import Pulsar, jars
 from mainstem_egress.sink import dispatcher_of
 from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.conformance.sender import batch_of, send_by
 from mainstem_testkit.pipelines import PipelineFolder, wait_for
 from mainstem_testkit.server import free_port
@@ -115,13 +116,6 @@ def receiver(server, topic, number=0, **more):
         yield made
     finally:
         made.close()
-
-
-def taken(made, count, seconds=8):
-    found, until = [], time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < until:
-        found += made.take(0.05)
-    return found
 
 
 def row(number, **more):

@@ -13,6 +13,7 @@ from mainstem_broker_sqs.options import SQSOptions, SQSSourceOptions
 from mainstem_broker_sqs.receiver import SQSReceiver, _Polling
 from mainstem_broker_sqs.sink import SQSSink
 from mainstem_broker_sqs.testing import CREDENTIALS
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.conformance.sender import send_by
 from mainstem_testkit.pipelines import wait_for
 from pydantic import ValidationError
@@ -36,13 +37,6 @@ def receiver(server, name, **more):
         yield made
     finally:
         made.close()
-
-
-def taken(made, count, seconds=8):
-    found, until = [], time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < until:
-        found += made.take(0.05)
-    return found
 
 
 def row(number, **more):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import contextmanager
 
 import pytest
 from mainstem import PermanentError, TransientError
 from mainstem_direct_socket.options import PipeSourceOptions
 from mainstem_direct_socket.pipe_receiver import STDIN, PipeReceiver
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.processes import descendants
 
 
@@ -21,13 +21,6 @@ def receiver(**given):
         yield made
     finally:
         made.close()
-
-
-def taken(made, count, seconds=5):
-    found, until = [], time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < until:
-        found += made.take(0.05)
-    return found + list(made.take(0.1))
 
 
 def python(text):

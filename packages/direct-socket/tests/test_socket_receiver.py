@@ -17,6 +17,7 @@ from mainstem_direct_socket.options import SocketSourceOptions
 from mainstem_ingress import connections
 from mainstem_ingress.connections import StreamReceiver
 from mainstem_testkit.certificates import make_certificates
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.server import free_port
 from pydantic import ValidationError
@@ -30,13 +31,6 @@ def receiver(number=0, **given):
         yield made
     finally:
         made.close()
-
-
-def taken(made, count, seconds=5):
-    found, until = [], time.monotonic() + seconds
-    while len(found) < count and time.monotonic() < until:
-        found += made.take(0.05)
-    return found + list(made.take(0.1))
 
 
 def until_end(made):

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.server import Server, ServerMissing, free_port
+from mainstem_testkit.server import Server, fetched, free_port
 
-_HERE = Path(__file__).resolve()
 _SETTINGS = {
     "bindAddress": "127.0.0.1",
     "advertisedAddress": "127.0.0.1",
@@ -152,8 +151,4 @@ def jars() -> Path:
     Raises:
         ServerMissing: it is not there.
     """
-    for folder in (Path.cwd(), *_HERE.parents):
-        found = folder / ".tools" / "pulsar" / "libs"
-        if found.is_dir():
-            return found
-    raise ServerMissing("Apache Pulsar is not installed: services/pulsar.sh")
+    return fetched("pulsar", called="Apache Pulsar")

@@ -8,11 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.server import Server, ServerMissing
+from mainstem_testkit.server import Server, fetched
 
 #: How long one request may take, in seconds.
 _PATIENCE = 5.0
-_HERE = Path(__file__).resolve()
 #: Settings of AWS's clients, which the emulator does not look at.
 CREDENTIALS: Mapping[str, Any] = {
     "access_key": "test", "secret_key": "test", "region": "us-east-1",
@@ -76,8 +75,4 @@ class ElasticMQ(Server):
         return str(self.client().create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
 
     def _jars(self) -> Path:
-        for folder in (Path.cwd(), *_HERE.parents):
-            found = folder / ".tools" / "elasticmq" / "libs"
-            if found.is_dir():
-                return found
-        raise ServerMissing("ElasticMQ is not installed: services/elasticmq.sh")
+        return fetched("elasticmq", called="ElasticMQ")

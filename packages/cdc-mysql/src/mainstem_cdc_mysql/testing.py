@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from mainstem_testkit.server import Server, ServerFailed, ServerMissing, receive
+from mainstem_testkit.server import Server, ServerFailed, fetched, receive
 
 _DATABASE = "test"
 #: What a killed process has written the kernel still has, so nothing need be forced to the disk.
@@ -103,11 +103,7 @@ class MySQL(Server):
 
 def _home() -> Path:
     """Return where the server is; `services/mysql.sh` fetches it."""
-    for folder in (Path.cwd(), *Path(__file__).resolve().parents):
-        home = folder / ".tools" / "mysql"
-        if (home / "bin" / "mysqld").is_file():
-            return home
-    raise ServerMissing("mysql is not installed: services/mysql.sh")
+    return fetched("mysql", "bin/mysqld").parents[1]
 
 
 def _env(home: Path) -> dict[str, str]:

@@ -236,6 +236,26 @@ class Server(ABC):
                 os.kill(pid, number)
 
 
+def fetched(name: str, inside: str = "libs", called: str = "") -> Path:
+    """Return a file or folder of what `services/NAME.sh` fetches into `.tools/NAME`.
+
+    It is looked for in the working folder and above it, and above this file.
+
+    Args:
+        name: of the folder and of the script.
+        inside: what in it, as a relative path.
+        called: the server, as people call it; `name` when left out.
+
+    Raises:
+        ServerMissing: it is not there.
+    """
+    for folder in (Path.cwd(), *Path.cwd().parents, *Path(__file__).resolve().parents):
+        found = folder / ".tools" / name / inside
+        if found.exists():
+            return found
+    raise ServerMissing(f"{called or name} is not installed: services/{name}.sh")
+
+
 def living(session: int) -> list[int]:
     """Return the processes of a session that are no zombies (from Linux's /proc).
 

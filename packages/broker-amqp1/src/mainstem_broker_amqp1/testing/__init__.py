@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mainstem_testkit.server import Server, ServerMissing, receive
+from mainstem_testkit.server import Server, fetched, receive
 
 _HERE = Path(__file__).resolve()
 _HELLO = b"AMQP\x03\x01\x00\x00"
@@ -59,8 +59,4 @@ def jars() -> Path:
     Raises:
         ServerMissing: it is not there.
     """
-    for folder in (Path.cwd(), *_HERE.parents):
-        found = folder / ".tools" / "artemis" / "libs"
-        if found.is_dir():
-            return found
-    raise ServerMissing("ActiveMQ Artemis is not installed: services/artemis.sh")
+    return fetched("artemis", called="ActiveMQ Artemis")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mainstem_ingress import Message
-from mainstem_testkit.server import ServerFailed, ServerMissing
+from mainstem_testkit.server import ServerFailed, fetched
 
 from mainstem_cdc.testing import Taking, row_of
 
@@ -135,11 +135,7 @@ class Debezium:
 
 def _libraries() -> Path:
     """Return where its jars are; `services/debezium.sh` fetches them."""
-    for folder in (Path.cwd(), *Path(__file__).resolve().parents):
-        libraries = folder / ".tools" / "debezium" / "libs"
-        if libraries.is_dir():
-            return libraries
-    raise ServerMissing("Debezium is not installed: services/debezium.sh")
+    return fetched("debezium", called="Debezium")
 
 
 #: Tables of the comparison, and what is read of them.

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from mainstem_testkit.server import Server, ServerMissing, receive
+from mainstem_testkit.server import Server, ServerMissing, fetched, receive
 
 _USER = "postgres"
 _SETTINGS = """
@@ -107,11 +107,7 @@ class Postgres18(Postgres):
 
     def program(self, name: str) -> str:
         """Return the path of one of the server's programs; `services/postgresql.sh` fetches them."""
-        for folder in (Path.cwd(), *Path(__file__).resolve().parents):
-            found = folder / ".tools" / "postgresql" / "native" / "bin" / name
-            if found.is_file():
-                return str(found)
-        raise ServerMissing("PostgreSQL 18 is not installed: services/postgresql.sh")
+        return str(fetched("postgresql", f"native/bin/{name}", "PostgreSQL 18"))
 
 
 class Standby(Postgres):

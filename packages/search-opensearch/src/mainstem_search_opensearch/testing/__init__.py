@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mainstem_testkit.server import Server, ServerMissing, free_port
+from mainstem_testkit.server import Server, fetched, free_port
 
 _PATIENCE = 5.0
 _HERE = Path(__file__).resolve()
@@ -66,8 +66,4 @@ class OpenSearch(Server):
         return {hit["_id"]: hit["_source"] for hit in found["hits"]["hits"]}
 
     def _jars(self) -> Path:
-        for folder in (Path.cwd(), *_HERE.parents):
-            found = folder / ".tools" / "opensearch" / "libs"
-            if found.is_dir():
-                return found
-        raise ServerMissing("OpenSearch is not installed: services/opensearch.sh")
+        return fetched("opensearch", called="OpenSearch")

@@ -23,13 +23,22 @@ from mainstem_testkit.pipelines import wait_for
 from mainstem_testkit.processes import Resources
 
 if TYPE_CHECKING:
-    from mainstem_ingress import Message
+    from mainstem_ingress import Message, Receiver
 
     from mainstem_testkit.conformance._receiver import Taker
     from mainstem_testkit.server import Server
 
 _ROUNDS = 6
 _ALL = range(10)
+
+
+def taken(receiver: Receiver, count: int, seconds: float = 8.0) -> list[Message]:
+    """Take until there are so many messages, or no longer; and what more has come by then."""
+    found: list[Message] = []
+    until = time.monotonic() + seconds
+    while len(found) < count and time.monotonic() < until:
+        found += receiver.take(0.05)
+    return found + list(receiver.take(0.1))
 
 
 class ReceiverSuite(ReceiverProcessSuite):
