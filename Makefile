@@ -112,6 +112,7 @@ bench: install services
 	$(BIN)/python benchmarks/amqp_backlog.py
 	$(BIN)/python benchmarks/kafka_source.py
 	$(BIN)/python benchmarks/kafka_sink.py
+	$(BIN)/python benchmarks/kafka_queue.py
 	$(BIN)/python benchmarks/kinesis_source.py
 	$(BIN)/python benchmarks/kinesis_sink.py
 	$(BIN)/python benchmarks/jetstream_source.py

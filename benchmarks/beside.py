@@ -11,6 +11,7 @@ from pathlib import Path
 from mainstem_ingress import IngressOptions, Receiver
 from mainstem_ingress.log import Log
 from mainstem_ingress.loop import Taking
+from mainstem_ingress.process import collect_seldom
 from mainstem_ingress.retention import Retention
 from mainstem_ingress.segments import fields_of
 from mainstem_ingress.writer import Store
@@ -46,6 +47,7 @@ def store(receiver: Receiver, folder: Path, count: int, added: Sequence[tuple[st
         folder: of the log, made here.
         added: names and types of the columns that the source adds.
     """
+    collect_seldom()
     log, stop = Log(folder), threading.Event()
     log.receiver(0).mkdir(parents=True)
     made = Store(log, 0, IngressOptions(), fields_of(added))

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-broker=4.1.1
+broker=4.4.0
 # Four that work together with pyspark 4.3, whose own release of the connector the registry lacks.
 connector=(
   org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0

@@ -162,6 +162,15 @@ class KafkaTopic(Source):
             pass
 
 
+class ShareGroup(KafkaTopic):
+    name, ordered, receives = "kafka-queue", False, True
+
+    def part(self) -> dict[str, Any]:
+        super().part()
+        given = {"servers": self.place.url, "topics": [self.id], "group": self.id}
+        return {"use": "kafka_queue", "with": {**given, "deliveries": 25, "connect_timeout": "2 s"}}
+
+
 class Jetstream(Source):
     name, needs, ordered = "jetstream", "nats", True
     work = False
@@ -448,7 +457,7 @@ class Entries(Source):
 SOURCES = {
     each.name: each
     for each in (
-        Files, Classic, Quorum, Stream, KafkaTopic, Jetstream, WorkQueue, PulsarTopic,
+        Files, Classic, Quorum, Stream, KafkaTopic, ShareGroup, Jetstream, WorkQueue, PulsarTopic,
         Subscription, Core, Shards, Hook, Pull,
         Poll, Datagrams, PostgreSQL, MySQL, MariaDB, Entries,
     )

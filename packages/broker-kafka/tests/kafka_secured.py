@@ -69,6 +69,7 @@ class SecuredKafka(Kafka):
                 f"{at}.oauthbearer.sasl.server.callback.handler.class": f"{_LOGINS}.oauthbearer.OAuthBearerValidatorCallbackHandler",
                 f"{at}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": self.jwks.as_uri(),
                 f"{at}.oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+                f"{at}.oauthbearer.sasl.oauthbearer.expected.issuer": "the-issuer",
             }
 
     @property
@@ -178,7 +179,14 @@ class SecuredKafka(Kafka):
         """Return a token that the server takes."""
         now = int(time.time())
         header = {"alg": "RS256", "typ": "JWT", "kid": "one"}
-        claims = {"sub": CLIENT, "aud": "kafka", "iat": now, "exp": now + 3600, "scope": "read"}
+        claims = {
+            "iss": "the-issuer",
+            "sub": CLIENT,
+            "aud": "kafka",
+            "iat": now,
+            "exp": now + 3600,
+            "scope": "read",
+        }
         signed = ".".join(_base64(json.dumps(part).encode()) for part in (header, claims))
         argv = ["openssl", "dgst", "-sha256", "-sign", str(self.certificates / "other.key")]
         made = subprocess.run(argv, input=signed.encode(), capture_output=True, check=True).stdout

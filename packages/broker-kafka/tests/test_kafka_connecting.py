@@ -8,10 +8,11 @@ import pytest
 from kafka_reading import document, values
 from kafka_secured import CLIENT, CLIENT_SECRET, PASSWORD, USER, SecuredKafka
 from kafka_topics import JARS, Topics
-from mainstem import DocumentError, MachineError, OptionError, PipelineError
+from mainstem import DocumentError, MachineError, OptionError, PermanentError, PipelineError
 from mainstem.contracts.secrets import secrets_in
 from mainstem_broker_kafka import jars
-from mainstem_broker_kafka.connection import ConnectionOptions, java, librdkafka
+from mainstem_broker_kafka.connection import SparkOptions, java, librdkafka
+from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.plugin import serve
 
 SECRETS = (PASSWORD, CLIENT_SECRET, "open sesame", "PRIVATE KEY")
@@ -23,7 +24,7 @@ def secured(request, tmp_path_factory):
 
 
 def options(**given):
-    return ConnectionOptions.model_validate({"servers": "kafka.test:9092", **given})
+    return SparkOptions.model_validate({"servers": "kafka.test:9092", **given})
 
 
 # -- options ------------------------------------------------------------------------------------
@@ -291,6 +292,53 @@ def test_passwords_and_certificates_open_the_door(pipeline, spark, secured, way)
     document(pipeline, source).run()
     assert values(pipeline) == ["in"]
     assert topics.committed(group, topic) == 1
+
+
+def queue(topic, **given):
+    """Return a receiver of a share group."""
+    from mainstem_broker_kafka.queue.options import KafkaQueueOptions
+    from mainstem_broker_kafka.queue.receiver import KafkaQueueReceiver
+
+    made = {"topics": topic, "group": f"of-{topic}", "connect_timeout": "5 s", **given}
+    return KafkaQueueReceiver(KafkaQueueOptions.model_validate(made), 0, "jobs")
+
+
+@pytest.mark.parametrize("way", ["SCRAM over TLS", "certificate"])
+@pytest.mark.in_turn
+def test_share_groups_come_in_by_the_same_doors(secured, way):
+    """Pass: messages come, and the next after they are acknowledged."""
+    listener, given = ways(secured)[way]
+    topics = Topics(secured)
+    topic = topics.make()
+    receiver = queue(topic, servers=secured.servers(listener), **given)
+    receiver.connect(None)
+    for value in ("one", "two"):
+        topics.put(topic, [value])
+        found = taken(receiver, 1)
+        assert [message.value for message in found] == [value.encode()]
+        receiver.acknowledge(found)
+    receiver.close()
+
+
+def test_a_share_group_that_is_not_let_in_is_told_why(secured):
+    """Pass: a wrong password, and brokers without share groups, end it for good; each says what to do, and
+    nothing of the password."""
+    topic = Topics(secured).make()
+    login = {"mechanism": "PLAIN", "user": USER, "password": "wrong-one"}
+    receiver = queue(topic, servers=secured.servers("sasl"), sasl=login)
+    with pytest.raises(PermanentError, match="Look at `sasl`") as failed:
+        receiver.connect(None)
+    assert "wrong-one" not in str(failed.value)
+    receiver.close()
+    secured.tool("kafka-features", "downgrade", "--feature", "share.version=0")
+    try:
+        receiver = queue(topic, servers=secured.url)
+        receiver.connect(None)
+        with pytest.raises(PermanentError, match=r"since Kafka 4\.2"):
+            taken(receiver, 1)
+        receiver.close()
+    finally:
+        secured.tool("kafka-features", "upgrade", "--feature", "share.version=1")
 
 
 @pytest.mark.in_turn

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mainstem import OptionError, PipelineError
+from mainstem import ExternalError, MachineError, OptionError, PermanentError, TransientError
 
 from mainstem_broker_kafka.connection import Properties
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer, ShareConsumer
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
@@ -91,20 +91,56 @@ def producer(settings: Properties, heard: Heard | None = None, **more: Any) -> P
     return _make(Producer, settings, heard, more)
 
 
+def share_consumer(
+    settings: Properties,
+    group: str,
+    heard: Heard,
+    watched: Callable[[str], None],
+    **more: Any,
+) -> ShareConsumer:
+    """Return a member of a share group, whose messages are acknowledged one by one; `close` it.
+
+    Args:
+        settings: `connecting.librdkafka(options)`.
+        group: the share group.
+        heard: keeps what the client complains of.
+        watched: is told every second, in `poll`, what the client is about (statistics in JSON).
+        more: further settings, with `_` for `.`.
+
+    Raises:
+        MachineError: the installed library knows no share groups.
+    """
+    try:
+        from confluent_kafka import ShareConsumer
+    except ImportError:
+        raise MachineError(
+            "kafka_queue needs confluent-kafka 2.15 or newer: pip install 'confluent-kafka>=2.15'"
+        ) from None
+    given = {
+        "group_id": group,
+        "share_acknowledgement_mode": "explicit",
+        "statistics_interval_ms": 1000,
+        "stats_cb": watched,
+        **more,
+    }
+    return _make(ShareConsumer, settings, heard, given)
+
+
 def _make(
     kind: Callable[..., T], settings: Properties, heard: Heard | None, more: Mapping[str, Any]
 ) -> T:
     from confluent_kafka import KafkaException
 
     heard = heard or Heard()
-    given: dict[str, Any] = {**settings, **{k.replace("_", "."): v for k, v in more.items()}}
+    named = {k if callable(v) else k.replace("_", "."): v for k, v in more.items()}
+    given: dict[str, Any] = {**settings, **named}
     given["error_cb"] = heard.error
     while True:
         try:
             made = kind(dict(given), logger=heard.logger)
             heard.follow(made)
             return made
-        except KafkaException as error:
+        except (KafkaException, ValueError) as error:
             # `kafka` speaks to Java's client too, which has settings that librdkafka knows nothing of.
             unknown = _UNKNOWN.search(str(error))
             if unknown and unknown[1] in settings.optional and unknown[1] in given:
@@ -131,6 +167,14 @@ _NEXT: tuple[tuple[re.Pattern[str], str], ...] = (
         "Look at `tls`: `ca`, `certificate`, and whether the broker's listener speaks TLS.",
     ),
     (
+        re.compile(r"UNSUPPORTED_VERSION.*Share"),
+        "Share groups are there since Kafka 4.2 (`kafka-features upgrade --feature share.version=1`).",
+    ),
+    (
+        re.compile(r"(GROUP_ID_NOT_FOUND|INCONSISTENT_GROUP_PROTOCOL).*Share"),
+        "Is there a consumer group of this name? A share group needs another one.",
+    ),
+    (
         re.compile(r"(TOPIC|GROUP|CLUSTER|TRANSACTIONAL_ID)_AUTHORIZATION"),
         "The user lacks a permission (ACL) on the broker.",
     ),
@@ -145,6 +189,13 @@ _NEXT: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+#: What an error's name begins with, or its text has, that no retry mends.
+_LASTING = re.compile(
+    r"_AUTHENTICATION|SASL_|ILLEGAL_SASL|.*_AUTHORIZATION|UNSUPPORTED_VERSION|INVALID_(CONFIG|GROUP_ID)"
+    r"|GROUP_ID_NOT_FOUND|INCONSISTENT_GROUP|.*(certificate verify failed|SASL authentication error)"
+)
+
+
 @contextmanager
 def asking(doing: str, settings: Properties, heard: Heard | None = None) -> Iterator[None]:
     """Turn a client's error inside the block into one that says what was tried, and where.
@@ -155,7 +206,8 @@ def asking(doing: str, settings: Properties, heard: Heard | None = None) -> Iter
         heard: what it has complained of meanwhile.
 
     Raises:
-        PipelineError: without credentials.
+        TransientError: a retry may help; without credentials, as the next.
+        PermanentError: none does.
     """
     from confluent_kafka import KafkaException
 
@@ -167,7 +219,7 @@ def asking(doing: str, settings: Properties, heard: Heard | None = None) -> Iter
 
 def failure(
     error: Exception, doing: str, settings: Properties, heard: Heard | None = None
-) -> PipelineError:
+) -> ExternalError:
     """Return the error that says what was tried, what came of it and what to do next."""
     own = kafka_error(error)
     # What was complained of meanwhile says more than "time ran out".
@@ -190,7 +242,9 @@ def failure(
             f" `kafka` has {', '.join(sorted(settings.left_out))}, of which this client (librdkafka) "
             "knows nothing: say under `librdkafka`, in its words, how it is let in."
         )
-    return PipelineError(f"{doing} failed at {settings.servers}: {text}.{step}")
+    lasts = any(_LASTING.match(f"{each.name()}: {each.str()}") for each in found)
+    kind = PermanentError if lasts else TransientError
+    return kind(f"{doing} failed at {settings.servers}: {text}.{step}")
 
 
 def raised(error: KafkaError) -> Exception:

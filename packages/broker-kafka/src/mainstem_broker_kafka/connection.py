@@ -24,6 +24,7 @@ from mainstem_broker_kafka.certificates import KafkaTLSOptions
 
 #: A server as both clients read it: host and port, an IPv6 address in brackets.
 _SERVER = re.compile(r"(?:[\w.-]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})", re.ASCII)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LOGINS = "org.apache.kafka.common.security"
 #: Settings that librdkafka has not, or that mean something else to it; it refuses some of them.
 _JAVA_ALONE = re.compile(
@@ -159,7 +160,7 @@ Paths = Annotated[
 
 
 class ConnectionOptions(Options):
-    """Options of a connection to Kafka, and of the jars that Spark speaks to it with."""
+    """Options of a connection to Kafka."""
 
     #: Settings that `kafka` can't give: by their names in Kafka, the option to use or the reason.
     owned: ClassVar[Mapping[str, str]] = {
@@ -205,20 +206,6 @@ class ConnectionOptions(Options):
         "`kafka` gives in Java's words, say.",
         example={"sasl.kerberos.keytab": "/etc/kafka.keytab"},
     )
-    jars: Paths = option(
-        (),
-        advanced=True,
-        description="Paths of the jars of Spark's Kafka connector, or of a folder of them, instead of "
-        "`packages`: for machines that reach no Maven registry.",
-        example="./jars",
-    )
-    packages: tuple[str, ...] | None = option(
-        None,
-        advanced=True,
-        description="Maven coordinates of Spark's Kafka connector. When left out, the one that belongs "
-        "to the installed PySpark; `[]` if Spark has it already.",
-        example=["org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0"],
-    )
 
     @field_validator("servers")
     @classmethod
@@ -231,14 +218,6 @@ class ConnectionOptions(Options):
             if match is None or not 0 < int(match[1]) < 65536:
                 raise ValueError(f"expected host:port, not {server!r}")
         return servers
-
-    @field_validator("packages")
-    @classmethod
-    def _are_coordinates(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        for package in value or ():
-            if not re.fullmatch(r"[^\s:,]+:[^\s:,]+:[^\s:,]+", package):
-                raise ValueError(f"expected group:artifact:version, not {package!r}")
-        return value
 
     @model_validator(mode="after")
     def _owns_some_settings(self) -> ConnectionOptions:
@@ -282,6 +261,44 @@ class ConnectionOptions(Options):
     def seconds(self) -> float:
         """`answer_timeout`, in seconds."""
         return self.answer_timeout.total_seconds()
+
+
+class SparkOptions(ConnectionOptions):
+    """Options of a connection, and of the jars that Spark speaks to Kafka with."""
+
+    jars: Paths = option(
+        (),
+        advanced=True,
+        description="Paths of the jars of Spark's Kafka connector, or of a folder of them, instead of "
+        "`packages`: for machines that reach no Maven registry.",
+        example="./jars",
+    )
+    packages: tuple[str, ...] | None = option(
+        None,
+        advanced=True,
+        description="Maven coordinates of Spark's Kafka connector. When left out, the one that belongs "
+        "to the installed PySpark; `[]` if Spark has it already.",
+        example=["org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0"],
+    )
+
+    @field_validator("packages")
+    @classmethod
+    def _are_coordinates(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for package in value or ():
+            if not re.fullmatch(r"[^\s:,]+:[^\s:,]+:[^\s:,]+", package):
+                raise ValueError(f"expected group:artifact:version, not {package!r}")
+        return value
+
+
+def topic_name(value: Any) -> str:
+    """Return the name of a topic.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, str) or not _TOPIC.fullmatch(value) or value in (".", ".."):
+        raise ValueError(f"{value!r} is no name of a topic: letters, digits, `.`, `_` and `-`")
+    return value
 
 
 # -- the two renderings -------------------------------------------------------------------------
@@ -354,7 +371,7 @@ def librdkafka(options: ConnectionOptions) -> Properties:
     return made
 
 
-def spark_options(options: ConnectionOptions) -> Properties:
+def spark_options(options: SparkOptions) -> Properties:
     """Return `java(options)` as options of Spark's format `kafka`."""
     return Properties({f"kafka.{key}": value for key, value in java(options).items()})
 

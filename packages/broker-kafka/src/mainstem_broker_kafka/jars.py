@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mainstem import MachineError, Needs
 
-from mainstem_broker_kafka.connection import ConnectionOptions
+from mainstem_broker_kafka.connection import SparkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ def connector() -> str:
     return f"{_CONNECTOR}:{release[0] if release else version('pyspark')}"
 
 
-def needs(options: ConnectionOptions) -> Needs:
+def needs(options: SparkOptions) -> Needs:
     """Return what the Spark session needs for `options`.
 
     Raises:
@@ -56,7 +56,7 @@ def missing(error: Exception) -> bool:
     )
 
 
-def explained(options: ConnectionOptions) -> str:
+def explained(options: SparkOptions) -> str:
     """Return what to do in a session without the connector."""
     given = f"`jars: {', '.join(map(str, options.jars))}`" if options.jars else "`packages`"
     return (
@@ -69,13 +69,13 @@ def explained(options: ConnectionOptions) -> str:
 _ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
-def _conf(options: ConnectionOptions) -> dict[str, str]:
+def _conf(options: SparkOptions) -> dict[str, str]:
     if options.sasl is None or options.sasl.token_endpoint is None:
         return {}
     return {"spark.executor.extraJavaOptions": f"-D{_ALLOWED}={options.sasl.token_endpoint}"}
 
 
-def allow_token_endpoint(options: ConnectionOptions, spark: SparkSession) -> None:
+def allow_token_endpoint(options: SparkOptions, spark: SparkSession) -> None:
     """Allow Kafka's client in the driver to ask the endpoint of `sasl` for tokens.
 
     Executors are told by `needs`; the driver's Java may have been started for somebody else.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from mainstem import Sink, Source, hookimpl
 
+from mainstem_broker_kafka.queue.source import KafkaQueueSource
 from mainstem_broker_kafka.sink.sink import KafkaSink
 from mainstem_broker_kafka.source.source import KafkaSource
 
 
 @hookimpl
 def mainstem_sources() -> dict[str, type[Source]]:
-    return {"kafka": KafkaSource}
+    return {"kafka": KafkaSource, "kafka_queue": KafkaQueueSource}
 
 
 @hookimpl

@@ -38,6 +38,12 @@ _SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.heartbeat.interval.ms": "250",
+    "group.share.min.heartbeat.interval.ms": "250",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.max.delivery.count.limit": "25",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "3000",  # a broker that was killed can come back after that
@@ -160,11 +166,12 @@ class Kafka(Server):
 
 #: Kafka's tools by the names of their scripts.
 TOOLS: Mapping[str, str] = {
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",

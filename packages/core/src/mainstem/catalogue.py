@@ -38,6 +38,7 @@ CATALOGUE = {
     ("source", "jetstream"): "mainstem-broker-nats",
     ("source", "jetstream_queue"): "mainstem-broker-nats",
     ("source", "kafka"): "mainstem-broker-kafka",
+    ("source", "kafka_queue"): "mainstem-broker-kafka",
     ("source", "kinesis"): "mainstem-broker-kinesis",
     ("source", "nats"): "mainstem-broker-nats",
     ("source", "nats_bucket"): "mainstem-broker-nats",

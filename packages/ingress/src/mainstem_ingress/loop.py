@@ -169,7 +169,7 @@ class Taking:
                 size += new
             stopping = self._stop.is_set()
             full = size >= self._options.segment_bytes or len(group) >= self._options.segment_rows
-            due = full or stopping or time.monotonic() - began >= self._linger
+            due = full or stopping or receiver.held() or time.monotonic() - began >= self._linger
             if group and due and self._stored(group):
                 failpoint("ingress.before-acknowledge")
                 receiver.acknowledge(group)

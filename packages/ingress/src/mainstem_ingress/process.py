@@ -116,13 +116,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     task = pickle.loads(base64.b64decode(sys.stdin.buffer.readline()))  # noqa: S301  # from our parent
     threading.Thread(target=_follow, args=(stop,), name="ingress-parent", daemon=True).start()
-    gc.set_threshold(_GARBAGE)
+    collect_seldom()
     try:
         work(task, _tell, stop)
     except (PermanentError, LogError) as error:
         _tell({"state": "failed", "why": str(error)})
         return 1
     return 0
+
+
+def collect_seldom() -> None:
+    """Let Python look for garbage so seldom that groups of messages cost nothing by it."""
+    gc.set_threshold(_GARBAGE)
 
 
 def _follow(stop: threading.Event) -> None:

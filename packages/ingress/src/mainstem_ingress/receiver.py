@@ -65,6 +65,13 @@ class Receiver(ABC):
     def close(self) -> None:  # noqa: B027
         """End the connection. Called once for each `connect`, also for one that failed."""
 
+    def held(self) -> bool:
+        """Return whether no more messages come before those at hand are acknowledged.
+
+        They are stored at once then: waiting for more would be in vain.
+        """
+        return False
+
     def pause(self) -> None:  # noqa: B027
         """Let no more messages come: the log has no room. Those in flight are taken as before."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, ClassVar, Literal
@@ -10,18 +9,10 @@ from typing import Annotated, ClassVar, Literal
 from mainstem import Duration, Options, PositiveDuration, option
 from pydantic import BeforeValidator, WithJsonSchema, field_validator, model_validator
 
-from mainstem_broker_kafka.connection import ConnectionOptions, Texts, as_text
+from mainstem_broker_kafka.connection import SparkOptions, Texts, as_text, topic_name
 
 #: How many writers there may be: the ledger's topic has a partition for each.
 MAX_WRITERS = 64
-
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-
-
-def _is_topic(value: str) -> str:
-    if not _NAME.fullmatch(value) or value in (".", ".."):
-        raise ValueError(f"{value!r} is no name of a topic: letters, digits, '.', '_' and '-'")
-    return value
 
 
 #: A topic's setting, in Kafka's own words.
@@ -67,11 +58,11 @@ class CreateOptions(Options):
         return {**self.config, **policy}
 
 
-class KafkaSinkOptions(ConnectionOptions):
+class KafkaSinkOptions(SparkOptions):
     """Options of the sink `kafka`."""
 
     owned: ClassVar[Mapping[str, str]] = {
-        **ConnectionOptions.owned,
+        **SparkOptions.owned,
         "acks": "the sink always waits for all replicas in sync",
         "enable.idempotence": "it is always on",
         "transactional.id": "the sink makes one for each writer",
@@ -149,12 +140,12 @@ class KafkaSinkOptions(ConnectionOptions):
     @field_validator("topic", "ledger")
     @classmethod
     def _one_topic(cls, value: str | None) -> str | None:
-        return value if value is None else _is_topic(value)
+        return value if value is None else topic_name(value)
 
     @field_validator("topics")
     @classmethod
     def _several_topics(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(_is_topic, value))
+        return tuple(map(topic_name, value))
 
     @field_validator("give_up", "transaction_timeout")
     @classmethod

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mainstem import OptionError
 
 from mainstem_broker_kafka import client
 from mainstem_broker_kafka.connection import librdkafka
-from mainstem_broker_kafka.source.options import KafkaSourceOptions
+
+if TYPE_CHECKING:
+    from mainstem_broker_kafka.queue.options import KafkaQueueOptions
+    from mainstem_broker_kafka.source.options import KafkaSourceOptions
 
 
 class Partition(NamedTuple):
@@ -54,7 +57,9 @@ class Brokers:
         patience: how long an answer may take, in seconds; the option `answer_timeout` when left out.
     """
 
-    def __init__(self, options: KafkaSourceOptions, patience: float | None = None) -> None:
+    def __init__(
+        self, options: KafkaSourceOptions | KafkaQueueOptions, patience: float | None = None
+    ) -> None:
         self._options = options
         self._settings = librdkafka(options)
         self._patience = patience or options.seconds

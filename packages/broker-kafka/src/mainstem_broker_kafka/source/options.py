@@ -20,7 +20,13 @@ from pydantic import (
     model_validator,
 )
 
-from mainstem_broker_kafka.connection import ConnectionOptions, Properties, Texts, spark_options
+from mainstem_broker_kafka.connection import (
+    Properties,
+    SparkOptions,
+    Texts,
+    spark_options,
+    topic_name,
+)
 
 #: Offsets by topic and partition, as in Spark's checkpoint; each is the next to be read.
 Offsets = Mapping[str, Mapping[int, int]]
@@ -28,7 +34,6 @@ Offsets = Mapping[str, Mapping[int, int]]
 #: What stands for an end of a partition, in Spark's words.
 EARLIEST, LATEST = -2, -1
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 _EXPECTED = (
     "expected `earliest`, `latest`, a time such as 2026-01-31T08:00:00Z, or offsets by topic and "
@@ -43,7 +48,7 @@ def read_start(value: Any) -> datetime | str | dict[str, dict[int, int]]:
         ValueError: it is none of those.
     """
     if isinstance(value, Mapping):
-        return {_topic(topic): _partitions(found) for topic, found in value.items()}
+        return {topic_name(topic): _partitions(found) for topic, found in value.items()}
     if isinstance(value, str) and value in _ENDS:
         return value
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -59,12 +64,6 @@ def read_start(value: Any) -> datetime | str | dict[str, dict[int, int]]:
     if when.timestamp() < 0:
         raise ValueError("expected a time since 1970: a message has no earlier one")
     return when
-
-
-def _topic(name: Any) -> str:
-    if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
-        raise ValueError(f"{name!r} is no name of a topic: letters, digits, `.`, `_` and `-`")
-    return name
 
 
 def _partitions(found: Any) -> dict[int, int]:
@@ -118,11 +117,11 @@ Start = Annotated[
 ]
 
 
-class KafkaSourceOptions(ConnectionOptions):
+class KafkaSourceOptions(SparkOptions):
     """Options of the source `kafka`."""
 
     owned: ClassVar[Mapping[str, str]] = {
-        **ConnectionOptions.owned,
+        **SparkOptions.owned,
         "isolation.level": "write `isolation`",
         "group.id": "write `group`, by which progress is published",
         "auto.offset.reset": "write `start` and `on_loss`",
@@ -202,7 +201,7 @@ class KafkaSourceOptions(ConnectionOptions):
             return None
         if not value:
             raise ValueError("expected at least one topic")
-        return tuple(dict.fromkeys(map(_topic, value)))
+        return tuple(dict.fromkeys(map(topic_name, value)))
 
     @field_validator("pattern")
     @classmethod
@@ -217,7 +216,7 @@ class KafkaSourceOptions(ConnectionOptions):
     @classmethod
     def _are_partitions(cls, value: Any) -> Any:
         for topic, partitions in (value or {}).items():
-            _topic(topic)
+            topic_name(topic)
             if not partitions:
                 raise ValueError(f"expected the numbers of partitions of {topic}")
             for number in partitions:

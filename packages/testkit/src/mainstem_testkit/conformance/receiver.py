@@ -185,7 +185,9 @@ class ReceiverSuite(ReceiverProcessSuite):
                 self.put(range(10, 15))
                 taker.take_some(1)
                 return
-            self.check(taker.take_some(5), range(5, 10))
+            taken = taker.take_some(5)
+            self.check(taken, range(5, 10))
+            taker.acknowledge(taken)
             self.put(range(10, 15))
             self.check(taker.take_some(5), range(10, 15))
 
@@ -351,6 +353,8 @@ class ReceiverSuite(ReceiverProcessSuite):
             if broken:
                 taker.close()
                 taker.reconnect(taken[1].cursor)
+            else:
+                taker.acknowledge(taken[2:])
             self.put(range(5, 8))
             # What was not acknowledged may come again first.
             taken += taker.take_rest() if broken else taker.take_some(3)

@@ -1,0 +1,212 @@
+"""The receiver of the source `kafka_queue`: a member of a share group."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from mainstem import MachineError, OptionError, PermanentError, TransientError, failpoint
+from mainstem_ingress import Message, Receiver
+
+from mainstem_broker_kafka import client
+from mainstem_broker_kafka.connection import Properties, librdkafka
+from mainstem_broker_kafka.queue import group
+from mainstem_broker_kafka.queue.options import KafkaQueueOptions
+from mainstem_broker_kafka.source.offsets import Brokers, Partition
+
+#: The header of a message whose timestamp is beyond all years, with its number.
+FAR = "mainstem-timestamp"
+#: The last time that readers have, in milliseconds.
+_LATEST = 253_402_300_799_999
+#: When nothing has come for so long since partitions were given, all that was there is here.
+_QUIET = 2.0
+#: What is known of topics is asked anew after so long, where it matters.
+_FRESH = 1.0
+#: How long closing may wait for brokers that do not answer, in milliseconds.
+_PATIENCE = 5_000
+
+
+class KafkaQueueReceiver(Receiver):
+    """Takes messages of a share group; none come before those at hand are acknowledged.
+
+    What was not acknowledged brokers give again, to this or to others: when the connection has ended, or
+    when a message has been with a receiver for longer than `share.record.lock.duration.ms`.
+    """
+
+    options: KafkaQueueOptions
+
+    def __init__(self, options: KafkaQueueOptions, number: int, node: str) -> None:
+        super().__init__(options, number, node)
+        self._settings = Properties()
+        self._brokers: Brokers | None = None
+        self._heard = client.Heard()
+        self._consumer: Any = None
+        self._paused = False
+        #: How many messages are at hand that are not acknowledged.
+        self._at_hand = 0
+        #: The ids of topics: one that is made anew under its name has the same places.
+        self._ids: dict[str, str] = {}
+        self._asked = 0.0
+        #: The highest offset that has come, by partition; and what each had when this process began.
+        self._seen: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] | None = None
+        #: Since when partitions are given and nothing comes; None before that.
+        self._idle: float | None = None
+        self._away: float | None = None
+
+    def connect(self, cursor: str | None) -> None:
+        options, heard = self.options, client.Heard()
+        self._heard, self._paused, self._at_hand = heard, False, 0
+        self._idle = self._away = None
+        try:
+            settings = self._settings = librdkafka(options)
+            brokers = self._brokers = Brokers(options, options.connect_timeout.total_seconds())
+            there = brokers.partitions()
+            if self._ends is None:
+                first, ends = brokers.beginnings(there), brokers.ends(there)
+                self._ends = {p: end for p, end in ends.items() if end > first.get(p, 0)}
+            self._look()
+            self._seen = {}
+            with self._asking(f"setting up {options.place()}"):
+                group.set_up(options, settings, heard)
+            failpoint("kafka.after-set-up")
+            self._consumer = client.share_consumer(
+                settings,
+                options.group,
+                heard,
+                self._watch,
+                max_poll_records=options.prefetch,
+                socket_timeout_ms=_PATIENCE,
+            )
+            with self._asking(f"joining {options.place()}"):
+                self._consumer.subscribe(list(options.topics))
+        except (OptionError, MachineError) as error:
+            raise PermanentError(str(error)) from None
+        failpoint("kafka.after-subscribe")
+
+    # -- taking -----------------------------------------------------------------------------------
+
+    def take(self, seconds: float) -> Iterable[Message]:
+        with self._asking(f"reading {self.options.told}"):
+            if self._paused or self._at_hand:
+                time.sleep(seconds)
+                self._consumer.commit_async()  # by which the library tells what is wrong
+                came = []
+            else:
+                came = list(self._consumer.poll(seconds))
+        now = time.monotonic()
+        if not came:
+            away = now - self._away if self._away is not None else 0.0
+            if away > self.options.connect_timeout.total_seconds():
+                raise TransientError(f"{self.options.place()}: no broker can be reached")
+            return []
+        self._idle, self._at_hand = now, len(came)
+        self._place(came)
+        found = [self._message(each) for each in came]
+        failpoint("kafka.after-take")
+        return found
+
+    def held(self) -> bool:
+        return self._at_hand > 0
+
+    def _place(self, came: Sequence[Any]) -> None:
+        """Note where messages are; look again at topics of which one comes that was there before."""
+        seen, doubtful = self._seen, False
+        for each in came:
+            place = Partition(each.topic(), each.partition())
+            offset = each.offset()
+            if offset <= seen.get(place, -1):
+                doubtful = True
+            else:
+                doubtful = doubtful or place not in seen
+                seen[place] = offset
+        if not doubtful or time.monotonic() - self._asked <= _FRESH:
+            return
+        before = self._ids.copy()
+        self._look()
+        anew = {topic for topic, its in self._ids.items() if before.get(topic, its) != its}
+        for place in [each for each in seen if each.topic in anew]:
+            del seen[place]
+        seen |= {Partition(e.topic(), e.partition()): e.offset() for e in came if e.topic() in anew}
+
+    def _look(self) -> None:
+        """Learn which topics these are."""
+        assert self._brokers is not None  # noqa: S101
+        self._ids |= self._brokers.ids(self.options.topics)
+        self._asked = time.monotonic()
+
+    def _message(self, given: Any) -> Message:
+        topic, partition, offset = given.topic(), given.partition(), given.offset()
+        kind, millis = given.timestamp()
+        headers = given.headers()
+        at = None
+        if kind and millis <= _LATEST:
+            at = millis * 1000
+        elif kind:
+            headers = [*(h for h in headers or () if h[0] != FAR), (FAR, b"%d" % millis)]
+        error = given.error()
+        return Message(
+            given.value() if error is None else None,
+            given.key(),
+            headers or None,
+            at,
+            topic,
+            b"%s/%d/%d/%d" % (self._ids.get(topic, "").encode(), partition, offset, millis),
+            token=given,
+            refused=f"it can't be read: {error.str()}" if error is not None else None,
+            extra=(partition, offset, given.delivery_count()),
+        )
+
+    def acknowledge(self, messages: Sequence[Message]) -> None:
+        if self._consumer is None:
+            raise TransientError("there is no connection")
+        acknowledge = self._consumer.acknowledge
+        with self._asking(f"acknowledging in {self.options.place()}"):
+            for message in messages:
+                acknowledge(message.token)
+            self._at_hand -= len(messages)
+            self._consumer.commit_async()
+        failpoint("kafka.after-acknowledge")
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def _asking(self, doing: str) -> AbstractContextManager[None]:
+        return client.asking(doing, self._settings, self._heard)
+
+    def _watch(self, statistics: str) -> None:
+        """Note since when the group has given partitions, and brokers, whom the library reaches anew by
+        itself, are away.
+        """
+        told, now = json.loads(statistics), time.monotonic()
+        if self._idle is None and told.get("cgrp", {}).get("assignment_size"):
+            self._idle = now
+        if any(each["state"] == "UP" for each in told["brokers"].values()):
+            self._away = None
+        elif self._away is None:
+            self._away = now
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+
+    def close(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            with suppress(Exception):  # what is not acknowledged comes again
+                consumer.close()
+
+    def caught_up(self) -> bool | None:
+        ends = self._ends or {}
+        if self._at_hand:
+            return False
+        if all(self._seen.get(place, -1) >= end - 1 for place, end in ends.items()):
+            return True
+        return self._idle is not None and time.monotonic() - self._idle > _QUIET
+
+    def facts(self) -> dict[str, Any]:
+        return {"server": self.options.place()}
