@@ -189,11 +189,14 @@ _NEXT: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-#: What an error's name begins with, or its text has, that no retry mends.
+#: What an error's name begins with, or its text has, that no retry mends; and of those what it does mend.
 _LASTING = re.compile(
     r"_AUTHENTICATION|SASL_|ILLEGAL_SASL|.*_AUTHORIZATION|UNSUPPORTED_VERSION|INVALID_(CONFIG|GROUP_ID)"
     r"|GROUP_ID_NOT_FOUND|INCONSISTENT_GROUP|.*(certificate verify failed|SASL authentication error)"
 )
+_PASSING = re.compile(r".*([Tt]ransport failure|timed out|Failed to acquire|[Dd]isconnected)")
+#: Errors that say only that nothing came of it: what was complained of meanwhile says why.
+_VAGUE = ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN")
 
 
 @contextmanager
@@ -242,9 +245,14 @@ def failure(
             f" `kafka` has {', '.join(sorted(settings.left_out))}, of which this client (librdkafka) "
             "knows nothing: say under `librdkafka`, in its words, how it is let in."
         )
-    lasts = any(_LASTING.match(f"{each.name()}: {each.str()}") for each in found)
-    kind = PermanentError if lasts else TransientError
+    why = found if own is None or own.name() in _VAGUE else [own]
+    kind = PermanentError if any(map(_lasts, why)) else TransientError
     return kind(f"{doing} failed at {settings.servers}: {text}.{step}")
+
+
+def _lasts(error: KafkaError) -> bool:
+    text = f"{error.name()}: {error.str()}"
+    return bool(_LASTING.match(text)) and not _PASSING.match(text)
 
 
 def raised(error: KafkaError) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -23,10 +24,14 @@ FAR = "mainstem-timestamp"
 _LATEST = 253_402_300_799_999
 #: When nothing has come for so long since partitions were given, all that was there is here.
 _QUIET = 2.0
-#: What is known of topics is asked anew after so long, where it matters.
+#: How long brokers wait for messages that one request asks for, in milliseconds, if the document does not
+#: say it; partitions are asked for one after the other. And the most bytes that one brings.
+_FETCH_WAIT = 50
+_FETCHING = {"fetch.wait.max.ms": _FETCH_WAIT, "fetch.max.bytes": 16 * 2**20}
+#: For so long after a look a topic of which nothing has come yet is taken for the same.
 _FRESH = 1.0
-#: How long closing may wait for brokers that do not answer, in milliseconds.
-_PATIENCE = 5_000
+#: How long closing waits for brokers that do not answer, in seconds.
+_PATIENCE = 5.0
 
 
 class KafkaQueueReceiver(Receiver):
@@ -53,9 +58,12 @@ class KafkaQueueReceiver(Receiver):
         #: The highest offset that has come, by partition; and what each had when this process began.
         self._seen: dict[Partition, int] = {}
         self._ends: dict[Partition, int] | None = None
+        self._partitions_there = 0
         #: Since when partitions are given and nothing comes; None before that.
         self._idle: float | None = None
+        #: Since when no broker is connected; None if one is. And how much they have sent.
         self._away: float | None = None
+        self._sent = 0
 
     def connect(self, cursor: str | None) -> None:
         options, heard = self.options, client.Heard()
@@ -63,8 +71,12 @@ class KafkaQueueReceiver(Receiver):
         self._idle = self._away = None
         try:
             settings = self._settings = librdkafka(options)
+            settings.optional = (
+                frozenset()
+            )  # there is no other client whose settings these could be
             brokers = self._brokers = Brokers(options, options.connect_timeout.total_seconds())
-            there = brokers.partitions()
+            there = self._partitions(brokers)
+            self._partitions_there = len(there)
             if self._ends is None:
                 first, ends = brokers.beginnings(there), brokers.ends(there)
                 self._ends = {p: end for p, end in ends.items() if end > first.get(p, 0)}
@@ -79,7 +91,7 @@ class KafkaQueueReceiver(Receiver):
                 heard,
                 self._watch,
                 max_poll_records=options.prefetch,
-                socket_timeout_ms=_PATIENCE,
+                **{name: value for name, value in _FETCHING.items() if name not in settings},
             )
             with self._asking(f"joining {options.place()}"):
                 self._consumer.subscribe(list(options.topics))
@@ -87,13 +99,27 @@ class KafkaQueueReceiver(Receiver):
             raise PermanentError(str(error)) from None
         failpoint("kafka.after-subscribe")
 
+    def _partitions(self, brokers: Brokers) -> list[Partition]:
+        """Return what is to be read.
+
+        Raises:
+            OptionError: a topic is not there, and was not.
+            TransientError: one is not there any more: it may be made anew.
+        """
+        try:
+            return brokers.partitions()
+        except OptionError as error:
+            if self._ends is None:
+                raise
+            raise TransientError(str(error)) from None
+
     # -- taking -----------------------------------------------------------------------------------
 
     def take(self, seconds: float) -> Iterable[Message]:
         with self._asking(f"reading {self.options.told}"):
             if self._paused or self._at_hand:
                 time.sleep(seconds)
-                self._consumer.commit_async()  # by which the library tells what is wrong
+                self._consumer.commit_async()  # by which the library tells what it is about
                 came = []
             else:
                 came = list(self._consumer.poll(seconds))
@@ -103,6 +129,7 @@ class KafkaQueueReceiver(Receiver):
             if away > self.options.connect_timeout.total_seconds():
                 raise TransientError(f"{self.options.place()}: no broker can be reached")
             return []
+        self._heard.errors.clear()  # it goes on well
         self._idle, self._at_hand = now, len(came)
         self._place(came)
         found = [self._message(each) for each in came]
@@ -114,16 +141,17 @@ class KafkaQueueReceiver(Receiver):
 
     def _place(self, came: Sequence[Any]) -> None:
         """Note where messages are; look again at topics of which one comes that was there before."""
-        seen, doubtful = self._seen, False
+        seen, again = self._seen, False
+        fresh = time.monotonic() - self._asked <= _FRESH
         for each in came:
             place = Partition(each.topic(), each.partition())
             offset = each.offset()
             if offset <= seen.get(place, -1):
-                doubtful = True
+                again = True
             else:
-                doubtful = doubtful or place not in seen
+                again = again or (place not in seen and not fresh)
                 seen[place] = offset
-        if not doubtful or time.monotonic() - self._asked <= _FRESH:
+        if not again:
             return
         before = self._ids.copy()
         self._look()
@@ -135,7 +163,8 @@ class KafkaQueueReceiver(Receiver):
     def _look(self) -> None:
         """Learn which topics these are."""
         assert self._brokers is not None  # noqa: S101
-        self._ids |= self._brokers.ids(self.options.topics)
+        with suppress(TransientError):  # what is known then is as good as ever
+            self._ids |= self._brokers.ids(self.options.topics)
         self._asked = time.monotonic()
 
     def _message(self, given: Any) -> Message:
@@ -169,6 +198,7 @@ class KafkaQueueReceiver(Receiver):
                 acknowledge(message.token)
             self._at_hand -= len(messages)
             self._consumer.commit_async()
+        self._idle = time.monotonic()
         failpoint("kafka.after-acknowledge")
 
     # -- the connection ---------------------------------------------------------------------------
@@ -183,7 +213,12 @@ class KafkaQueueReceiver(Receiver):
         told, now = json.loads(statistics), time.monotonic()
         if self._idle is None and told.get("cgrp", {}).get("assignment_size"):
             self._idle = now
-        if any(each["state"] == "UP" for each in told["brokers"].values()):
+        brokers = told["brokers"].values()
+        sent = sum(each["rxbytes"] for each in brokers)
+        if self._idle is not None and sent == self._sent:
+            self._idle = now  # that nothing comes of who says nothing means nothing
+        self._sent = sent
+        if any(each["state"] == "UP" for each in brokers):
             self._away = None
         elif self._away is None:
             self._away = now
@@ -197,16 +232,25 @@ class KafkaQueueReceiver(Receiver):
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            with suppress(Exception):  # what is not acknowledged comes again
-                consumer.close()
+            # The library waits for as long as a request may take; what is not acknowledged comes again.
+            closing = threading.Thread(target=_close, args=(consumer,), daemon=True)
+            closing.start()
+            closing.join(_PATIENCE)
 
     def caught_up(self) -> bool | None:
         ends = self._ends or {}
-        if self._at_hand:
+        if self._at_hand or self._away is not None:
             return False
         if all(self._seen.get(place, -1) >= end - 1 for place, end in ends.items()):
             return True
-        return self._idle is not None and time.monotonic() - self._idle > _QUIET
+        wait = float(self._settings.get("fetch.wait.max.ms", _FETCH_WAIT)) / 1000
+        quiet = max(_QUIET, 2 * wait * self._partitions_there)
+        return self._idle is not None and time.monotonic() - self._idle > quiet
 
     def facts(self) -> dict[str, Any]:
         return {"server": self.options.place()}
+
+
+def _close(consumer: Any) -> None:
+    with suppress(Exception):
+        consumer.close()

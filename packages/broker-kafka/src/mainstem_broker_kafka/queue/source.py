@@ -20,9 +20,13 @@ class KafkaQueueSource(IngressSource):
         options = self.options
         remembers = bool(options.duplicates_within)
         limit = options.deliveries or "5 times if nobody has changed it"
+        dropped = (
+            f"no message is given `share.delivery.count.limit` times ({limit}) before it is stored: by "
+            "crashes, or to receivers that hold it for longer than its lock because a disk is full"
+        )
         assumptions = [
             *options.assumed(remembers=remembers),
-            f"no message is given `share.delivery.count.limit` times ({limit}) before it is stored",
+            dropped,
             "the topic keeps a message until the group has it",
         ]
         if options.isolation == "read_uncommitted":
