@@ -320,6 +320,7 @@ def test_share_groups_come_in_by_the_same_doors(secured, way):
     receiver.close()
 
 
+@pytest.mark.in_turn
 def test_a_share_group_that_is_not_let_in_is_told_why(secured):
     """Pass: a wrong password, and brokers without share groups, end it for good; each says what to do, and
     nothing of the password."""

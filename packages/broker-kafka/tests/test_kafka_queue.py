@@ -67,6 +67,7 @@ def test_what_a_message_says(kafka, topics):
     assert first.refused is second.refused is None
 
 
+@pytest.mark.in_turn
 def test_transactions_count_when_they_are_committed(kafka, topics, topic):
     """Pass: what was aborted is not read, by default; with read_uncommitted it is. The group's settings are
     the document's, also when others had been there before. What a bounded run waits for has come then."""
@@ -86,6 +87,7 @@ def test_transactions_count_when_they_are_committed(kafka, topics, topic):
             assert values(found) == expected
 
 
+@pytest.mark.in_turn
 def test_a_group_begins_where_it_is_told(kafka, topics, topic):
     """Pass: with `latest` only what comes after the group has begun."""
     topics.put(topic, ["before"])
@@ -99,6 +101,7 @@ def test_a_group_begins_where_it_is_told(kafka, topics, topic):
 # -- what comes again ---------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_what_others_had_for_too_long_is_known(kafka, topics, topic):
     """Pass: one takes messages and stands still until their locks have run out: another gets them, as the
     second time, with the same ids."""
@@ -120,6 +123,7 @@ def test_what_others_had_for_too_long_is_known(kafka, topics, topic):
         assert values(taken(slow, 1)) == [b"b"]
 
 
+@pytest.mark.in_turn
 def test_brokers_drop_what_was_given_too_often(kafka, topics, topic):
     """Pass: what is claimed to be assumed: given as often as `deliveries` says and never stored, a message
     is gone."""
@@ -135,6 +139,7 @@ def test_brokers_drop_what_was_given_too_often(kafka, topics, topic):
     assert any("`share.delivery.count.limit` times (2)" in each for each in told.assumptions)
 
 
+@pytest.mark.in_turn
 def test_a_topic_that_is_made_anew_is_another_one(kafka, topics):
     """Pass: its messages have the places of those that were there before, and other ids; the receiver stays
     connected."""
@@ -170,6 +175,7 @@ def test_nothing_more_comes_before_what_is_at_hand_is_acknowledged(kafka, topics
 # -- what goes wrong ----------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn
 def test_a_long_pause_ends_with_a_new_connection(kafka, topics, topic):
     """Pass: paused for longer than a group lets its members be silent, it is told, and connects anew."""
     topics.put(topic, ["a"])

@@ -20,7 +20,7 @@ class Groups:
             "servers": self.server.url,
             "topics": [self.topic],
             "group": f"of-{self.topic}",
-            "connect_timeout": "3 s",
+            "connect_timeout": "6 s",
             "deliveries": 25,  # by default brokers drop what was given five times and not stored
         }
 
