@@ -16,3 +16,12 @@ def topics(kafka):
     from kafka_topics import Topics
 
     return Topics(kafka)
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory):
+    """A node whose clients all come through a proxy; see `ksink_proxy.Behind`."""
+    from ksink_proxy import Behind
+
+    with Behind(tmp_path_factory.mktemp("kafka-behind")) as made:
+        yield made

@@ -1,10 +1,12 @@
-"""A proxy that knows requests of Kafka's protocol, and loses the answer to one of a kind."""
+"""A proxy that knows requests of Kafka's protocol, and loses the answer to one of a kind; a node behind it."""
 
 from __future__ import annotations
 
 import struct
 
+from mainstem_broker_kafka.testing import Kafka
 from mainstem_testkit.proxy import FaultProxy
+from mainstem_testkit.server import free_port
 
 
 class RequestProxy(FaultProxy):
@@ -65,3 +67,32 @@ class _Watched:
                 length, key = struct.unpack("!ih", self._left)
                 self._left, self._skip = b"", length - 2
                 self._proxy.look(key)
+
+
+class Behind:
+    """A node whose clients all come through a proxy: it tells them the proxy's address."""
+
+    def __init__(self, folder):
+        inner = free_port()
+        self.proxy = RequestProxy(inner)
+        self.node = Kafka(folder)
+        self.node._properties |= {
+            "listeners": f"{{plain}},OUTER://127.0.0.1:{inner}",
+            "advertised.listeners": f"PLAINTEXT://{self.node.url},OUTER://{self.url}",
+            "listener.security.protocol.map": (
+                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTER:PLAINTEXT"
+            ),
+        }
+
+    @property
+    def url(self):
+        """Where clients of ours go: through the proxy."""
+        return f"127.0.0.1:{self.proxy.port}"
+
+    def __enter__(self):
+        self.node.start()
+        return self
+
+    def __exit__(self, *_):
+        self.proxy.close()
+        self.node.stop()

@@ -9,7 +9,6 @@ from ksink_writing import Place, numbered, values_of
 from mainstem import PipelineError
 from mainstem_broker_kafka.testing import Kafka
 from mainstem_testkit.plugin import serve
-from mainstem_testkit.server import free_port
 
 #: Kafka's numbers for requests, as they stand in their first bytes.
 ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 25, 26, 28
@@ -19,43 +18,6 @@ ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 25, 26, 28
 def own(request, tmp_path_factory):
     """A node of a test's own, to be killed."""
     yield from serve(Kafka, request, tmp_path_factory)
-
-
-class Behind:
-    """A node whose clients all come through a proxy: it tells them the proxy's address."""
-
-    def __init__(self, folder):
-        from ksink_proxy import RequestProxy
-
-        inner = free_port()
-        self.proxy = RequestProxy(inner)
-        self.node = Kafka(folder)
-        self.node._properties |= {
-            "listeners": f"{{plain}},OUTER://127.0.0.1:{inner}",
-            "advertised.listeners": f"PLAINTEXT://{self.node.url},OUTER://{self.url}",
-            "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OUTER:PLAINTEXT"
-            ),
-        }
-
-    @property
-    def url(self):
-        """Where clients of ours go: through the proxy."""
-        return f"127.0.0.1:{self.proxy.port}"
-
-    def __enter__(self):
-        self.node.start()
-        return self
-
-    def __exit__(self, *_):
-        self.proxy.close()
-        self.node.stop()
-
-
-@pytest.fixture(scope="module")
-def behind(tmp_path_factory):
-    with Behind(tmp_path_factory.mktemp("kafka-behind")) as made:
-        yield made
 
 
 def behind_place(behind, spark):

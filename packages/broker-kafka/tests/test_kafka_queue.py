@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer
+from kafka_topics import Topics
 from mainstem import PermanentError, TransientError
 from mainstem_broker_kafka.queue.options import KafkaQueueOptions
 from mainstem_broker_kafka.queue.receiver import KafkaQueueReceiver
@@ -243,3 +245,45 @@ def test_settings_that_share_groups_have_not_are_told(kafka, topic):
         receiver(kafka.url, topic, librdkafka={"session.timeout.ms": 6000}),
     ):
         pass
+
+
+# -- lines that are slow, and brokers that stand still --------------------------------------------
+
+
+@pytest.mark.in_turn
+def test_what_comes_slowly_comes_once(behind):
+    """Pass: an answer that takes longer than most do is waited for: the messages are given once."""
+    topics = Topics(behind.node)
+    topic = topics.make()
+    topics.put(topic, [b"x" * 900_000 for _ in range(8)])
+    behind.proxy.throttle(800_000)
+    found = []
+    try:
+        with receiver(behind.url, topic) as made:
+            while len(found) < 8:
+                came = taken(made, 1, 40.0)
+                assert came, f"{len(found)} came"
+                made.acknowledge(came)
+                found += came
+    finally:
+        behind.proxy.heal()
+    assert [each.extra[2] for each in found] == [1] * 8
+
+
+@pytest.mark.in_turn
+def test_a_bounded_run_waits_for_brokers_that_say_nothing(behind):
+    """Pass: while brokers stand still, that nothing comes does not mean that all is here; then it does."""
+    topics = Topics(behind.node)
+    topic = topics.make()
+    topics.transaction(topic, ["a"])  # its mark is an offset that no message has
+    with receiver(behind.url, topic) as made:
+        made.acknowledge(taken(made, 1))
+        behind.node.pause()
+        try:
+            until = time.monotonic() + 5
+            while time.monotonic() < until:
+                assert list(made.take(0.1)) == []
+                assert not made.caught_up()
+        finally:
+            behind.node.resume()
+        wait_for(lambda: list(made.take(0.1)) or made.caught_up(), 30)

@@ -17,9 +17,8 @@ from mainstem_broker_kafka.connection import Properties, librdkafka
 from mainstem_broker_kafka.queue import group
 from mainstem_broker_kafka.queue.options import KafkaQueueOptions
 from mainstem_broker_kafka.source.offsets import Brokers, Partition
+from mainstem_broker_kafka.source.rows import FAR
 
-#: The header of a message whose timestamp is beyond all years, with its number.
-FAR = "mainstem-timestamp"
 #: The last time that readers have, in milliseconds.
 _LATEST = 253_402_300_799_999
 #: When nothing has come for so long since partitions were given, all that was there is here.
@@ -71,9 +70,8 @@ class KafkaQueueReceiver(Receiver):
         self._idle = self._away = None
         try:
             settings = self._settings = librdkafka(options)
-            settings.optional = (
-                frozenset()
-            )  # there is no other client whose settings these could be
+            # No other client is there whose settings these could be.
+            settings.optional = frozenset()
             brokers = self._brokers = Brokers(options, options.connect_timeout.total_seconds())
             there = self._partitions(brokers)
             self._partitions_there = len(there)
@@ -154,7 +152,8 @@ class KafkaQueueReceiver(Receiver):
         if not again:
             return
         before = self._ids.copy()
-        self._look()
+        with suppress(TransientError):  # what is known then is as good as ever
+            self._look()
         anew = {topic for topic, its in self._ids.items() if before.get(topic, its) != its}
         for place in [each for each in seen if each.topic in anew]:
             del seen[place]
@@ -163,8 +162,7 @@ class KafkaQueueReceiver(Receiver):
     def _look(self) -> None:
         """Learn which topics these are."""
         assert self._brokers is not None  # noqa: S101
-        with suppress(TransientError):  # what is known then is as good as ever
-            self._ids |= self._brokers.ids(self.options.topics)
+        self._ids |= self._brokers.ids(self.options.topics)
         self._asked = time.monotonic()
 
     def _message(self, given: Any) -> Message:
