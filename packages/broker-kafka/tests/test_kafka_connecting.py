@@ -299,7 +299,7 @@ def queue(topic, **given):
     from mainstem_broker_kafka.queue.options import KafkaQueueOptions
     from mainstem_broker_kafka.queue.receiver import KafkaQueueReceiver
 
-    made = {"topics": topic, "group": f"of-{topic}", "connect_timeout": "5 s", **given}
+    made = {"topics": topic, "group": f"of-{topic}", "answer_timeout": "5 s", **given}
     return KafkaQueueReceiver(KafkaQueueOptions.model_validate(made), 0, "jobs")
 
 

@@ -213,7 +213,7 @@ def test_a_name_that_a_consumer_group_has_is_refused(kafka, topics, topic):
 
 def test_brokers_that_are_away_are_told(kafka):
     """Pass: nobody answers: what is raised says where, and that a retry may help."""
-    made = KafkaQueueReceiver(options("127.0.0.1:9", "t", connect_timeout="1 s"), 0, "jobs")
+    made = KafkaQueueReceiver(options("127.0.0.1:9", "t", answer_timeout="1 s"), 0, "jobs")
     with pytest.raises(TransientError, match=r"127\.0\.0\.1:9"):
         made.connect(None)
     made.close()

@@ -20,7 +20,8 @@ class Groups:
             "servers": self.server.url,
             "topics": [self.topic],
             "group": f"of-{self.topic}",
-            "connect_timeout": "6 s",
+            "connect_timeout": "3 s",
+            "answer_timeout": "8 s",
             "deliveries": 25,  # by default brokers drop what was given five times and not stored
         }
 

@@ -17,10 +17,8 @@ from mainstem_broker_kafka.connection import Properties, librdkafka
 from mainstem_broker_kafka.queue import group
 from mainstem_broker_kafka.queue.options import KafkaQueueOptions
 from mainstem_broker_kafka.source.offsets import Brokers, Partition
-from mainstem_broker_kafka.source.rows import FAR
+from mainstem_broker_kafka.source.rows import FAR, FIRST, LAST
 
-#: The last time that readers have, in milliseconds.
-_LATEST = 253_402_300_799_999
 #: When nothing has come for so long since partitions were given, all that was there is here.
 _QUIET = 2.0
 #: How long brokers wait for messages that one request asks for, in milliseconds, if the document does not
@@ -72,7 +70,7 @@ class KafkaQueueReceiver(Receiver):
             settings = self._settings = librdkafka(options)
             # No other client is there whose settings these could be.
             settings.optional = frozenset()
-            brokers = self._brokers = Brokers(options, options.connect_timeout.total_seconds())
+            brokers = self._brokers = Brokers(options)
             there = self._partitions(brokers)
             self._partitions_there = len(there)
             if self._ends is None:
@@ -170,7 +168,7 @@ class KafkaQueueReceiver(Receiver):
         kind, millis = given.timestamp()
         headers = given.headers()
         at = None
-        if kind and millis <= _LATEST:
+        if kind and FIRST <= millis <= LAST:
             at = millis * 1000
         elif kind:
             headers = [*(h for h in headers or () if h[0] != FAR), (FAR, b"%d" % millis)]

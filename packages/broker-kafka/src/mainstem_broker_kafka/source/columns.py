@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mainstem_broker_kafka.source.rows import FAR, WIDTH
+from mainstem_broker_kafka.source.rows import FAR, FIRST, LAST, WIDTH
 
 SCHEMA = (
     "key BINARY, value BINARY, headers MAP<STRING, BINARY>, timestamp TIMESTAMP, origin STRING, "
     "partition STRING, position STRING"
 )
-#: The first and the last time of the years 1 to 9999, in milliseconds since 1970.
-_FIRST = int(datetime(1, 1, 1, tzinfo=UTC).timestamp()) * 1000
-_LAST = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * 1000 + 999
 
 
 def record_batch(messages: Sequence[Any], schema: pa.Schema, *, headers: bool) -> pa.RecordBatch:
@@ -29,7 +25,7 @@ def record_batch(messages: Sequence[Any], schema: pa.Schema, *, headers: bool) -
         headers: whether the column `headers` is filled; if not, only where there is no timestamp.
     """
     millis = [message.timestamp()[1] for message in messages]
-    far = [not _FIRST <= each <= _LAST for each in millis]
+    far = [not FIRST <= each <= LAST for each in millis]
     pairs: list[list[tuple[str, bytes | None]] | None] = [
         _headers(message) if headers else None for message in messages
     ]

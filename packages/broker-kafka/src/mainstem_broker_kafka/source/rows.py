@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: The first and the last time of the years 1 to 9999, in milliseconds since 1970.
+FIRST, LAST = -62_135_596_800_000, 253_402_300_799_999
 #: Offsets have 63 bits.
 WIDTH = 19
 
