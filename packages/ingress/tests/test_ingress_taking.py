@@ -232,6 +232,18 @@ def test_groups_by_time(log: Log) -> None:
         wait_for(lambda: [n for group in receiver.acknowledged for n in group] == [1, 2])
 
 
+def test_what_is_held_is_stored_at_once(log: Log) -> None:
+    """Pass: of a receiver that gives no more before it is acknowledged, each group is stored without waiting."""
+
+    class Holding(Scripted):
+        def held(self) -> bool:
+            return True
+
+    receiver = Holding(messages(1, 2), messages(3))
+    with working(receiver, log, linger=NEVER):
+        wait_for(lambda: receiver.acknowledged == [[1, 2], [3]])
+
+
 def column(*n: int, origin: str = "", cursor: str | None = None) -> Values:
     return Values([b"%d" % each for each in n], origin, cursor)
 
