@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from contextlib import contextmanager
 
 import paho.mqtt.client as mqtt
@@ -60,14 +61,15 @@ class Listener:
         begin_session(server, self.name, topic, **more)
 
     def values(self):
-        """Return what has come so far, when no more comes for a moment."""
+        """Return what the server had for the session when this was called, however slow it is."""
+        mark = uuid.uuid4().hex.encode()
+        publish(self.server, self.topic, [mark], **self.more)
         with client(self.server, self.name, keep=True, into=self.found, **self.more):
-            until = time.monotonic() + 0.5
-            known = len(self.found)
-            while time.monotonic() < until:
+            until = time.monotonic() + 60
+            while mark not in (message.payload for message in self.found):
+                assert time.monotonic() < until, "what was published last has not come"
                 time.sleep(0.05)
-                if len(self.found) > known:
-                    known, until = len(self.found), time.monotonic() + 0.5
+        self.found = [message for message in self.found if message.payload != mark]
         return [bytes(message.payload) for message in self.found]
 
 

@@ -42,6 +42,7 @@ class TestSender(SenderSuite):
     server_fixture = "mosquitto"
     secrets = ("hunter2",)
     refused = {"origin": "a/+/b"}
+    refusing_disconnects = True
     qos = 1
     version = "5"
 
