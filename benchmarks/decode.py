@@ -9,8 +9,9 @@ import time
 from statistics import median
 from typing import Any
 
-from mainstem.builtin.decode import Decode, DecodeOptions
+from mainstem.builtin.decode import Decode
 from mainstem.contracts.shapes import Inputs
+from mainstem.registry import Registry
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -65,7 +66,8 @@ def by_hand(frame: DataFrame, kind: str, schema: str) -> DataFrame:
 
 def decoded(frame: DataFrame, kind: str, schema: str) -> DataFrame:
     """Return what `decode` makes of the values."""
-    options = DecodeOptions.model_validate({"format": kind, "schema": schema})
+    given = {"format": kind, "schema": schema}
+    options: Any = Decode.options_for(given, Registry().component).model_validate(given)
     context: Any = Context()
     made = Decode(options).apply(Inputs({"input": frame}), context)
     return made.where("_output IS NULL").drop("_output", "_rejected")

@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_refused_by_itself():
             "with a scale",
         ),
         ({"fields": {}}, "needs a `schema`"),
-        ({"format": "json", "schema": "a INT", "length": 3}, "is for fixed"),
+        ({"format": "json", "schema": "a INT", "length": 3}, "unknown key 'length'"),
         ({"format": "syslog", "schema": "a INT"}, "columns of its own"),
     ],
 )

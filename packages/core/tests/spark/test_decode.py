@@ -315,3 +315,44 @@ def test_what_sns_wraps_is_decoded(trial):
     assert told.keys() == set(bad)
     assert told["plain"] == told["{}"] == "it is no envelope of SNS"
     assert "JSON" in told[bad[2]]
+
+
+EVENT = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "/shop",
+    "type": "placed",
+    "time": "2024-02-29T01:02:03Z",
+}
+
+
+@pytest.mark.in_turn
+def test_what_a_cloud_event_has_is_decoded(trial):
+    """Pass: whole in a value or with attributes among headers, which expressions find; others are refused."""
+    whole = json.dumps({**EVENT, "data": {"id": 7}})
+    headers = {f"ce_{name}": value for name, value in {**EVENT, "id": "2"}.items()}
+    given = {
+        "format": "json", "envelope": "cloudevents", "schema": "id BIGINT",
+        "keep": {"event": "attributes['id']", "kind": "attributes['type']", "size": "length(value)"},
+    }  # fmt: skip
+    document = {
+        "pipeline": "t",
+        "sources": {"said": {"use": "files", "with": {"path": "./in", "format": "message"}}},
+        "operators": {"order": {"use": "decode", "from": "said", "with": given}},
+        "sinks": {"out": {"use": "console", "from": "order"}},
+    }
+    with trial(document, "order", "order.rejected") as tried:
+        values = [
+            {"value": whole}, {"value": '{"id": 8}', "headers": headers}, {"value": "{}"},
+            {"value": json.dumps({**EVENT, "data": "no"})}, {"value": None},
+        ]  # fmt: skip
+        tried.feed("said", [{"key": "a", **each} for each in values])
+        tried.batch()
+        rows = [(r["id"], r["event"], r["kind"], r["size"]) for r in tried.rows("order")]
+        assert rows == [(7, "1", "placed", 9), (8, "2", "placed", 9)]
+        told = {r["reason"] for r in tried.rows("order.rejected")}
+    assert told == {
+        "it is no CloudEvent: it has no specversion",
+        "no JSON object",
+        "the value is null",
+    }

@@ -260,9 +260,10 @@ def test_another_column_can_be_the_sequence(trial):
         ({"schema": None}, "debezium-json needs a `schema`"),
         ({"sequence": "id"}, "'id' is not kept"),
         ({"schema": "id BIGINT, position STRING"}, "no `position` to keep"),
-        ({"types": "null"}, "is for json and csv, not debezium-json"),
-        ({"extra": "reject"}, "is for json, not debezium-json"),
-        ({"format": "json"}, "is for debezium-json, not json"),
+        ({"types": "null"}, "unknown key 'types'"),
+        ({"extra": "reject"}, "unknown key 'extra'"),
+        ({"tombstones": "null"}, "is not for debezium-json"),
+        ({"format": "json"}, "unknown key 'key'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, words):

@@ -9,10 +9,11 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from mainstem import Inputs, OptionError
-from mainstem.builtin.decode import Decode, DecodeOptions
-from mainstem.builtin.encode import Encode, EncodeOptions
+from mainstem.builtin.decode import Decode
+from mainstem.builtin.encode import Encode
 from mainstem.contracts.ddl import read_columns
 from mainstem.contracts.shapes import Events
+from mainstem.registry import Registry
 
 CONTROLS = "".join(map(chr, range(32))) + "\x7f\u2028\ufdd0\ufffd"
 PLAIN = {
@@ -49,6 +50,11 @@ class Context:
     wanted = frozenset(["rejected"])
 
 
+def operator(kind, given):
+    """Return an operator with the options of a document."""
+    return kind(kind.options_for(given, Registry().component).model_validate(given))
+
+
 def there_and_back(spark, format_, kind, values, **options):
     """Return what came back: the values, and the reasons of those that were refused."""
     schema = f"n INT, v {kind}"
@@ -57,10 +63,10 @@ def there_and_back(spark, format_, kind, values, **options):
     frame = spark.createDataFrame(rows, "n INT, v STRING" if as_text else schema).coalesce(1)
     frame = frame.selectExpr("n", f"CAST(v AS {kind}) AS v")
     shape = Events(read_columns(schema))
-    encode = Encode(EncodeOptions.model_validate({"format": format_, **options}))
+    encode = operator(Encode, {"format": format_, **options})
     messages = encode.shape(Inputs({"input": shape}))
     written = encode.apply(Inputs({"input": frame}), Context())
-    decode = Decode(DecodeOptions.model_validate({"format": format_, "schema": schema, **options}))
+    decode = operator(Decode, {"format": format_, "schema": schema, **options})
     decode.shape(Inputs({"input": messages}))
     read = decode.apply(Inputs({"input": written}), Context())
     if as_text:

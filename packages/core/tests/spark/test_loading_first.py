@@ -11,7 +11,7 @@ import pytest
 from mainstem.durable import read_whole
 from mainstem.errors import PipelineError
 from mainstem.history import History
-from mainstem.run.reporter import Silent
+from mainstem.observation.reporter import Silent
 from mainstem_testkit import crash_at_every_point
 
 pytestmark = pytest.mark.usefixtures("looking")

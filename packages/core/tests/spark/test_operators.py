@@ -11,6 +11,7 @@ from mainstem import Events, Inputs, OptionError
 from mainstem.builtin.encode import Encode
 from mainstem.columns import check_order
 from mainstem.plan.build import make_plan
+from mainstem.registry import Registry
 from mainstem.run.runner import run
 
 DECODE = {"use": "decode", "from": "lines", "with": {"format": "json", "schema": "k STRING, v INT"}}
@@ -138,7 +139,8 @@ def test_encode_keeps_the_place_in_the_log_for_sinks_that_go_by_it(pipeline):
 def test_encode_keeps_no_column_under_a_name_of_the_messages(name):
     """Pass: such a name is a problem of the document."""
     own = {"format": "json", "origin": "'x'", "keep": {name: "k"}}
-    operator = Encode(Encode.options_model().model_validate(own))
+    model = Encode.options_for(own, Registry().component)
+    operator = Encode(model.model_validate(own))
     with pytest.raises(OptionError, match="message's own"):
         operator.shape(Inputs({"input": Events("k STRING")}))
 

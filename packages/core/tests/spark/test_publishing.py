@@ -11,9 +11,9 @@ from mainstem import AfterBatch
 from mainstem.builtin.files_source import Files
 from mainstem.errors import PipelineError, PluginError
 from mainstem.history import History
+from mainstem.observation.reporter import Silent
 from mainstem.plan.build import make_plan
 from mainstem.plan.replay import replay_plan
-from mainstem.run.reporter import Silent
 from mainstem.run.runner import run
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mainstem import Changes, ValueReader
 from mainstem.arrays import arrow_call
 from mainstem.contracts.ddl import Column, literal, parts_of, quoted
-from mainstem.formats.rules import Rules
 from mainstem.formats.words import word_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
+    from mainstem.contracts.formats import Decoded
     from mainstem.formats.arrow import Array
 
 #: Why text that is JSON is no VARIANT.
@@ -23,17 +25,19 @@ NO_VARIANT = "has a key twice, or is too deep or too large for a VARIANT"
 
 @dataclass(frozen=True)
 class Decoding:
-    """How values are read; it goes to the tasks, and each makes the reader there.
+    """How values are read; it goes to the tasks, and each makes the reader ready there.
 
-    `codec` and `limit` are those of compressed values; `options` go to the reader.
+    `format` is the format's word, `changes` whether a value tells of changes, `patterned` whether
+    TIMESTAMPs come out as texts; `codec` and `limit` are those of compressed values.
     """
 
     format: str
     columns: tuple[Column, ...]
-    rules: Rules = field(default_factory=Rules)
+    reader: ValueReader
+    changes: bool = False
+    patterned: bool = False
     codec: str = ""
     limit: int = 0
-    options: tuple[tuple[str, Any], ...] = ()
 
     def call(self, *columns: SparkColumn) -> SparkColumn:
         """Return the struct of `c0`, `c1`, ... and `reason` that is read of columns of bytes."""
@@ -43,7 +47,7 @@ class Decoding:
     def returned(self) -> str:
         """The type of what a call returns, in DDL."""
         fields = [f"c{n}: {self.written_type(c)}" for n, c in enumerate(self.columns)]
-        if self.format == "debezium-json":
+        if self.changes:
             row = ", ".join(["type: STRING", *fields])
             return f"STRUCT<changes: ARRAY<STRUCT<{row}>>, at: TIMESTAMP, reason: STRING>"
         return f"STRUCT<{', '.join([*fields, 'reason: STRING'])}>"
@@ -54,29 +58,31 @@ class Decoding:
             return "STRING"
         return texts_for_variants(column.type or "")
 
-    @property
-    def patterned(self) -> bool:
-        """Whether TIMESTAMPs come out as texts."""
-        return bool(dict(self.options).get("patterned"))
-
 
 class _Call:
     """What Spark sends to its workers."""
 
     def __init__(self, decoding: Decoding) -> None:
         self._decoding = decoding
-        self.__name__ = f"read_{decoding.format.replace('-', '_')}"
+        self.__name__ = f"read_{re.sub('[^a-z0-9]', '_', decoding.format.lower())}"
 
     def __call__(self, *arrays: Array) -> Array:
-        return _reader(self._decoding)(*arrays)
+        return opened(self._decoding)(*arrays)
 
 
 @lru_cache(maxsize=64)
-def _reader(decoding: Decoding) -> Callable[..., Array]:
-    made = _make(decoding)
-    if not decoding.codec:
-        return made
+def opened(decoding: Decoding) -> Callable[..., Array]:
+    """Return what reads a batch in this process: arrays of bytes become one array of structs."""
+    read = decoding.reader.open()
+    into = _changes if decoding.changes else structure
 
+    def made(*arrays: Array) -> Array:
+        return into(read(*arrays))
+
+    return _decompressing(made, decoding) if decoding.codec else made
+
+
+def _decompressing(made: Callable[..., Array], decoding: Decoding) -> Callable[..., Array]:
     from mainstem.formats import compression
 
     def read(values: Array, *more: Array) -> Array:
@@ -105,61 +111,27 @@ def _reader(decoding: Decoding) -> Callable[..., Array]:
     return read
 
 
-def _make(decoding: Decoding) -> Callable[..., Array]:
-    options = dict(decoding.options)
-    if decoding.format == "debezium-json":
-        return _envelopes(decoding, options)
-    read: Callable[[Array], Any]
-    if decoding.format == "csv":
-        from mainstem.formats.csv_values import CsvValues
-
-        read = CsvValues(decoding.columns, rules=decoding.rules, **options).read
-    elif decoding.format == "fixed":
-        from mainstem.formats.fixed_values import FixedValues, Place
-
-        places = [Place(*place) for place in options["places"]]
-        read = FixedValues(decoding.columns, places, options["most"]).read
-    elif decoding.format == "syslog":
-        from mainstem.formats.syslog_values import SyslogValues
-
-        read = SyslogValues().read
-    elif not decoding.columns or options.pop("any", False):
-        from mainstem.formats.json_values import AnyJson
-
-        read = AnyJson().read
-    else:
-        from mainstem.formats.json_values import JsonValues
-
-        read = JsonValues(decoding.columns, decoding.rules, **options).read
-    return lambda values: structure(*read(values))
-
-
-def structure(arrays: Sequence[Array], reasons: Sequence[str | None]) -> Array:
+def structure(decoded: Decoded) -> Array:
     """Return columns and reasons as one struct."""
     from mainstem.formats.arrow import pa
 
+    arrays, reasons = decoded
     names = [*(f"c{number}" for number in range(len(arrays))), "reason"]
     return pa.StructArray.from_arrays([*arrays, pa.array(reasons, pa.string())], names)
 
 
-def _envelopes(decoding: Decoding, options: dict[str, Any]) -> Callable[..., Array]:
+def _changes(made: Changes) -> Array:
+    """Return changes as one struct for each message."""
     from mainstem.formats.arrow import pa
-    from mainstem.formats.debezium import Envelopes
 
-    envelopes = Envelopes(decoding.columns, **options)
-
-    def read(values: Array, keys: Array) -> Array:
-        made = envelopes.read(values, keys)
-        names = ["type", *(f"c{number}" for number in range(len(made.rows)))]
-        rows = pa.StructArray.from_arrays([pa.array(made.kinds, pa.string()), *made.rows], names)
-        offsets = pa.array([0, *made.ends], pa.int32())
-        at = pa.array(made.committed, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        return pa.StructArray.from_arrays(
-            [pa.ListArray.from_arrays(offsets, rows), at, pa.array(made.reasons, pa.string())],
-            ["changes", "at", "reason"],
-        )
-
-    return read
+    names = ["type", *(f"c{number}" for number in range(len(made.rows)))]
+    rows = pa.StructArray.from_arrays([pa.array(made.kinds, pa.string()), *made.rows], names)
+    offsets = pa.array([0, *made.ends], pa.int32())
+    at = pa.array(made.committed, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    return pa.StructArray.from_arrays(
+        [pa.ListArray.from_arrays(offsets, rows), at, pa.array(made.reasons, pa.string())],
+        ["changes", "at", "reason"],
+    )
 
 
 # -- variants -------------------------------------------------------------------------------

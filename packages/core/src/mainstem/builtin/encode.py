@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from mainstem import (
     REJECTED,
+    ArrowEncoder,
+    Encoder,
     Events,
     Inputs,
+    Needs,
     Operator,
     OperatorCapabilities,
     OperatorContext,
     OptionError,
     Options,
     Shape,
+    ValueWriter,
     option,
 )
 from mainstem.arrays import arrow_call
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
-from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ, no_csv, record
-from mainstem.builtin.format_options import separator_option
-from mainstem.columns import Column, literal, quoted
+from mainstem.columns import Column, quoted
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
+from mainstem.contracts.components import Find
 from mainstem.contracts.ddl import short_form
+from mainstem.contracts.formats import WRITTEN, FormattedOptions, with_format
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
     CHANGELOG_COLUMNS,
     COMMIT_VERSION,
     MESSAGE_COLUMNS,
 )
-from mainstem.formats.words import Codec, odd_key
+from mainstem.formats.words import Codec
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -40,13 +47,9 @@ if TYPE_CHECKING:
 _DDL = {column.name: column for column in MESSAGE_COLUMNS}
 
 
-class EncodeOptions(Options):
-    """Options of `encode`."""
+class EncodeOptions(FormattedOptions):
+    """Options of `encode`, to which those of the format are added."""
 
-    format: Literal["json", "csv", "raw"] = option(
-        description="How the value is written; `raw` takes the only column as it is."
-    )
-    separator: str = separator_option()
     compression: Codec | None = option(
         None,
         description="Compress each value: as one gzip member, one zstd or LZ4 frame, or one "
@@ -85,13 +88,24 @@ class Encode(Operator, Branching, Expressions, Checked):
     """
 
     options: EncodeOptions
+    option_kinds = {"format": "format"}
     capabilities = OperatorCapabilities(row_wise=True)
+
+    def __init__(self, options: EncodeOptions) -> None:
+        super().__init__(options)
+        self.encoder = options.made(Encoder)  # type: ignore[type-abstract]
+
+    def needs(self) -> Needs:
+        return self.encoder.needs()
+
+    @classmethod
+    def options_for(cls, given: Mapping[str, Any], find: Find) -> type[Options]:
+        return with_format(EncodeOptions, "encoder", given, find)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = self._columns(inputs.only)
-        if self.options.format == "raw" and len(given) != 1:
-            raise OptionError(f"raw takes one column, not {', '.join(given)}", option="columns")
-        self._check_types([c for name in given if (c := inputs.only.column(name))])
+        found = ((name, inputs.only.column(name)) for name in given)
+        self.encoder.check([replace(column, name=name) for name, column in found if column])
         names = ["key", "value", "headers", "timestamp"]
         if self.options.origin:
             names.append("origin")
@@ -103,21 +117,6 @@ class Encode(Operator, Branching, Expressions, Checked):
             source = inputs.only.column(expression.strip())
             columns.append(Column(name, source.type if source else None))
         return Events(columns)
-
-    def _check_types(self, columns: Iterable[Column]) -> None:
-        """Refuse columns whose values the format has no text for, as far as types are known."""
-        columns = list(columns)
-        if self.options.format == "csv" and (found := no_csv(columns)):
-            message = f"csv has no values of type {found.type}, as column {found.name}"
-            hint = "Write json, or make text of it first: to_json(x)."
-            raise OptionError(message, option="format", hint=hint)
-        for column in columns if self.options.format == "json" else ():
-            if odd_key(column.type or ""):
-                message = (
-                    f"JSON has no keys as those of column {column.name}, of type {column.type}"
-                )
-                hint = "Give the map keys of text."
-                raise OptionError(message, option="format", hint=hint)
 
     def expressions(self) -> Mapping[str, str]:
         options = self.options
@@ -155,21 +154,28 @@ class Encode(Operator, Branching, Expressions, Checked):
         names = options.columns or [name for name in frame.columns if name not in reserved]
         types = {f.name.lower(): short_form(f.dataType.jsonValue()) for f in frame.schema.fields}
         columns = [Column(name, types[name.lower()]) for name in names]
-        self._check_types(columns)
-        packed = f"struct({', '.join(map(quoted, names))})"
-        value = {
-            "json": f"to_json({packed}, {_TIMES})",
-            "csv": record(columns, options.separator),
-            "raw": quoted(names[0]),
-        }[options.format]
+        self.encoder.check(columns)
+        value = self.encoder.value(columns)
+        flaw = "CAST(NULL AS STRING)"
+        if isinstance(self.encoder, ArrowEncoder):
+            flaw = f"{WRITTEN}.reason"
+            if options.on_error == "fail":
+                value = f"IF({flaw} IS NULL, {value}, raise_error(concat('encode: ', {flaw})))"
         if CHANGE_TYPE in reserved:
             frame = frame.where(f"{CHANGE_TYPE} != 'update_preimage'")
             value = f"IF({CHANGE_TYPE} = 'delete', NULL, {value})"
+            flaw = f"IF({CHANGE_TYPE} = 'delete', NULL, {flaw})"
         expressions = dict(self.expressions()) if options.on_error == "reject" else {}
         if "timestamp" in expressions:  # text is cast, which may fail too
             expressions |= {"timestamp": f"CAST({options.timestamp} AS TIMESTAMP)"}
         tried = Attempts(expressions)
         given = list(frame.columns)
+        if isinstance(self.encoder, ArrowEncoder):
+            writing = _Writing(options.format, self.encoder.writer(columns))
+            given_columns = map(F.col, map(quoted, names))
+            # In one place: a filter above would else have each value written twice.
+            written = arrow_call(writing, _WRITTEN_TYPE, *given_columns, once=True)
+            frame = frame.select("*", written.alias(WRITTEN))
         frame = tried.onto(frame)
 
         def expression(key: str, text: str | None) -> SparkColumn:
@@ -203,13 +209,38 @@ class Encode(Operator, Branching, Expressions, Checked):
         if options.on_error == "fail":
             return frame.select(*kept, *columns_made)
         told = refusal("_why", row_as_json(given), wanted="rejected" in ctx.wanted)
-        return frame.withColumn("_why", F.expr(tried.failure())).select(
+        return frame.withColumn("_why", F.expr(f"coalesce({tried.failure()}, {flaw})")).select(
             *kept, *columns_made, *map(F.expr, told)
         )
 
     def _compressed(self, value: SparkColumn) -> SparkColumn:
         codec = self.options.compression
         return value if codec is None else arrow_call(_Compressing(codec), "BINARY", value)
+
+
+_WRITTEN_TYPE = "STRUCT<value: BINARY, reason: STRING>"
+
+
+class _Writing:
+    """What Spark sends to its workers to write values."""
+
+    def __init__(self, word: str, writer: ValueWriter) -> None:
+        self._writer: Any = writer
+        self.__name__ = f"write_{re.sub('[^a-z0-9]', '_', word.lower())}"
+
+    def __call__(self, *arrays: Any) -> Any:
+        from mainstem.formats.arrow import pa
+
+        values, reasons = _opened(self._writer)(*arrays)
+        return pa.StructArray.from_arrays(
+            [values, pa.array(reasons, pa.string())], ["value", "reason"]
+        )
+
+
+@lru_cache(maxsize=64)
+def _opened(writer: Any) -> Callable[..., Any]:
+    made: Callable[..., Any] = writer.open()
+    return made
 
 
 class _Compressing:
@@ -223,9 +254,3 @@ class _Compressing:
         from mainstem.formats.compression import compress
 
         return compress(values, self._codec)
-
-
-#: Times to the microsecond, where Spark writes three digits and cuts the rest.
-_TIMES = (
-    f"map('timestampFormat', {literal(TIMESTAMP)}, 'timestampNTZFormat', {literal(TIMESTAMP_NTZ)})"
-)

@@ -35,19 +35,20 @@ from mainstem import (
 from mainstem.builtin.csv_files import CsvFiles
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.far_times import WORDS, far_time
-from mainstem.builtin.format_options import (
+from mainstem.builtin.formats.csv import (
     DecimalMark,
-    Times,
     check_csv,
-    check_readable,
     codec,
     decimal_option,
     encoding_option,
     separator_option,
     thousands_option,
 )
+from mainstem.builtin.formats.json import JsonReader
+from mainstem.builtin.formats.options import check_readable
 from mainstem.columns import Column, literal, quoted
 from mainstem.contracts.abilities import Branching, Measurable, Rewindable
+from mainstem.contracts.formats import Times
 from mainstem.formats.rules import Rules
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class Files(Source, Branching, Measurable, Rewindable):
             if schema is None:
                 raise OptionError(f"format {kind} needs a `schema`", option="format")
             if kind != "parquet":
-                check_readable(schema, kind)
+                check_readable(schema, kind, nested=kind != "csv")
                 check_csv(self.options.encoding, self.options.thousands, self.options.decimal)
             return Events(schema, identity=["_origin", "_position"])
         if schema is not None:
@@ -207,7 +208,8 @@ class Files(Source, Branching, Measurable, Rewindable):
         from pyspark.sql import functions as F  # noqa: N812
 
         schema = self.options.table_schema or ()
-        decoding = Decoding("json", schema, Rules(unit=self.options.times.unit))
+        reader = JsonReader(tuple(schema), Rules(unit=self.options.times.unit))
+        decoding = Decoding("json", tuple(schema), reader)
         mark = literal("\ufeff")
         rows = (
             frame.selectExpr(

@@ -9,6 +9,14 @@ from mainstem.builtin.encode import Encode
 from mainstem.builtin.events import ToEvents
 from mainstem.builtin.files_sink import FilesSink
 from mainstem.builtin.files_source import Files
+from mainstem.builtin.formats.csv import Csv
+from mainstem.builtin.formats.debezium_json import DebeziumJson
+from mainstem.builtin.formats.fixed import Fixed
+from mainstem.builtin.formats.json import Json
+from mainstem.builtin.formats.logfmt import Logfmt
+from mainstem.builtin.formats.mysql_changes import CanalJson, MaxwellJson
+from mainstem.builtin.formats.raw import Raw
+from mainstem.builtin.formats.syslog import Syslog
 from mainstem.builtin.microbatch import Microbatch
 from mainstem.builtin.python_call import PythonCall
 from mainstem.builtin.rate import Rate
@@ -19,6 +27,7 @@ from mainstem.builtin.sql import Sql
 from mainstem.builtin.state_stores import Memory, RocksDB
 from mainstem.builtin.union import Union
 from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
+from mainstem.contracts.formats import Format
 from mainstem.hookspecs import hookimpl
 
 
@@ -54,3 +63,18 @@ def mainstem_state_stores() -> dict[str, type[StateStore]]:
 @hookimpl
 def mainstem_delivery() -> dict[str, type[Delivery]]:
     return {"microbatch": Microbatch}
+
+
+@hookimpl
+def mainstem_formats() -> dict[str, type[Format]]:
+    return {
+        "csv": Csv,
+        "debezium-json": DebeziumJson,
+        "maxwell-json": MaxwellJson,
+        "canal-json": CanalJson,
+        "fixed": Fixed,
+        "json": Json,
+        "logfmt": Logfmt,
+        "raw": Raw,
+        "syslog": Syslog,
+    }

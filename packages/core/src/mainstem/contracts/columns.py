@@ -74,6 +74,28 @@ def check_types(columns: Iterable[Column], wanted: Mapping[str, Sequence[str]]) 
             )
 
 
+def check_fields(given: Iterable[Column], fields: Iterable[Column], option: str) -> None:
+    """Refuse columns that are no fields of a schema, or of another type than theirs.
+
+    Args:
+        given: the columns that are written; what has no known type is only looked for by its name.
+        fields: those of the schema, all of known type.
+        option: that names the schema.
+
+    Raises:
+        OptionError: of the first that does not fit.
+    """
+    known = {field.name: field for field in fields}
+    for column in given:
+        field = known.get(column.name)
+        if field is None:
+            hint = f"It has {', '.join(known)}."
+            raise OptionError(f"the schema has no field {column.name}", option=option, hint=hint)
+        if column.type is not None and column.type != field.type:
+            told = f"column {column.name} is {column.type}, the field {field.type}"
+            raise OptionError(told, option=option, hint="Cast it before.")
+
+
 def check_order(
     columns: Iterable[Column],
     option: str,

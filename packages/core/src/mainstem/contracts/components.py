@@ -1,4 +1,5 @@
-"""The five kinds of component. Each base has one or two methods that an author writes.
+"""The kinds of component, but formats (`contracts.formats`). Each base has one or two methods that an
+author writes.
 
 A component is made anew for each use in a document, with its validated options, and says what it
 gives (`shape`) before Spark starts. It must not import pyspark, or its vendor's library, before
@@ -8,9 +9,9 @@ gives (`shape`) before Spark starts. It must not import pyspark, or its vendor's
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from mainstem.contracts.ability import unnamed
 from mainstem.contracts.capabilities import (
@@ -42,6 +43,18 @@ class Needs:
     jars: tuple[str, ...] = ()
 
 
+#: Gives the component of a kind and word.
+Find = Callable[[str, str], "type[Component]"]
+
+
+def model_of(cls: type) -> type[Options]:
+    """Return the model that a class's `options` is annotated with."""
+    model = get_type_hints(cls)["options"]
+    if not (isinstance(model, type) and issubclass(model, Options)):
+        raise TypeError(f"{cls.__qualname__}.options is not annotated with an Options model")
+    return model
+
+
 class Component(ABC):
     """What all kinds share.
 
@@ -51,6 +64,8 @@ class Component(ABC):
 
     kind: ClassVar[str]
     options: Options
+    #: Options that name a component of another kind, whose options then stand beside: by name, the kind.
+    option_kinds: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -66,10 +81,21 @@ class Component(ABC):
     @classmethod
     def options_model(cls) -> type[Options]:
         """Return the model that `options` is annotated with."""
-        model = get_type_hints(cls)["options"]
-        if not (isinstance(model, type) and issubclass(model, Options)):
-            raise TypeError(f"{cls.__qualname__}.options is not annotated with an Options model")
-        return model
+        return model_of(cls)
+
+    @classmethod
+    def options_for(cls, given: Mapping[str, Any], find: Find) -> type[Options]:
+        """Return the model of one use, which has more options where one of `option_kinds` is given.
+
+        Args:
+            given: what a document says of the options, not checked yet.
+            find: gives the component of a kind and word; raises PluginError.
+
+        Raises:
+            OptionError: what is given names no such component.
+        """
+        del given, find
+        return cls.options_model()
 
     def needs(self) -> Needs:
         """Return what the Spark session must have for this component; asked once, before Spark."""

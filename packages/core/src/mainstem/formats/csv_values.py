@@ -64,18 +64,13 @@ class CsvValues:
         found = self._plain(texts, width) or self._quoted(texts, width, reasons)
         if order is not None:
             found = [found[index] for index in order]
-        arrays = []
-        misfits: dict[int, list[str]] = {}
-        for column, written in zip(self._columns, found, strict=True):
-            kind = column.type or ""
-            if self._patterned and kind == "timestamp":
-                kind = "string"
-            array, bad = scalars.read(kind, written, self._rules)
-            arrays.append(array)
-            for index, words in {} if self._loose else bad.items():
-                misfits.setdefault(index, []).append(f"{column.name} {words}")
-        for index, names in misfits.items():
-            reasons[index] = reasons[index] or ", ".join(names)
+        kinds = [
+            "string" if self._patterned and column.type == "timestamp" else column.type or ""
+            for column in self._columns
+        ]
+        arrays = scalars.read_columns(
+            self._columns, kinds, found, self._rules, reasons, loose=self._loose
+        )
         refuse_nulls(self._columns, arrays, reasons)
         return arrays, reasons
 

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from mainstem.contracts.ddl import Column
+from mainstem.contracts.formats import Changes
 from mainstem.formats import json_kinds, scalars
 from mainstem.formats.arrow import Array, pa
 from mainstem.formats.json_kinds import Kind, kind_of
 from mainstem.formats.json_values import NOT_JSON, TOO_DEEP, AnyJson, as_object
+from mainstem.formats.row_changes import UNAVAILABLE, RowChanges
 from mainstem.formats.rules import Rules
 from mainstem.formats.scalars import Misfit
 from mainstem.formats.words import decimal_of, word_of
 
-INSERT, BEFORE, AFTER, DELETE = "insert", "update_preimage", "update_postimage", "delete"
-
 #: What stands in the place of a large value that did not change and that the log has not.
 _UNAVAILABLE = "__debezium_unavailable_value"
-_FULL = "set the table's REPLICA IDENTITY to FULL"
-_OPS = ("c", "r", "u", "d")
 #: What numbers count, by the name of their type in a message's schema.
 _TIMES = {
     "io.debezium.time.Timestamp": "ms",
@@ -64,30 +63,8 @@ class _Field(msgspec.Struct):
 _schema = msgspec.json.Decoder(_Field)
 
 
-@dataclass
-class Changes:
-    """The changes of a batch of messages.
-
-    Attributes:
-        kinds: for each change its type, for each message where its changes end.
-        rows: the values of the changes, by column.
-        committed: for each message when the database made the change, in microseconds, or None.
-        reasons: for each message why it is refused, or None.
-    """
-
-    kinds: list[str] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    rows: list[Array] = field(default_factory=list)
-    committed: list[int | None] = field(default_factory=list)
-    reasons: list[str | None] = field(default_factory=list)
-
-
 class Envelopes:
     """Turns envelopes into the changes that they tell.
-
-    A message gives a row for each state of the changed row. One without a value deletes its key where
-    nobody asks for pre-images; where they are asked for it gives nothing: the deletion, with its
-    pre-image, is the message before it. An update that moves the key deletes the old key's row.
 
     Args:
         columns: those of the table.
@@ -108,10 +85,8 @@ class Envelopes:
         units: Sequence[str],
         plain_decimals: bool = False,
     ) -> None:
-        keys = {name.lower() for name in key}
         self._columns = columns
-        self._keys = [n for n, column in enumerate(columns) if column.name.lower() in keys]
-        self._preimages = preimages
+        self._rules = RowChanges(columns, key, preimages=preimages)
         self._values = [
             _Value(column, unit, plain_decimals)
             for column, unit in zip(columns, units, strict=True)
@@ -126,7 +101,10 @@ class Envelopes:
             changes: list[tuple[str, list[Any]]] = []
             at = reason = None
             try:
-                changes, at = self._tombstone(key) if value is None else self._changes(value, key)
+                if value is None:
+                    changes = self._rules.tombstone(partial(self._key, key))
+                else:
+                    changes, at = self._changes(value, key)
             except Misfit as misfit:
                 reason = str(misfit)
             except RecursionError:
@@ -142,11 +120,6 @@ class Envelopes:
         return made
 
     # -- one message ------------------------------------------------------------------------
-
-    def _tombstone(self, key: bytes | None) -> tuple[list[tuple[str, list[Any]]], None]:
-        if self._preimages:
-            return [], None
-        return [(DELETE, self._gone(self._key(key), "no value, and the key has no {}"))], None
 
     def _changes(
         self, value: bytes, key: bytes | None
@@ -168,68 +141,10 @@ class Envelopes:
             )
         if misfits:
             raise Misfit(", ".join(dict.fromkeys(misfits)))
-        if op is None:
-            raise Misfit("no envelope: it has no op")
-        if op not in _OPS:
-            raise Misfit(f"op {op} changes no row")
-        before, after = images["before"], images["after"]
-        if op != "d" and after is None:
-            raise Misfit(f"op {op} without after")
-        changes: list[tuple[str, list[Any]]] = []
-        if op == "d":
-            changes = [(DELETE, self._deleted(before, key))]
-        else:
-            assert after is not None  # noqa: S101
-            self._check(after, self._columns)
-            changes = [(INSERT, after)] if op != "u" else self._updated(before, after, key)
+        changes = self._rules.changes(
+            op, images["before"], images["after"], partial(self._key, key)
+        )
         return changes, _committed(told)
-
-    def _updated(
-        self, before: list[Any] | None, after: list[Any], key: bytes | None
-    ) -> list[tuple[str, list[Any]]]:
-        if self._preimages:
-            if before is None:
-                raise Misfit(f"no state before: {_FULL}")
-            self._check(before, self._columns)
-            if self._moved(before, after):
-                return [(DELETE, before), (INSERT, after)]
-            return [(BEFORE, before), (AFTER, after)]
-        for known in (before, self._key(key)):
-            # PostgreSQL tells the key before alone, and that only where it has changed.
-            told = known is not None and all(known[n] is not None for n in self._keys)
-            if known is not None and told and self._moved(known, after):
-                return [(DELETE, self._only_key(known)), (INSERT, after)]
-        return [(AFTER, after)]
-
-    def _deleted(self, before: list[Any] | None, key: bytes | None) -> list[Any]:
-        if self._preimages:
-            if before is None:
-                raise Misfit(f"no state before: {_FULL}")
-            self._check(before, self._columns)
-            return before
-        return self._gone(before if before is not None else self._key(key), "{} is null")
-
-    def _gone(self, known: list[Any] | None, words: str) -> list[Any]:
-        """Return a deleted row, of which the key alone is told."""
-        for number in self._keys:
-            if known is None or known[number] is None:
-                raise Misfit(words.format(self._columns[number].name))
-        assert known is not None  # noqa: S101
-        return self._only_key(known)
-
-    def _only_key(self, row: list[Any]) -> list[Any]:
-        return [value if n in self._keys else None for n, value in enumerate(row)]
-
-    def _moved(self, before: list[Any], after: list[Any]) -> bool:
-        return any(before[n] != after[n] for n in self._keys)
-
-    def _check(self, row: list[Any], columns: Sequence[Column]) -> None:
-        """Refuse a row that lacks what must be there."""
-        for number, column in enumerate(columns):
-            if row[number] is UNAVAILABLE:
-                raise Misfit(f"{column.name} is not in the message: {_FULL}")
-            if row[number] is None and (not column.nullable or number in self._keys):
-                raise Misfit(f"{column.name} is null")
 
     def _row(
         self, told: Mapping[str, Raw], types: Mapping[str, _Written], misfits: list[str]
@@ -257,7 +172,7 @@ class Envelopes:
                 types = self._types(told.get("schema")).get("", {})
                 told = inside
             row = [None] * len(self._columns)
-            for number in self._keys:
+            for number in self._rules.keys:
                 name = self._columns[number].name
                 raw = bytes(told.get(name, b"null"))
                 row[number] = self._values[number].read(raw, types.get(name, _NO_TYPE))
@@ -280,8 +195,6 @@ class Envelopes:
 
 
 _NO_TYPE = _Written()
-#: In the place of a value that is not in the message.
-UNAVAILABLE: Any = object()
 
 
 def _read_schema(raw: bytes) -> dict[str, dict[str, _Written]]:

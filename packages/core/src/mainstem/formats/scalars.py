@@ -9,13 +9,14 @@ from __future__ import annotations
 import binascii
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Any
 
 import numpy as np
 
+from mainstem.contracts.ddl import Column
 from mainstem.formats.arrow import Array, DataType, pa, pc
 from mainstem.formats.kinds import arrow_type
 from mainstem.formats.rules import Rules
@@ -88,6 +89,35 @@ def read(kind: str, texts: Array, rules: Rules = Rules()) -> Read:  # noqa: B008
             values.append(None)
             bad[index] = str(misfit)
     return made(kind, values), bad
+
+
+def read_columns(
+    columns: Sequence[Column],
+    kinds: Sequence[str],
+    texts: Sequence[Array],
+    rules: Rules,
+    reasons: list[str | None],
+    *,
+    loose: bool,
+) -> list[Array]:
+    """Return columns that are read of their texts.
+
+    Args:
+        kinds: their types, of which some are other than the columns' in the end.
+        texts: an array for each.
+        reasons: for each row why it is refused, to which misfits are added where there is none yet.
+        loose: whether misfits are null instead.
+    """
+    arrays = []
+    misfits: dict[int, list[str]] = {}
+    for column, kind, written in zip(columns, kinds, texts, strict=True):
+        array, bad = read(kind, written, rules)
+        arrays.append(array)
+        for index, words in {} if loose else bad.items():
+            misfits.setdefault(index, []).append(f"{column.name} {words}")
+    for index, names in misfits.items():
+        reasons[index] = reasons[index] or ", ".join(names)
+    return arrays
 
 
 def made(kind: str, values: list[Any]) -> Array:

@@ -83,8 +83,8 @@ class Reading:
 
     def take(self) -> None:
         """Let the source's helper processes, if it has any, do what they do before a bounded run."""
+        from mainstem.observation.reporter import Silent
         from mainstem.run.helpers import Helpers
-        from mainstem.run.reporter import Silent
 
         with Helpers(self.plan(Trigger(available_now=True)), Silent()) as helpers:
             helpers.wait_until_ready(threading.Event())

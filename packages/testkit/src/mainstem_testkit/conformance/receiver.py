@@ -143,7 +143,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             spent = taker.run(time.thread_time, "the clock")
             assert taker.take_rest(1.0) == []
             spent = taker.run(time.thread_time, "the clock") - spent
-            assert spent < 0.15, f"waiting for a second took {spent:.1f} s of the processor"
+            assert spent < 0.5, f"waiting for a second took {spent:.1f} s of the processor"
             self.put([0])
             self.check(taker.take_some(1), [0])
 

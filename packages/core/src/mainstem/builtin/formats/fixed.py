@@ -1,29 +1,17 @@
-"""What `decode`, `encode` and the source `files` have in common in their options."""
+"""Format `fixed`."""
 
 from __future__ import annotations
 
-import codecs
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from mainstem import OptionError, Options, option
+from mainstem import Decoder, Format, OptionError, Options, option
+from mainstem.builtin.formats.options import declared
 from mainstem.columns import Column
-from mainstem.formats.words import unwritten, word_of
-
-DecimalMark = Literal[".", ","]
-
-
-class Times(Options):
-    """How times are written that are no text of ISO 8601."""
-
-    unit: Literal["s", "ms", "us", "ns"] | None = option(
-        None,
-        description="What a bare number counts since 1970, for TIMESTAMP columns; numbers are refused "
-        "when left out.",
-    )
-
+from mainstem.formats.words import word_of
 
 _SIZES = {
     **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 24, 32, 48, 64)},
@@ -78,7 +66,59 @@ class FixedField(Options):
         return kind, self.at, size, self.byte_order == "big", self.scale, self.unit
 
 
-def check_fixed(columns: Iterable[Column], fields: Mapping[str, FixedField]) -> None:
+class FixedDecoderOptions(Options):
+    """Options of reading `fixed`."""
+
+    fields: dict[str, FixedField] = option(
+        dict,
+        description="Where each column of the schema stands in a record.",
+        example={"price": {"at": 32, "type": "uint32", "scale": 4}},
+    )
+    length: int | None = option(
+        None,
+        gt=0,
+        description="How many bytes a record has at most; any number when left out.",
+    )
+
+
+@dataclass(frozen=True)
+class FixedReader:
+    """Reads records of fields at places, no longer than `most` bytes."""
+
+    columns: tuple[Column, ...]
+    places: tuple[tuple[Any, ...], ...]
+    most: int | None
+
+    def open(self) -> Callable[..., Any]:
+        """Return what reads a batch."""
+        from mainstem.formats.fixed_values import FixedValues, Place
+
+        return FixedValues(self.columns, [Place(*each) for each in self.places], self.most).read
+
+
+class FixedDecoder(Decoder):
+    """A record whose fields stand at fixed places."""
+
+    options: FixedDecoderOptions
+
+    def columns(self, schema: Sequence[Column] | None) -> Sequence[Column]:
+        columns = declared(schema, "fixed")
+        _check(columns, self.options.fields)
+        return columns
+
+    def reader(self, schema: Sequence[Column] | None) -> FixedReader:
+        columns, fields = tuple(self.columns(schema)), self.options.fields
+        places = tuple(fields[column.name].place() for column in columns)
+        return FixedReader(columns, places, self.options.length)
+
+
+class Fixed(Format):
+    """A record whose values stand at fixed places."""
+
+    decoder = FixedDecoder
+
+
+def _check(columns: Iterable[Column], fields: Mapping[str, FixedField]) -> None:
     """Refuse a schema that does not fit the fields of records."""
     names = [column.name for column in columns]
     for name in fields:
@@ -98,63 +138,3 @@ def check_fixed(columns: Iterable[Column], fields: Mapping[str, FixedField]) -> 
             if field.scale:
                 message += f" with a scale of {field.scale}"
             raise OptionError(message, option=f"fields.{column.name}")
-
-
-def separator_option() -> Any:
-    """Declare the option `separator`."""
-    return option(
-        ",", min_length=1, max_length=1, description="What stands between the values in csv."
-    )
-
-
-def decimal_option() -> Any:
-    """Declare the option `decimal`."""
-    return option(".", description="csv: what stands before the fraction of a number.")
-
-
-def thousands_option() -> Any:
-    """Declare the option `thousands`."""
-    return option(
-        "",
-        max_length=1,
-        description="csv: what may stand between groups of three digits; nothing when left out.",
-        example=".",
-    )
-
-
-def encoding_option() -> Any:
-    """Declare the option `encoding`."""
-    return option(
-        "utf-8",
-        description="csv: how text is written as bytes, by the name that Python has for it. Bytes that "
-        "are not of it are refused.",
-        example="latin-1",
-    )
-
-
-def codec(name: str) -> str:
-    """Return an encoding's name as Python spells it.
-
-    Raises:
-        OptionError: there is none of that name.
-    """
-    try:
-        return codecs.lookup(name).name
-    except LookupError:
-        hint = "Those of Python's `codecs` are known, such as latin-1, cp1252 or utf-16."
-        raise OptionError(f"there is no encoding {name!r}", option="encoding", hint=hint) from None
-
-
-def check_csv(encoding: str, thousands: str, decimal: str) -> None:
-    """Refuse what can't be said of how csv is written."""
-    codec(encoding)
-    if thousands and thousands in f"0123456789+-{decimal}":
-        raise OptionError(f"{thousands!r} has another meaning in numbers", option="thousands")
-
-
-def check_readable(columns: Iterable[Column], format_: str) -> None:
-    """Refuse columns of types that a format has no values of."""
-    for column in columns:
-        if found := unwritten(column.type or "", nested=format_ != "csv"):
-            message = f"{format_} has no values of type {found}, as column {column.name}"
-            raise OptionError(message, option="schema")

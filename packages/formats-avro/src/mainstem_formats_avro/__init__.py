@@ -1,0 +1,1 @@
+"""Avro for Mainstem: the format `avro` of `decode` and `encode`."""

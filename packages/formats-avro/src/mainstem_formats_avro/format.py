@@ -1,0 +1,244 @@
+"""Format `avro`: single values by a schema that the document names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from mainstem import (
+    ArrowEncoder,
+    Decoder,
+    Format,
+    LocalPath,
+    OptionError,
+    ValueWriter,
+    option,
+)  # fmt: skip
+from mainstem.columns import Column, check_fields, check_names
+from mainstem_registry import FramedOptions, RegistryOptions, SubjectOptions, schema_text
+from pydantic import model_validator
+
+from mainstem_formats_avro import schemas
+
+
+class AvroOptions(FramedOptions):
+    """Options of `avro`, read and written."""
+
+    framing: Literal["none", "confluent", "apicurio", "single_object"] = option(  # type: ignore[assignment]
+        "none",
+        description="What stands before a value: nothing; the schema's number at a registry, as "
+        "Confluent's serializers write it, or Apicurio's with global ids; or its fingerprint, as Avro's "
+        "single-object encoding has it.",
+    )
+
+
+class AvroDecoderOptions(AvroOptions):
+    """Options of reading `avro`."""
+
+    schema_file: LocalPath | None = option(
+        None,
+        description="The file (.avsc) with the schema of a record, whose fields are the columns.",
+        example="./order.avsc",
+    )
+    types: dict[str, LocalPath] | None = option(
+        None,
+        min_length=1,
+        description="Instead of `schema_file`, where values of several types come: a column for each, by "
+        "name, and the file with its schema. It is null in rows of another type. A value's type is the "
+        "name of the record that it was written as.",
+        example={"placed": "./order_placed.avsc", "paid": "./order_paid.avsc"},
+    )
+    other_types: Literal["refuse", "null"] = option(
+        "refuse",
+        description="What becomes of a value whose type is none of `types`: it is refused, or a row of "
+        "nulls.",
+    )
+    writer_files: tuple[LocalPath, ...] = option(
+        (),
+        description="Other schemas that values were written by (`framing: single_object`), each known by "
+        "its fingerprint. They are read as Avro resolves them: new fields have their defaults, those "
+        "that are gone are left out, types are widened.",
+    )
+    new_fields: Literal["ignore", "refuse"] = option(
+        "ignore",
+        description="What becomes of a value that was written with fields that the reader's schema does "
+        "not have: it is read without them, or refused.",
+    )
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> Self:
+        if (self.schema_file is None) == (self.types is None):
+            raise ValueError("give a `schema_file`, or `types`")
+        if self.types is not None and self.framing == "none":
+            raise ValueError("`types` need a `framing`: a value alone does not tell its type")
+        if self.types is None and self.other_types != "refuse":
+            raise ValueError("`other_types` is for `types`")
+        if self.framing == "none" and self.new_fields != "ignore":
+            raise ValueError(
+                "`new_fields` needs a `framing`: a value alone does not tell its schema"
+            )
+        return self
+
+
+class AvroEncoderOptions(AvroOptions, SubjectOptions):
+    """Options of writing `avro`."""
+
+    schema_file: LocalPath = option(
+        description="The file (.avsc) with the schema of a record, whose fields are the columns.",
+        example="./order.avsc",
+    )
+
+
+@dataclass(frozen=True)
+class AvroReader:
+    """Reads values; what it has are the texts of schemas, several where each is a column."""
+
+    schemas: tuple[str, ...]
+    others: tuple[str, ...]
+    framing: str
+    registry: RegistryOptions | None
+    new_fields: bool
+    by_type: bool
+    other_types: bool
+
+    def open(self) -> Callable[..., Any]:
+        """Return what reads a batch."""
+        from mainstem_formats_avro.reading import AvroValues
+
+        return AvroValues(
+            self.schemas, self.others, framing=self.framing, registry=self.registry,
+            new_fields=self.new_fields, by_type=self.by_type, other_types=self.other_types,
+        ).read  # fmt: skip
+
+
+@dataclass(frozen=True)
+class AvroWriter:
+    """Writes rows with columns of these names; `subject` is that of a registry."""
+
+    schema: str
+    names: tuple[str, ...]
+    framing: str
+    registry: RegistryOptions | None
+    subject: str | None
+    register: bool
+
+    def open(self) -> Callable[..., Any]:
+        """Return what writes a batch."""
+        from mainstem_formats_avro.writing import AvroRows, head_of
+
+        head = head_of(self.schema, self.framing, self.registry, self.subject or "", self.register)
+        return AvroRows(self.schema, self.names, head=head).write
+
+
+class AvroDecoder(Decoder):
+    """A record, whose fields are the columns."""
+
+    options: AvroDecoderOptions
+
+    def columns(self, schema: Sequence[Column] | None) -> Sequence[Column]:
+        if schema is not None:
+            raise OptionError(
+                "avro has the columns of its own schemas", option="schema",
+                hint="Choose among them with `select`.",
+            )  # fmt: skip
+        options = self.options
+        if options.writer_files and options.framing != "single_object":
+            message = "are for `framing: single_object`"
+            raise OptionError(message, option="writer_files")
+        wanted = [text.node for text in self._texts]
+        for file in options.writer_files:
+            try:
+                text = schema_text(file, "writer_files")
+                writer = schemas.read(text, writer=True)
+                number = schemas.named(text, [each.text for each in self._texts])
+                if number is None:
+                    raise ValueError("its record has another name")
+                schemas.check_resolves(writer, wanted[number])
+            except ValueError as error:
+                raise OptionError(f"{file}: {error}", option="writer_files") from None
+        if options.types is None:
+            return schemas.columns(wanted[0])
+        check_names(options.types, "types")
+        names = [name for each in self._texts for name in schemas.names_of(each.text)]
+        if len(set(names)) < len(names):
+            raise OptionError(
+                "two have one name, or an alias that is another's name", option="types"
+            )
+        return [
+            Column(name, schemas.kind(node))
+            for name, node in zip(options.types, wanted, strict=True)
+        ]
+
+    def reader(self, schema: Sequence[Column] | None) -> AvroReader:
+        others = tuple(schema_text(file, "writer_files") for file in self.options.writer_files)
+        options = self.options
+        return AvroReader(
+            tuple(text.text for text in self._texts), others, options.framing, options.registry,
+            options.new_fields == "ignore", options.types is not None, options.other_types == "null",
+        )  # fmt: skip
+
+    @cached_property
+    def _texts(self) -> list[Text]:
+        options = self.options
+        if options.types is None:
+            assert options.schema_file is not None  # noqa: S101
+            return [loaded(options.schema_file, "schema_file")]
+        return [loaded(file, "types") for file in options.types.values()]
+
+
+class AvroEncoder(ArrowEncoder):
+    """A record of the columns."""
+
+    options: AvroEncoderOptions
+
+    def check(self, columns: Sequence[Column]) -> None:
+        node = self._text.node
+        check_fields(columns, schemas.columns(node), "schema_file")
+        names = {column.name for column in columns}
+        if lacking := [name for name in schemas.needed(node) if name not in names]:
+            told = f"the schema's {', '.join(lacking)} has no default, and there is no such column"
+            raise OptionError(told, option="schema_file")
+
+    def writer(self, columns: Sequence[Column]) -> ValueWriter:
+        names = tuple(column.name for column in columns)
+        options = self.options
+        return AvroWriter(
+            self._text.text, names, options.framing, options.registry, options.subject,
+            options.register_schema,
+        )  # fmt: skip
+
+    @cached_property
+    def _text(self) -> Text:
+        return loaded(self.options.schema_file, "schema_file")
+
+
+class Avro(Format):
+    """Avro: a record by a schema in a file."""
+
+    decoder, encoder = AvroDecoder, AvroEncoder
+
+
+class Text(NamedTuple):
+    """A schema, read once for a use."""
+
+    text: str
+    node: schemas.Node
+
+
+def loaded(file: Path, option: str) -> Text:
+    """Return the schema in a file.
+
+    Args:
+        option: the option that names it.
+
+    Raises:
+        OptionError: it can't be read, or is none; says why.
+    """
+    text = schema_text(file, option)
+    try:
+        return Text(text, schemas.read(text))
+    except ValueError as error:
+        raise OptionError(str(error), option=option) from None

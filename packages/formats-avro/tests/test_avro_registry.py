@@ -1,0 +1,307 @@
+"""Values by a registry's numbers: writers' schemas resolved, unknown ones refused, one that is away waited for."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import timedelta
+from io import BytesIO
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from fastavro import parse_schema, schemaless_writer
+from mainstem import Inputs, OptionError, PermanentError, TransientError
+from mainstem.builtin.decode import Decode
+from mainstem.builtin.decoding import opened
+from mainstem.builtin.encode import Encode
+from mainstem.registry import Registry
+from mainstem_formats_avro.fingerprints import mark_of
+from mainstem_formats_avro.reading import AvroValues
+from mainstem_formats_avro.writing import AvroRows, head_of
+from mainstem_registry import FRAMINGS, RegistryOptions
+from mainstem_testkit.proxy import FaultProxy
+from pydantic import ValidationError
+
+
+def record(*fields, name="Order"):
+    held = [{"name": n, "type": t, **({"default": d[0]} if d else {})} for n, t, *d in fields]
+    return json.dumps({"type": "record", "name": name, "fields": held})
+
+
+ORDER = record(("id", "long"), ("name", ["null", "string"], None), ("count", "long", 1))
+OLD = record(("id", "int"), ("gone", "string"))
+NEW = record(("name", ["null", "string"]), ("id", "long"), ("count", "int"), ("more", "string"))
+OTHER = record(("id", "string"), name="Other")
+
+
+def written(schema, row, head=b""):
+    stream = BytesIO(head)
+    stream.seek(len(head))
+    schemaless_writer(stream, parse_schema(json.loads(schema)), row)
+    return stream.getvalue()
+
+
+def options(url, seconds=5.0):
+    return RegistryOptions(url=url, give_up=timedelta(seconds=seconds))
+
+
+@pytest.fixture
+def topic(request):
+    """A topic that no other test has."""
+    return f"{request.node.name}-{time.time_ns()}"
+
+
+def read(values, url, framing="confluent", **more):
+    made = AvroValues([ORDER], framing=framing, registry=options(url), **more)
+    arrays, reasons = made.read(pa.array(values, pa.binary()))
+    return list(zip(*(each.to_pylist() for each in arrays), strict=True)), reasons
+
+
+def test_values_of_several_schemas_are_read_as_the_document_has_them(apicurio, topic):
+    """Pass: new fields are left out, old ones have their defaults, in the order of the values."""
+    old, new, own, other = (
+        apicurio.register(f"{topic}-{n}", each) for n, each in enumerate((OLD, NEW, ORDER, OTHER))
+    )
+    heads = {number: FRAMINGS["confluent"].head(number) for number in (old, new, own, other)}
+    values = [
+        written(NEW, {"id": 1, "name": "a", "count": 2, "more": "x"}, heads[new]),
+        written(OLD, {"id": 2, "gone": "y"}, heads[old]),
+        written(OTHER, {"id": "3"}, heads[other]),
+        written(ORDER, {"id": 4, "name": None, "count": 5}, heads[own]),
+        written(OLD, {"id": 6, "gone": "y"}, heads[old]),
+        heads[old], heads[old][:3], b"", b"\1" + heads[old], FRAMINGS["confluent"].head(999_999) + b"\2", None,
+    ]  # fmt: skip
+    rows, reasons = read(values, apicurio.url)
+    none = (None, None, None)
+    assert rows == [(1, "a", 2), (2, None, 1), none, (4, None, 5), (6, None, 1), *[none] * 6]
+    assert reasons == [
+        None, None, f"schema {other}: it is Other, not Order", None, None,
+        "the value is cut", *["it names no schema"] * 3, "the registry has no schema 999999", "the value is null",
+    ]  # fmt: skip
+
+
+PAID = json.dumps({
+    "type": "record", "name": "Paid", "namespace": "shop", "aliases": ["Settled"],
+    "fields": [{"name": "order", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None}],
+})  # fmt: skip
+SETTLED = json.dumps({
+    "type": "record", "name": "Settled", "namespace": "shop", "fields": [{"name": "order", "type": "int"}],
+})  # fmt: skip
+
+
+def test_values_of_several_types_have_a_column_each(apicurio, topic):
+    """Pass: by the record's name or an alias, resolved; others are refused, or are rows of nulls."""
+    odd = '{"type": "record", "name": "Odd", "fields": [{"name": "a", "type": ["int", "string"]}]}'
+    new, settled, other, text = (
+        apicurio.register(f"{topic}-{n}", each)
+        for n, each in enumerate((NEW, SETTLED, odd, '"string"'))
+    )
+    head = FRAMINGS["confluent"].head
+    values = [
+        written(SETTLED, {"order": 5}, head(settled)), head(other) + b"\2\2a",
+        written(NEW, {"id": 1, "name": "a", "count": 2, "more": "x"}, head(new)), head(text) + b"\2a",
+        written(SETTLED, {"order": 6}, head(settled))[:5], head(999_999),
+    ]  # fmt: skip
+    order, paid = {"id": 1, "name": "a", "count": 2}, {"order": 5, "note": None}
+    told = ["the value is cut", "the registry has no schema 999999"]
+    none = (None, None)
+    for other_types in (False, True):
+        made = AvroValues(
+            [ORDER, PAID], framing="confluent", registry=options(apicurio.url), by_type=True,
+            other_types=other_types,
+        )  # fmt: skip
+        arrays, reasons = made.read(pa.array(values, pa.binary()))
+        rows = list(zip(*(each.to_pylist() for each in arrays), strict=True))
+        assert rows == [(None, paid), none, (order, None), none, none, none]
+        names = {other: "Odd", text: "no record"}
+        refused = [
+            None if other_types else f"schema {n}: it is {its}, not Order, shop.Paid"
+            for n, its in names.items()
+        ]
+        assert reasons == [None, refused[0], None, refused[1], *told]
+
+
+def test_types_are_columns_of_a_document(tmp_path):
+    """Pass: with their names and schemas; by fingerprints too, with schemas of other writers."""
+    for name, text in (("order", ORDER), ("paid", PAID), ("settled", SETTLED), ("other", OTHER)):
+        (tmp_path / name).write_text(text)
+    given = {
+        "format": "avro", "framing": "single_object", "types": {"a": str(tmp_path / "order"), "b": str(tmp_path / "paid")},
+        "writer_files": [str(tmp_path / "settled")],
+    }  # fmt: skip
+    model = Decode.options_for(given, Registry().component)
+    decoding = Decode(model.model_validate(given)).decoding()
+    assert [(c.name, c.type) for c in decoding.columns] == [
+        ("a", "struct<id:bigint,name:string,count:bigint>"), ("b", "struct<order:bigint,note:string>")
+    ]  # fmt: skip
+    value = written(SETTLED, {"order": 5}, mark_of(SETTLED))
+    (row,) = opened(decoding)(pa.array([value], pa.binary())).to_pylist()
+    assert (row["c0"], row["c1"], row["reason"]) == (None, {"order": 5, "note": None}, None)
+    given["writer_files"] = [str(tmp_path / "other")]
+    with pytest.raises(OptionError, match="its record has another name"):
+        Decode(model.model_validate(given)).decoding()
+    for more, told in (
+        ({"framing": "none"}, "need a `framing`"), ({"schema_file": "a"}, "give a `schema_file`, or"),
+        ({"types": None}, "give a `schema_file`, or"),
+    ):  # fmt: skip
+        with pytest.raises(ValidationError, match=told):
+            model.model_validate({**given, **more})
+
+
+def test_new_fields_of_types_that_no_column_is_are_left_out(apicurio, topic):
+    """Pass: unions of several, what is in itself, nulls and empty records, beside fields that are read."""
+    tree = {"type": "record", "name": "Tree", "fields": [
+        {"name": "n", "type": "int"}, {"name": "next", "type": ["null", "Tree"]}]}  # fmt: skip
+    odd = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": [
+        {"name": "either", "type": ["null", "string", "int", {"type": "map", "values": "bytes"}]},
+        {"name": "tree", "type": tree}, {"name": "id", "type": "long"}, {"name": "no", "type": "null"},
+        {"name": "empty", "type": {"type": "record", "name": "E", "fields": []}},
+        {"name": "trees", "type": {"type": "array", "items": ["string", "Tree"]}},
+        {"name": "ID", "type": {"type": "enum", "name": "K", "symbols": ["A"]}},
+        {"name": "code", "type": ["int", {"type": "fixed", "name": "F", "size": 3}]},
+        {"name": "name", "type": "string"},
+    ]})  # fmt: skip
+    number = apicurio.register(topic, odd)
+    row = {
+        "either": {"k": b"v"}, "tree": {"n": 1, "next": {"n": 2, "next": None}}, "id": 7, "no": None, "empty": {},
+        "trees": ["a", {"n": 3, "next": None}], "ID": "A", "code": b"abc", "name": "x",
+    }  # fmt: skip
+    head = FRAMINGS["confluent"].head(number)
+    value = written(odd, row, head)
+    rows, reasons = read(
+        [value, value[:-1], written(odd, {**row, "either": 5, "code": 9}, head)], apicurio.url
+    )
+    assert rows == [(7, "x", 1), (None, None, None), (7, "x", 1)]
+    assert reasons == [None, "the value is cut", None]
+    _, reasons = read([value], apicurio.url, new_fields=False)
+    assert reasons[0].startswith(f"schema {number}: either, tree, no, empty, trees, ")
+
+
+def test_new_fields_may_be_refused(apicurio, topic):
+    """Pass: by their names; values of schemas without new ones are read."""
+    old, new = (
+        apicurio.register(f"{topic}-{n}", each)
+        for n, each in enumerate((OLD.replace("gone", "count").replace('"string"', '"int"'), NEW))
+    )
+    head = FRAMINGS["confluent"].head
+    values = [
+        written(NEW, {"id": 1, "name": "a", "count": 2, "more": "x"}, head(new)),
+        written(record(("id", "int"), ("count", "int")), {"id": 2, "count": 3}, head(old)),
+    ]
+    rows, reasons = read(values, apicurio.url, new_fields=False)
+    assert reasons == [f"schema {new}: more is new", None]
+    assert rows[1] == (2, None, 3)
+
+
+def test_global_ids_of_apicurio_are_read(apicurio, topic):
+    """Pass: by its own API."""
+    apicurio.register(topic, NEW)
+    found = apicurio.own(f"groups/default/artifacts/{topic}/versions/1")
+    head = FRAMINGS["apicurio"].head(found["globalId"])
+    value = written(NEW, {"id": 1, "name": "a", "count": 2, "more": "x"}, head)
+    assert read([value], apicurio.own_url, "apicurio") == ([(1, "a", 2)], [None])
+
+
+def test_schemas_of_another_kind_are_told(apicurio, topic):
+    """Pass: a schema of Protocol Buffers."""
+    number = apicurio.register(topic, 'syntax = "proto3"; message A { int32 a = 1; }', "PROTOBUF")
+    _, reasons = read([FRAMINGS["confluent"].head(number) + b"\2"], apicurio.url)
+    assert reasons == [f"schema {number} is PROTOBUF"]
+
+
+def test_confluents_own_library_reads_and_writes_the_same(apicurio, topic):
+    """Pass: what its serializer writes is read, what is written its deserializer reads, byte for byte."""
+    client = SchemaRegistryClient({"url": apicurio.url})
+    context = SerializationContext(topic, MessageField.VALUE)
+    row = {"id": -5, "name": "grüße", "count": 2**40}
+    value = AvroSerializer(client, ORDER)(row, context)
+    assert read([value], apicurio.url) == ([tuple(row.values())], [None])
+    head = head_of(ORDER, "confluent", options(apicurio.url), f"{topic}-value", True)
+    made, reasons = AvroRows(ORDER, list(row), head=head).write(
+        *(pa.array([each]) for each in row.values())
+    )
+    assert reasons == [None]
+    assert made[0].as_py() == value
+    assert AvroDeserializer(client, ORDER)(made[0].as_py(), context) == row
+
+
+def test_a_registry_that_is_away_holds_the_batch(apicurio, topic):
+    """Pass: it is waited for; after that the batch fails, and no row is refused; schemas that are known need it not."""
+    number = apicurio.register(topic, ORDER)
+    value = written(ORDER, {"id": 4, "name": None, "count": 5}, FRAMINGS["confluent"].head(number))
+    with FaultProxy(apicurio.port) as proxy:
+        url = apicurio.url.replace(str(apicurio.port), str(proxy.port))
+        proxy.refuse()
+        made = AvroValues([ORDER], framing="confluent", registry=options(url, 0.3))
+        with pytest.raises(TransientError):
+            made.read(pa.array([value], pa.binary()))
+        threading.Timer(1.0, lambda: proxy.refuse(False)).start()
+        made = AvroValues([ORDER], framing="confluent", registry=options(url, 20))
+        assert made.read(pa.array([value], pa.binary()))[1] == [None]
+        proxy.refuse()
+        proxy.cut()
+        assert made.read(pa.array([value, value], pa.binary()))[1] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"framing": "confluent"}, "needs a `registry`"),
+        ({"registry": {"url": "http://a"}}, "has no registry"),
+        ({"framing": "apicurio", "registry": {"url": "http://a"}, "subject": "a"}, "only read"),
+        ({"framing": "confluent", "registry": {"url": "http://a"}}, "needs a `subject`"),
+        ({"subject": "a"}, "needs a `subject`"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit_each_other_are_told(more, told):
+    """Pass: before anything is asked."""
+    given = {"format": "avro", "schema_file": "order.avsc", **more}
+    with pytest.raises(ValidationError, match=told):
+        Encode.options_for(given, Registry().component).model_validate(given)
+
+
+class Context:
+    node = "row"
+    wanted = frozenset(["rejected"])
+
+
+def operator(kind, file, url, **more):
+    given = {
+        "format": "avro", "schema_file": str(file), "framing": "confluent",
+        "registry": {"url": url, "give_up": "20 seconds"}, **more,
+    }  # fmt: skip
+    return kind(kind.options_for(given, Registry().component).model_validate(given))
+
+
+def test_there_and_back_through_spark(spark, apicurio, topic, tmp_path):
+    """Pass: the schema is registered once by all tasks; one that does not fit fails the run with both."""
+    file = tmp_path / "order.avsc"
+    file.write_text(ORDER)
+    frame = spark.range(20).selectExpr(
+        "id", "IF(id % 2 = 0, NULL, concat('n', id)) AS name", "id * 2 AS count"
+    )
+    encode = operator(Encode, file, apicurio.url, subject=topic)
+    sent = encode.apply(Inputs({"input": frame.repartition(4)}), Context()).cache()
+    assert {bytes(row["value"])[:5] for row in sent.collect()} == {
+        FRAMINGS["confluent"].head(apicurio.ask(f"subjects/{topic}/versions/latest")["id"])
+    }
+    assert apicurio.ask(f"subjects/{topic}/versions") == [1]
+    back = operator(Decode, file, apicurio.url).apply(Inputs({"input": sent}), Context())
+    assert back.select("id", "name", "count").orderBy("id").collect() == frame.collect()
+    apicurio.ask(f"config/{topic}", {"compatibility": "BACKWARD"}, "PUT")
+    other = tmp_path / "other.avsc"
+    other.write_text(record(("id", "string")))
+    late = operator(Encode, other, apicurio.url, subject=topic)
+    with pytest.raises(Exception, match="does not fit to those of") as told:
+        late.apply(Inputs({"input": spark.sql("SELECT 'a' AS id")}), Context()).collect()
+    assert '"default": 1' in str(told.value)
+
+
+def test_a_schema_that_is_not_registered_is_told(apicurio, topic):
+    """Pass: with `register: false`."""
+    with pytest.raises(PermanentError, match=f"has not this schema under {topic}"):
+        head_of(ORDER, "confluent", options(apicurio.url), topic, False)

@@ -1,0 +1,1 @@
+"""CBOR for Mainstem: the format `cbor` of `decode` and `encode`."""

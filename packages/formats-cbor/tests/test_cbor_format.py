@@ -1,0 +1,78 @@
+"""Values of each type, exactly or not at all; what is written is read; bytes that do no harm."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import cbor2
+import pyarrow as pa
+import pytest
+from mainstem.builtin.decode import Decode
+from mainstem.builtin.decoding import opened
+from mainstem.registry import Registry
+from mainstem_testkit import MapFormatSuite
+
+AT = datetime(2024, 2, 29, 1, 2, 3, 456789, UTC)
+
+
+def packed(value):
+    return cbor2.dumps(value)
+
+
+def read(values, schema, **more):
+    given = {"format": "cbor", "schema": schema, **more}
+    options = Decode.options_for(given, Registry().component).model_validate(given)
+    decoding = Decode(options).decoding()
+    names = [column.name for column in decoding.columns]
+    found = opened(decoding)(pa.array(values, pa.binary())).to_pylist()
+    rows = [{name: row[f"c{n}"] for n, name in enumerate(names)} for row in found]
+    return rows, [row["reason"] for row in found]
+
+
+class TestCbor(MapFormatSuite):
+    """The standard tests."""
+
+    use = "cbor"
+
+    def packed(self, value):
+        return packed(value)
+
+    def bad(self):
+        return [*super().bad(), b"\xc1" * 9]
+
+    def unpacked(self, data):
+        return cbor2.loads(data)
+
+
+def test_what_cbor_has_beside_is_taken():
+    """Pass: decimal fractions, large integers, dates, times of both tags."""
+    values = [
+        cbor2.dumps({"a": Decimal("1.50"), "b": 2**70, "c": AT}),
+        cbor2.dumps({"a": Decimal("NaN"), "b": 1, "c": AT}),
+        b"\xa1\x61\x63\xc1\x1a\x51\x4b\x67\xb0", b"\xa1\x61\x64\xd9\x03\xec\x6a2024-02-29",
+    ]  # fmt: skip
+    rows, reasons = read(values, "a DECIMAL(4,2), b DECIMAL(38,0), c TIMESTAMP, d DATE")
+    assert rows[0] == {"a": Decimal("1.50"), "b": Decimal(2**70), "c": AT, "d": None}
+    assert reasons == [None, "a is no DECIMAL(4,2)", None, None]
+    assert rows[2]["c"] == datetime(2013, 3, 21, 20, 4, tzinfo=UTC)
+    assert rows[3]["d"] == date(2024, 2, 29)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (packed({"a": 1}) + b"\1", "more bytes"),
+        (b"\x81" * 100_000, "deep"),
+        (b"\xbb\xff\xff\xff\xff\xff\xff\xff\xff", "not CBOR"),
+        (b"\x5b\x7f\xff\xff\xff\xff\xff\xff\xff", "not CBOR"),
+        (b"\xa1\x61\x61\xc0\x61x", "not CBOR"),
+        (b"\xa1\x61\x61\x61\xff", "not CBOR"),
+        (b"\xd8\x1c\x81\xd8\x1d\x00", "no map"),
+        (b"\xa1\x61\x61\xf7", "a is no INT"),
+    ],
+)
+def test_bytes_that_are_no_value_are_refused(value, told):
+    """Pass: with the reason; of one that is in itself too."""
+    _, (reason,) = read([value], "a INT")
+    assert told in reason or (told == "deep" and "not CBOR" in reason)

@@ -1,0 +1,1 @@
+"""JSON Schema for Mainstem: the format `json-schema` of `decode`."""

@@ -1,0 +1,1 @@
+"""MessagePack for Mainstem: the format `msgpack` of `decode` and `encode`."""

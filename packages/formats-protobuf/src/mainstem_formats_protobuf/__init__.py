@@ -1,0 +1,1 @@
+"""Protocol Buffers for Mainstem: the format `protobuf` of `decode` and `encode`."""

@@ -1,0 +1,105 @@
+"""What a document says of a registry."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal, Self
+
+from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
+from pydantic import model_validator
+
+from mainstem_registry.framing import APICURIO, FRAMINGS
+
+
+def _check(url: Secret) -> Secret:
+    parts = split_address(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected http://host:port or https:// for TLS, with the API's path")
+    if parts.query or parts.fragment:
+        raise ValueError("expected no parameters")
+    return Secret(url.get_secret_value().rstrip("/"))
+
+
+def _check_token(token: Secret) -> Secret:
+    text = token.get_secret_value().strip()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("expected letters, digits and signs of ASCII, without blanks")
+    return Secret(text)
+
+
+class RegistryOptions(Options):
+    """Options of a `registry`."""
+
+    url: Annotated[Secret, Hidden(_check)] = option(
+        description="Where its API is, `https://user:password@host:port/path`. User, password, port and "
+        "path can be left out. Apicurio has that of Confluent at `/apis/ccompat/v7`, and its own at "
+        "`/apis/registry/v3`.",
+        example="${env:REGISTRY_URL}",
+    )
+    token: Annotated[Secret, Hidden(_check_token)] | None = option(
+        None,
+        description="What is sent as `Authorization: Bearer`.",
+        example="${env:REGISTRY_TOKEN}",
+    )
+    tls: TLSOptions | None = option(
+        None, description="Certificates of TLS. The files must be on every machine."
+    )
+    give_up: PositiveDuration = option(
+        timedelta(minutes=5),
+        advanced=True,
+        description="How long a registry that is away is waited for before the batch fails.",
+    )
+
+    @model_validator(mode="after")
+    def _one_login(self) -> Self:
+        if self.token is not None and split_address(self.url).username is not None:
+            raise ValueError("give a `token`, or a user in the `url`")
+        return self
+
+
+class FramedOptions(Options):
+    """Options of a format whose values may name their schema by a registry's number."""
+
+    framing: Literal["none", "confluent"] = option(
+        "none",
+        description="What stands before a value: nothing, or the schema's number at a registry, as "
+        "Confluent's serializers write it.",
+    )
+    registry: RegistryOptions | None = option(
+        None, description="The registry whose numbers stand before values."
+    )
+
+    @model_validator(mode="after")
+    def _registry_has_framing(self) -> Self:
+        if (self.framing in FRAMINGS) != (self.registry is not None):
+            told = "needs a `registry`" if self.registry is None else "has no registry"
+            raise ValueError(f"`framing: {self.framing}` {told}")
+        return self
+
+
+class SubjectOptions(FramedOptions):
+    """The same, for values that are written."""
+
+    subject: str | None = option(
+        None,
+        min_length=1,
+        description="The registry's subject, under which the schema is.",
+        example="orders-value",
+    )
+    register_schema: bool = option(
+        True,
+        alias="register",
+        description="Whether the schema is registered there if it is not yet; else the run fails then.",
+    )
+
+    @model_validator(mode="after")
+    def _subject_has_registry(self) -> Self:
+        if self.framing == APICURIO:
+            raise ValueError(f"`framing: {APICURIO}` is only read")
+        if self.subject in (".", ".."):
+            raise ValueError("a `subject` is no dots")
+        if not self.register_schema and self.registry is None:
+            raise ValueError("`register: false` is for a `registry`")
+        if (self.subject is None) != (self.registry is None):
+            raise ValueError("a `registry` needs a `subject`, and a `subject` a registry")
+        return self
