@@ -49,7 +49,7 @@ def file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [
-        ("", "", 0, "right (3 nodes, 1 queries)"),
+        ("", "", 0, "right (3 nodes, 1 query)"),
         ("pipeline: test", "pipelin: test", 2, "Did you mean 'pipeline'?"),
         ("use: console", "use: consol", 3, "Did you mean 'console'?"),
         ("use: console", "use: nosuchword", 3, "Installed are: "),
@@ -231,3 +231,60 @@ def test_a_plan_without_its_secrets_is_json_still(file):
     assert "sesame" not in result.stdout
     row = next(node for node in json.loads(result.stdout)["nodes"] if node["name"] == "row")
     assert "${env:MAINSTEM_TEST_SECRET}" in [each["name"] for each in row["shape"]["columns"]]
+
+
+# -- for programs ---------------------------------------------------------------------------
+
+
+def test_what_is_wrong_is_told_to_programs(file):
+    """Pass: each error with its place, as the text has them; nothing else on standard output."""
+    right = json.loads(mainstem("validate", file, "--static", "--format", "json").stdout)
+    assert (right["right"], right["errors"], right["nodes"]) == (True, [], 3)
+    file.write_text(RIGHT.replace("from: lines", "from: linse").replace("from: row", "from: rwo"))
+    result = mainstem("validate", file, "--static", "--format", "json")
+    told = json.loads(result.stdout)
+    assert result.returncode == 2
+    assert not told["right"]
+    places = [(each["key"], each["line"]) for each in told["errors"]]
+    assert places == [("operators.row.from", 5), ("sinks.out.from", 7)]
+    assert all(each["hint"] for each in told["errors"])
+    missing = mainstem("validate", file.with_name("none.yaml"), "--format", "json")
+    assert missing.returncode == 2
+    assert json.loads(missing.stdout)["errors"][0]["file"].endswith("none.yaml")
+
+
+def test_secrets_are_not_told_to_programs_either(file):
+    """Pass: a wrong value that a reference stands for is not printed."""
+    text = RIGHT.replace("format: json", "format: '${env:SWORDFISH}'")
+    file.write_text(text)
+    result = mainstem("validate", file, "--static", "--format", "json", SWORDFISH=SECRET)
+    assert result.returncode != 0
+    assert json.loads(result.stdout)["errors"]
+    assert SECRET not in result.stdout + result.stderr
+
+
+def test_words_are_told_to_programs():
+    """Pass: every word; of one its options as a JSON Schema, for each kind that it has."""
+    words = json.loads(mainstem("plugins", "list", "--format", "json").stdout)
+    text = mainstem("plugins", "list").stdout.splitlines()
+    assert len(words) == len(text) > 20
+    assert {"kind", "word", "distribution", "version", "conflict"} == set(words[0])
+    found = json.loads(mainstem("plugins", "show", "files", "--format", "json").stdout)
+    assert [each["kind"] for each in found] == ["sink", "source"]
+    assert "path" in found[0]["options"]["required"]
+    [decode] = json.loads(mainstem("plugins", "show", "decode", "--format", "json").stdout)
+    assert "Branching" in decode["abilities"]
+    [json_format] = json.loads(mainstem("plugins", "show", "json", "--format", "json").stdout)
+    assert {"options_of_decode", "options_of_encode"} <= set(json_format)
+
+
+def test_a_machine_is_told_to_programs(file):
+    """Pass: the checks of `doctor`, with its exit code; a checkpoint that is not whole is told with why."""
+    result = mainstem("doctor", file, "--format", "json")
+    checks = json.loads(result.stdout)
+    assert {"Python", "Java", "document"} <= {each["name"] for each in checks}
+    assert result.returncode == 0
+    result = mainstem("checkpoint", "verify", file, "--static", "--format", "json")
+    told = json.loads(result.stdout)
+    assert told["whole"] is (result.returncode == 0)
+    assert told["whole"] is not bool(told["problems"])

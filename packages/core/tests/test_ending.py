@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from mainstem import PipelineError
+from mainstem.observation.reporter import JSONLines, Silent
+from mainstem.observation.totals import Totals
 from mainstem.plan.build import make_plan
-from mainstem.run.facts import Totals
-from mainstem.run.reporter import JSONLines, Silent
 from mainstem.run.runner import Run
 from mainstem.run.running_query import RunningQuery
 

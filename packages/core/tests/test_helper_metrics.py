@@ -8,14 +8,14 @@ from urllib.request import urlopen
 
 import pytest
 from mainstem.errors import MachineError
-from mainstem.run.metrics import Metrics, address_of
-from mainstem.run.reporter import Silent
+from mainstem.observation.http import address_of
+from mainstem.observation.metrics import Metrics
 
 
 @pytest.fixture
 def told():
     """Return a function that tells metrics something of a helper, and returns what they serve of it then."""
-    metrics = Metrics(0, Silent())
+    metrics = Metrics(0)
 
     def told(**facts: Any) -> list[float]:
         metrics.helper({"pipeline": "p", "node": "queue", "helper": "queue-0", **facts})
@@ -59,7 +59,7 @@ def test_rows_are_counted_over_the_lives_of_a_helper(told):
 
 def test_what_a_helper_tells_by_name_is_served():
     """Pass: each number by its name; what is none changes nothing."""
-    metrics = Metrics(0, Silent())
+    metrics = Metrics(0)
     for gauges in ({"log_behind_bytes": 7, "text": "x"}, None, "odd", {"other_seconds": 0.5}):
         metrics.helper({"pipeline": "p", "node": "n", "helper": "n-0", "gauges": gauges})
     with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
@@ -100,7 +100,7 @@ def test_metrics_are_for_this_machine_unless_told():
     """Pass: another address of the same machine does not answer; with `0.0.0.0` it does."""
     others = "127.0.0.2"
     for host, answers in (("127.0.0.1", False), ("0.0.0.0", True)):
-        metrics = Metrics(0, Silent(), host)
+        metrics = Metrics(0, host)
         try:
             assert metrics.url == f"http://{host}:{metrics.port}/metrics"
             with socket.socket() as connection:
@@ -108,4 +108,4 @@ def test_metrics_are_for_this_machine_unless_told():
         finally:
             metrics.ended({})
     with pytest.raises(MachineError, match="can't serve metrics on 192.0.2.1:"):
-        Metrics(0, Silent(), "192.0.2.1")
+        Metrics(0, "192.0.2.1")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from mainstem import HelperProcess, PipelineError, Supervised
 from mainstem.document.scrubber import Scrubber
+from mainstem.observation.reporter import Silent
 from mainstem.run import helpers as helpers_module
 from mainstem.run.helpers import Helpers
-from mainstem.run.reporter import Silent
 
 SECRET = "s3cret-of-a-helper"
 

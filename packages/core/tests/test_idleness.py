@@ -150,16 +150,22 @@ def test_metrics_tell_who_is_idle_and_that_a_query_loads():
     """Pass: 0 before anything is told, 1 while it is so, 0 again after; only nodes that can be idle."""
     from urllib.request import urlopen
 
-    from mainstem.run.metrics import Metrics
-    from mainstem.run.reporter import Silent
+    from mainstem.observation.metrics import Metrics
 
     document = {
         "pipeline": "test",
         "sources": {"a": source(), "t": source(idle_after="10 seconds")},
         "sinks": {"out": {"use": "console", "from": ["a", "t"]}},
     }
-    metrics = Metrics(0, Silent())
-    facts = {"pipeline": "test", "query": "out", "seconds": 1.0, "late_rows": 0, "state_rows": 0}
+    metrics = Metrics(0)
+    facts = {
+        "pipeline": "test",
+        "query": "out",
+        "seconds": 1.0,
+        "at": "2026-01-01T00:00:00Z",
+        "late_rows": 0,
+        "state_rows": 0,
+    }
 
     def shown(name):
         with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:

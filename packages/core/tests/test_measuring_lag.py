@@ -8,10 +8,9 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from mainstem.observation.metrics import Metrics
 from mainstem.plan.build import make_plan
 from mainstem.run.lag import Measuring
-from mainstem.run.metrics import Metrics
-from mainstem.run.reporter import Silent
 from mainstem.run.running_query import RunningQuery
 
 
@@ -128,6 +127,7 @@ def test_a_query_tells_it_while_it_is_watched():
     query._plan = SimpleNamespace(pipeline="p")  # type: ignore[assignment]
     query._running = SimpleNamespace(isActive=True)  # type: ignore[assignment]
     query._ended, query._idleness = False, None
+    query._batches = SimpleNamespace(in_hand=None)  # type: ignore[assignment]
     query._drain = lambda report: None  # type: ignore[method-assign]
     query._reporter = SimpleNamespace(lag=told.append)  # type: ignore[assignment]
     query._lag = SimpleNamespace(news=lambda: {"log": {"rows": 7, "seconds": 1.0}})  # type: ignore[assignment]
@@ -141,7 +141,7 @@ def test_gauges_follow_and_are_nan_where_nothing_is_known():
     source = {"use": "files", "with": {"path": "in", "format": "message"}}
     sinks = {"out": {"use": "console", "from": "lines"}}
     plan = make_plan({"pipeline": "p", "sources": {"lines": source}, "sinks": sinks})
-    metrics = Metrics(0, Silent())
+    metrics = Metrics(0)
 
     def shown() -> list[str]:
         with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
@@ -157,7 +157,7 @@ def test_gauges_follow_and_are_nan_where_nothing_is_known():
         metrics.lag({**facts, "lag": {"lines": {"rows": 6, "seconds": None}}})
         assert shown() == ["6.0", "NaN"]
         batch = {"seconds": 1.0, "late_rows": 0, "state_rows": 0, "nodes": {}, "watermark": None}
-        metrics.batch({**facts, **batch, "lag": {}})
+        metrics.batch({**facts, **batch, "at": "2026-01-01T00:00:00Z", "lag": {}})
         assert shown() == ["NaN", "NaN"]
     finally:
         metrics.ended({})

@@ -19,11 +19,10 @@ from mainstem.event_time import (
     moved,
 )
 from mainstem.history import History
+from mainstem.observation.metrics import Metrics
 from mainstem.run.facts import timed
 from mainstem.run.idleness import Idleness
 from mainstem.run.latest import LatestEvent
-from mainstem.run.metrics import Metrics
-from mainstem.run.reporter import Silent
 from mainstem.run.watermarks import Watermarks
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -143,9 +142,9 @@ def test_a_node_whose_rows_are_far_off_is_idle_as_any_other():
 
 def test_metrics_tell_a_watermark_that_python_does_not_know():
     """Pass: as Spark writes it, it is served as the last second of 9999; another one as it is."""
-    metrics = Metrics(0, Silent())
+    metrics = Metrics(0)
     facts = {
-        "pipeline": "p", "query": "q", "seconds": 1.0, "late_rows": 0, "state_rows": 0, "nodes": {}, "idle": [],
+        "pipeline": "p", "query": "q", "seconds": 1.0, "at": "2026-01-01T00:00:00Z", "late_rows": 0, "state_rows": 0, "nodes": {}, "idle": [],
     }  # fmt: skip
     try:
         for text, seconds in (("+57971-08-12T00:00:00.000Z", LAST), ("1970-01-01T00:00:01Z", None)):

@@ -6,20 +6,31 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mainstem.cli import beginning, checkpoint, dead_letters, running, tracing, verifying
-from mainstem.cli.options import File, Set, Static, hidden, load, load_checked
-from mainstem.errors import MainstemError
+from mainstem.cli import beginning, checkpoint, dead_letters, observing, running, tracing, verifying
+from mainstem.cli.options import (
+    File,
+    Form,
+    Format,
+    Set,
+    Static,
+    counted,
+    hidden,
+    load,
+    load_checked,
+)
+from mainstem.errors import MainstemError, Problem
 
 if TYPE_CHECKING:
+    from mainstem.discovery import Word
     from mainstem.plan.model import Plan
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="""Streaming pipelines for PySpark, assembled from plugins.
@@ -36,6 +47,8 @@ mainstem replay pipeline.yaml ...    read again, into a shadow sink
 mainstem verify pipeline.yaml ...    does a sink hold what the sources say?
 mainstem deadletters list ...        rows that were refused; send them again
 mainstem where pipeline.yaml ...     what became of a message
+mainstem top pipeline.yaml           the table of a run elsewhere on this machine
+mainstem page pipeline.yaml          the same as a page for a browser
 mainstem lag pipeline.yaml           how far it is behind its sources
 mainstem checkpoint show pipeline.yaml
                                      batches, offsets, watermarks, state
@@ -64,21 +77,62 @@ app.command()(checkpoint.lag)
 app.command()(running.replay)
 app.command()(verifying.verify)
 app.command()(tracing.where)
+app.command()(observing.top)
+app.command()(observing.page)
 app.command()(running.preview)
 app.command("test")(running.run_tests_of)
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        python = ".".join(map(str, sys.version_info[:3]))
+        typer.echo(f"mainstem {version('mainstem')}, pyspark {version('pyspark')}, Python {python}")
+        raise typer.Exit
+
+
+@app.callback()
+def mainstem(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Show the versions and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
-def validate(file: File, set_: Set = None, static: Static = False) -> None:
+def validate(
+    file: File,
+    format: Format = Form.TEXT,  # noqa: A002
+    set_: Set = None,
+    static: Static = False,
+) -> None:
     """Check a document; print every error with its line.
 
     SQL is parsed and resolved by Spark's own analyser in a Java process without a session; what it said
     is kept, so that only SQL that is new takes that time.
     """
-    plan = load_checked(file, set_, static=static)
+    try:
+        plan = load_checked(file, set_, static=static)
+    except MainstemError as error:
+        if format is Form.TEXT:
+            raise
+        found = [asdict(each) for each in getattr(error, "problems", [Problem(str(error))])]
+        told = {"file": str(file), "right": False, "errors": found, "warnings": []}
+        typer.echo(json.dumps(hidden.clean_all(told), indent=2))
+        raise typer.Exit(error.exit_code) from None
+    counts = {"nodes": len(plan.nodes), "queries": len(plan.queries)}
+    if format is Form.JSON:
+        told = {"file": str(file), "right": True, "errors": [], "warnings": list(plan.warnings)}
+        typer.echo(json.dumps(hidden.clean_all(told | counts), indent=2))
+        return
     for warning in plan.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    typer.echo(f"{file}: right ({len(plan.nodes)} nodes, {len(plan.queries)} queries)")
+    typer.echo(f"{file}: right ({', '.join(counted(n, name) for name, n in counts.items())})")
 
 
 @app.command()
@@ -131,6 +185,12 @@ def run(
             metavar="[HOST:]PORT",
         ),
     ] = None,
+    page: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve a page that shows the run, as `mainstem page` does.", metavar="[HOST:]PORT"
+        ),
+    ] = None,
     set_: Set = None,
 ) -> None:
     """Run a pipeline until it ends or is interrupted.
@@ -154,6 +214,7 @@ def run(
             stop=stop,
             fresh=fresh or (),
             metrics=metrics,
+            page=page,
         )
 
 
@@ -175,17 +236,29 @@ def schema() -> None:
 @plugins_app.callback(invoke_without_command=True)
 def plugins(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
-        from mainstem.cli.listing import listing
+        list_()
 
-        typer.echo(listing(), nl=False)
+
+@plugins_app.command("list")
+def list_(format: Format = Form.TEXT) -> None:  # noqa: A002
+    """Show every word, and who brings it."""
+    from mainstem.cli.listing import listing, rows
+
+    typer.echo(listing() if format is Form.TEXT else json.dumps(rows(), indent=2) + "\n", nl=False)
 
 
 @plugins_app.command("show")
-def show(word: Annotated[str, typer.Argument(help="A word, as in `use: WORD`.")]) -> None:
+def show(
+    word: Annotated[str, typer.Argument(help="A word, as in `use: WORD`.")],
+    format: Format = Form.TEXT,  # noqa: A002
+) -> None:
     """Show all kinds of a word: options with types and defaults, ports, shapes, abilities."""
-    from mainstem.cli.plugins import details
+    from mainstem.cli.plugins import as_json, details
 
-    typer.echo(details(word), nl=False)
+    if format is Form.JSON:
+        typer.echo(json.dumps(as_json(word), indent=2))
+    else:
+        typer.echo(details(word), nl=False)
 
 
 def _add_commands(called: str) -> None:
@@ -203,13 +276,21 @@ def _add_commands(called: str) -> None:
         if word.kind != "command":
             continue
         if word.name != called:
-            app.command(word.name, help=f"Brought by {word.distribution}.")(lambda: None)
+            app.command(word.name, help=_about(word))(lambda: None)
             continue
         loaded = load_command(word)
         if isinstance(loaded, typer.Typer):
             app.add_typer(loaded, name=word.name)
         else:
             app.command(word.name)(loaded)
+
+
+def _about(word: Word) -> str:
+    """Return what is known of a command without importing it: what its distribution is for."""
+    from importlib.metadata import metadata
+
+    summary = str(metadata(word.distribution).json.get("summary", ""))
+    return f"{summary.removesuffix('.')} ({word.distribution})."
 
 
 def main() -> None:

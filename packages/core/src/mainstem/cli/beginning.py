@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from mainstem.cli.options import Form, Format
 
 new_app = typer.Typer(
     no_args_is_help=True,
@@ -58,11 +62,17 @@ def doctor(
     file: Annotated[
         Path | None, typer.Argument(help="Check for this document too.", metavar="FILE")
     ] = None,
+    format: Format = Form.TEXT,  # noqa: A002
 ) -> None:
     """Say what this machine lacks to run pipelines, or one of them, and how to get it."""
-    from mainstem.cli.doctor import doctor as examine
+    from mainstem.cli.doctor import code_of, examine
+    from mainstem.cli.doctor import doctor as report
 
-    text, code = examine(file)
+    if format is Form.JSON:
+        checks = examine(file)
+        typer.echo(json.dumps([asdict(check) for check in checks], indent=2))
+        raise typer.Exit(code_of(checks))
+    text, code = report(file)
     typer.echo(text, nl=False)
     raise typer.Exit(code)
 

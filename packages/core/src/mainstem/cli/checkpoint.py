@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,7 +65,6 @@ def lag(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # no
 def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # noqa: A002
     """Show batches, offsets, watermarks and the size of the state, by query."""
     from mainstem.run import checkpoints
-    from mainstem.run.reporter import lag_text
 
     found = checkpoints.show(load(file, set_))
     if format is Form.JSON:
@@ -73,7 +73,7 @@ def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # n
     typer.echo(f"{found['pipeline']}: {found['folder']}")
     for name, query in found["queries"].items():
         planned = query["next"]
-        unread = [f"{name} {lag_text(lag)}" for name, lag in query["unread"].items()]
+        unread = [f"{name} {_lag_text(lag)}" for name, lag in query["unread"].items()]
         typer.echo(f"\n{name}")
         typer.echo(f"  last batch  {'none' if query['batch'] is None else query['batch']}")
         typer.echo(f"  watermark   {query['watermark'] or 'none'}")
@@ -84,17 +84,27 @@ def show(file: File, format: Format = Form.TEXT, set_: Set = None) -> None:  # n
 
 
 @checkpoint_app.command("verify")
-def verify(file: File, set_: Set = None, static: Static = False) -> None:
+def verify(
+    file: File,
+    format: Format = Form.TEXT,  # noqa: A002
+    set_: Set = None,
+    static: Static = False,
+) -> None:
     """Check that a run can go on from the checkpoint, with this document; exit 1 if not."""
     from mainstem.run import checkpoints
 
     plan = load_checked(file, set_, static=static)
     problems = checkpoints.verify(plan)
-    for problem in problems:
-        typer.echo(problem, err=True)
+    if format is Form.JSON:
+        told = {"folder": str(plan.checkpoint), "whole": not problems, "problems": problems}
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for problem in problems:
+            typer.echo(problem, err=True)
+        if not problems:
+            typer.echo(f"{plan.checkpoint}: whole")
     if problems:
         raise typer.Exit(1)
-    typer.echo(f"{plan.checkpoint}: whole")
 
 
 @checkpoint_app.command("copy")
@@ -157,3 +167,10 @@ def _cell(value: Any) -> str:
     if value is None:
         return "?"
     return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def _lag_text(lag: Mapping[str, Any]) -> str:
+    """Return rows and seconds behind as text."""
+    rows = "" if lag["rows"] is None else f"{lag['rows']:,}"
+    seconds = "" if lag["seconds"] is None else f"{lag['seconds']:,.0f} s"
+    return " / ".join(filter(None, [rows, seconds])) or "?"

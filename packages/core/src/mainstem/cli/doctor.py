@@ -41,11 +41,16 @@ def doctor(file: Path | None = None) -> tuple[str, int]:
     every other command; else 4.
     """
     checks = examine(file)
-    code = min((check.exit_code for check in checks if check.state == "missing"), default=0)
+    code = code_of(checks)
     end = "A run would fail." if code else "Nothing is in the way of a run."
     steps = [f"{check.name}: {check.next_step}" for check in checks if check.next_step]
     advice = "".join(f"  {step}\n" for step in steps)
     return f"{_table(checks)}\n" + (f"What to do:\n{advice}\n" if advice else "") + f"{end}\n", code
+
+
+def code_of(checks: Iterable[Check]) -> int:
+    """Return the exit code of what was found; 0 if nothing is in the way of a run."""
+    return min((check.exit_code for check in checks if check.state == "missing"), default=0)
 
 
 def examine(file: Path | None = None) -> list[Check]:

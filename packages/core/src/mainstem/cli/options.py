@@ -88,3 +88,9 @@ def agreed(effects: Iterable[str], *, yes: bool, dry_run: bool) -> bool:
         return False
     typer.confirm("Go on?", abort=True)
     return True
+
+
+def counted(number: int, things: str) -> str:
+    """Return `1 query`, `2 queries`: a number of things, which are named in the plural."""
+    one = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
+    return f"{number} {one if number == 1 else things}"

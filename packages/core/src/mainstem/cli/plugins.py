@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from datetime import timedelta
+from inspect import cleandoc
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -12,9 +13,10 @@ from mainstem.catalogue import install_line
 from mainstem.contracts.ability import abilities
 from mainstem.contracts.capabilities import Shown
 from mainstem.contracts.components import Component, Operator, Sink
+from mainstem.contracts.formats import Format
 from mainstem.contracts.options import write_duration
 from mainstem.contracts.shapes import Accepts
-from mainstem.discovery import GROUPS
+from mainstem.discovery import GROUPS, Word
 from mainstem.errors import PluginError, nearest
 from mainstem.registry import Registry
 
@@ -27,6 +29,61 @@ def details(word: str, registry: Registry | None = None) -> str:
     """
     registry = registry or Registry()
     name = word.rpartition(":")[2]
+    lines: list[str] = []
+    for entry in _entries(word, registry):
+        lines += [f"{entry.kind} {name}  ({entry.distribution} {entry.version})"]
+        component = _loaded(entry, registry)
+        if isinstance(component, PluginError):
+            lines += [f"  broken: {component}", ""]
+            continue
+        lines += [f"  {line}" for line in _component(component)] + [""]
+    return "\n".join(lines)
+
+
+def as_json(word: str, registry: Registry | None = None) -> list[dict[str, Any]]:
+    """Return the same as JSON has it; options are a JSON Schema.
+
+    Raises:
+        PluginError: no kind has the word.
+    """
+    registry = registry or Registry()
+    found = []
+    for entry in _entries(word, registry):
+        told: dict[str, Any] = {
+            "kind": entry.kind,
+            "word": entry.name,
+            "distribution": entry.distribution,
+            "version": entry.version,
+        }
+        component = _loaded(entry, registry)
+        if isinstance(component, PluginError):
+            found.append({**told, "broken": str(component)})
+            continue
+        facts = getattr(component, "capabilities", None)
+        found.append(
+            {
+                **told,
+                "broken": None,
+                "about": cleandoc(component.__doc__ or ""),
+                "ports": _ports(component),
+                "abilities": abilities(component),
+                "capabilities": _flags(facts),
+                "shown": _shown(facts) if _flags(facts) else [],
+                **{
+                    name.replace(" ", "_"): model.model_json_schema(by_alias=True)
+                    for name, model in _option_models(component).items()
+                },
+            }
+        )
+    return found
+
+
+def _entries(word: str, registry: Registry) -> list[Word]:
+    """Return what brings a word, by kind.
+
+    Raises:
+        PluginError: nothing does.
+    """
     found = [
         w
         for w in registry.words
@@ -34,16 +91,14 @@ def details(word: str, registry: Registry | None = None) -> str:
     ]
     if not found:
         raise PluginError(_missing(word, registry))
-    lines: list[str] = []
-    for entry in found:
-        lines += [f"{entry.kind} {name}  ({entry.distribution} {entry.version})"]
-        try:
-            component = registry.component(entry.kind, f"{entry.distribution}:{name}")
-        except PluginError as error:
-            lines += [f"  broken: {error}", ""]
-            continue
-        lines += [f"  {line}" for line in _component(component)] + [""]
-    return "\n".join(lines)
+    return found
+
+
+def _loaded(entry: Word, registry: Registry) -> type[Component] | PluginError:
+    try:
+        return registry.component(entry.kind, f"{entry.distribution}:{entry.name}")
+    except PluginError as error:
+        return error
 
 
 def _missing(word: str, registry: Registry) -> str:
@@ -60,22 +115,40 @@ def _missing(word: str, registry: Registry) -> str:
 
 def _component(component: type[Component]) -> list[str]:
     lines = [line.strip() for line in (component.__doc__ or "").strip().splitlines()]
-    if issubclass(component, Operator) and isinstance(component.ports, dict):
-        lines += [f"port {port}: {_accepts(accepts)}" for port, accepts in component.ports.items()]
-    if issubclass(component, Sink):
-        lines.append(f"takes {_accepts(component.accepts)}")
+    lines += _ports(component)
     lines.append(f"abilities: {', '.join(abilities(component)) or 'none'}")
     facts = getattr(component, "capabilities", None)
-    if facts is not None and not isinstance(facts, property):
-        told = [
-            f"{f.name}={getattr(facts, f.name)}"
-            for f in fields(facts)
-            if isinstance(getattr(facts, f.name), bool)
-        ]
-        lines.append(f"capabilities: {', '.join(told)}")
+    if flags := _flags(facts):
+        lines.append(f"capabilities: {', '.join(f'{name}={is_}' for name, is_ in flags.items())}")
         lines += [f"shown: {text}" for text in _shown(facts)]
-    lines.append("options:")
-    return lines + (_options(component.options_model(), "  ") or ["  none"])
+    for name, model in _option_models(component).items():
+        lines += [f"{name}:", *(_options(model, "  ") or ["  none"])]
+    return lines
+
+
+def _ports(component: type[Component]) -> list[str]:
+    """Return what an operator or a sink takes, in words."""
+    if issubclass(component, Sink):
+        return [f"takes {_accepts(component.accepts)}"]
+    if issubclass(component, Operator) and isinstance(component.ports, dict):
+        return [f"port {port}: {_accepts(accepts)}" for port, accepts in component.ports.items()]
+    return []
+
+
+def _flags(facts: Any) -> dict[str, bool]:
+    """Return what is told of a component's capabilities; nothing where they go by its options."""
+    if facts is None or isinstance(facts, property):
+        return {}
+    told = {f.name: getattr(facts, f.name) for f in fields(facts)}
+    return {name: value for name, value in told.items() if isinstance(value, bool)}
+
+
+def _option_models(component: type[Component]) -> dict[str, type[BaseModel]]:
+    """Return the models of a component's options; a format has two."""
+    if not issubclass(component, Format):
+        return {"options": component.options_model()}
+    halves = {"options of decode": component.decoder, "options of encode": component.encoder}
+    return {name: half.options_model() for name, half in halves.items() if half is not None}
 
 
 def _options(model: type[BaseModel], margin: str, variant: str = "") -> list[str]:

@@ -7,12 +7,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mainstem.cli.checkpoint import print_table
+from mainstem.cli.observing import serve
 from mainstem.cli.options import DryRun, File, Form, Format, Set, Yes, agreed, load
 from mainstem.errors import MainstemError, PipelineError
 
@@ -133,6 +135,7 @@ def run_tests_of(
     only: Annotated[
         str, typer.Option("-k", help="Run the tests alone whose names hold this.")
     ] = "",
+    format: Format = Form.TEXT,  # noqa: A002
 ) -> None:
     """Run the tests beside a document (`x.test.yaml` beside `x.yaml`); no real system is used.
 
@@ -150,6 +153,10 @@ def run_tests_of(
         tests = file if ".test." in file.name else file.with_name(f"{file.stem}.test{file.suffix}")
         for result in run_tests(tests, only):
             results.append(result)
+            if format is Form.JSON:
+                told = {"file": str(tests), "passed": result.passed, **asdict(result)}
+                typer.echo(json.dumps(told, default=str))
+                continue
             word = "passed" if result.passed else "FAILED"
             line = f"{word}  {result.name}  ({result.seconds:.1f} s)"
             console.print(line, markup=False, highlight=False)
@@ -158,7 +165,8 @@ def run_tests_of(
             if result.differences:
                 console.print(as_table(result.differences))
     failed = sum(not result.passed for result in results)
-    console.print(f"{len(results) - failed} passed, {failed} failed", highlight=False)
+    if format is Form.TEXT:
+        console.print(f"{len(results) - failed} passed, {failed} failed", highlight=False)
     if failed or not results:
         raise typer.Exit(1)
 
@@ -171,14 +179,16 @@ def run_shown(
     stop: threading.Event | None = None,
     fresh: Sequence[str] = (),
     metrics: str | None = None,
+    page: str | None = None,
 ) -> None:
     """Run a plan with a live table on a terminal and JSON lines elsewhere; see `runner.run`.
 
     Raises:
         typer.Exit: the run failed; what happened has been printed.
     """
+    from mainstem.observation.reporter import JSONLines, Reporter, Several
+    from mainstem.observation.table import LiveTable
     from mainstem.plan.model import SinkNode
-    from mainstem.run.reporter import JSONLines, LiveTable, Reporter
     from mainstem.run.runner import run
 
     prints = any(
@@ -186,19 +196,25 @@ def run_shown(
         for node in plan.written.values()
     )
     table = sys.stdout.isatty() and not debug and not prints
-    reporter: Reporter = LiveTable() if table else JSONLines(to_errors=prints)
+    reporter: Reporter = LiveTable(plan) if table else JSONLines(to_errors=prints)
     if metrics is not None:
-        from mainstem.run.metrics import Metrics, address_of
+        from mainstem.observation.http import address_of
+        from mainstem.observation.metrics import Metrics
 
         try:
             host, port = address_of(metrics)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--metrics") from None
-        reporter = served = Metrics(port, reporter, host)
+        served = Metrics(port, host)
+        reporter = Several(served, reporter)
         typer.echo(f"metrics at {served.url}", err=True)
+    served_page = serve(plan.checkpoint, page, "--page") if page is not None else None
     try:
         run(plan, reporter=reporter, debug=debug, show_rows=show_rows, stop=stop, fresh=fresh)
     except MainstemError as error:
         shown = traceback.format_exc() if debug else f"error: {error}"
         typer.echo(plan.scrubber.clean(shown), err=True)
         raise typer.Exit(error.exit_code) from None
+    finally:
+        if served_page is not None:
+            served_page.close()

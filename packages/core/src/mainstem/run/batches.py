@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -34,6 +35,7 @@ class Batches:
     Attributes:
         error: the exception that ended a batch, kept since Spark passes on its text alone.
         node: the sink in hand when it happened.
+        in_hand: the id of the batch that is being written, and since when by the monotonic clock.
         counts: rows by node, by batch id, until the runner has fetched them.
 
     Made when the query is about to start: what it has planned by then, an earlier run has.
@@ -58,6 +60,7 @@ class Batches:
         self.stopping = threading.Event()
         self.error: BaseException | None = None
         self.node: str | None = None
+        self.in_hand: tuple[int, float] | None = None
         self.counts: dict[int, dict[str, dict[str, int]]] = {}
 
     def check(self, streaming: DataFrame) -> None:
@@ -90,6 +93,7 @@ class Batches:
         """
         if self.stopping.is_set():
             raise Stopping
+        self.in_hand = batch_id, time.monotonic()
         try:
             self._whole(frame, batch_id)
         except Exception as error:
@@ -102,6 +106,8 @@ class Batches:
             told = f"{self.node or self._query.tail}: {type(error).__name__}: {error}"
             self.error = PipelineError(told, node=self.node)
             raise self.error from error
+        finally:
+            self.in_hand = None
 
     def _whole(self, frame: DataFrame, batch_id: int) -> None:
         failpoint("run.before-batch")

@@ -12,13 +12,14 @@ from mainstem.contracts.abilities import Verifiable
 from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.errors import PipelineError
 from mainstem.history import History
+from mainstem.observation.meeting import LAST, SOCKET
 from mainstem.plan.model import Plan
 from mainstem.relays.log import RelayLog
 from mainstem.run.checkpoint import Checkpoint, describe, read_description
 from mainstem.run.lag import query_lags, summed
 from mainstem.run.rollback import COPIED
 
-_LEFT_OUT = {"lock", "set-aside", "replays"}
+_LEFT_OUT = {"lock", "set-aside", "replays", SOCKET, LAST}
 
 
 def show(plan: Plan) -> dict[str, Any]:

@@ -17,7 +17,8 @@ def batch_facts(
     """Return the facts of one finished batch.
 
     Rows are counts, times ISO 8601 in UTC, durations seconds. `nodes` has `rows` (of the main
-    output) and `rejected` for each node that counted.
+    output) and `rejected` for each node that counted, `latest` the latest event time of the batch's rows
+    at each node with a watermark.
     """
     nodes: dict[str, dict[str, int]] = {}
     for name, row in (progress.observedMetrics or {}).items():
@@ -30,6 +31,10 @@ def batch_facts(
     for sink in query.sinks:  # what a sink was given is what came out of the nodes above it
         given = [nodes.get(s.node, {}).get(s.output or "rows", 0) for s in plan.nodes[sink].streams]
         nodes[sink] = {"rows": sum(given), **counts.get(sink, {})}
+    latest: dict[str, datetime] = {}
+    for _, node, at in timed(progress.observedMetrics or {}):
+        if at is not None:
+            latest[node] = max(at, latest.get(node, at))
     seconds = (progress.batchDuration or 0) / 1000
     rows_in = sum(nodes.get(name, {}).get("rows", 0) for name in query.reads)
     state = progress.stateOperators or []
@@ -46,6 +51,7 @@ def batch_facts(
         "watermark": None
         if watermark is None or watermark.startswith("1970-01-01T00:00:00")
         else watermark,
+        "latest": {node: at.isoformat() for node, at in latest.items()},
         "state_rows": sum(s.numRowsTotal for s in state),
         "late_rows": sum(s.numRowsDroppedByWatermark for s in state),
         "nodes": {name: nodes[name] for name in plan.nodes if name in nodes},
@@ -63,37 +69,3 @@ def timed(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str, datetime | Non
         if node and any(value for key, value in told.items() if key != LATEST):
             micros = told[LATEST]
             yield name, node, None if micros is None else from_micros(micros)
-
-
-class Totals:
-    """Sums up a run: for the summary, and for the totals of the live table."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.queries: dict[str, dict[str, Any]] = {
-            query.name: {"batches": 0, "rows_in": 0, "seconds": 0.0, "late_rows": 0}
-            for query in plan.queries
-        }
-        self.nodes: dict[str, dict[str, dict[str, int]]] = {q.name: {} for q in plan.queries}
-
-    def add(self, facts: Mapping[str, Any]) -> None:
-        """Add the facts of a batch."""
-        query = self.queries[facts["query"]]
-        query["batches"] += 1
-        for key in ("rows_in", "seconds", "late_rows"):
-            query[key] += facts[key]
-        for name, counts in facts["nodes"].items():
-            found = self.nodes[facts["query"]].setdefault(name, {})
-            for key, count in counts.items():
-                found[key] = found.get(key, 0) + count
-
-    def summary(self, plan: Plan, seconds: float) -> dict[str, Any]:
-        """Return the facts of the whole run."""
-        return {
-            "event": "summary",
-            "pipeline": plan.pipeline,
-            "seconds": round(seconds, 3),
-            "queries": {
-                name: {**query, "seconds": round(query["seconds"], 3), "nodes": self.nodes[name]}
-                for name, query in self.queries.items()
-            },
-        }

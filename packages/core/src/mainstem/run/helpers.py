@@ -16,9 +16,9 @@ from typing import Any
 from mainstem.contracts.abilities import HelperProcess, Supervised
 from mainstem.durable import made_folder
 from mainstem.errors import PipelineError
+from mainstem.observation.reporter import Reporter
 from mainstem.patience import pause_after
 from mainstem.plan.model import Plan
-from mainstem.run.reporter import Reporter
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 #: A helper that lasted so long is restarted with short pauses, in seconds.

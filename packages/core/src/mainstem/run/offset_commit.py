@@ -9,10 +9,10 @@ from typing import Any
 
 from mainstem.contracts.abilities import AfterBatch
 from mainstem.history import History
+from mainstem.observation.reporter import Reporter
 from mainstem.plan.bootstrap import read_name
 from mainstem.plan.model import Plan
 from mainstem.run.background import Beside
-from mainstem.run.reporter import Reporter
 
 #: How long a source may take to publish when a run ends, in seconds.
 _ENDING = 10.0

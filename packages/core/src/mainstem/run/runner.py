@@ -15,12 +15,13 @@ from pyspark import SparkContext
 from mainstem.analysis.java import in_session
 from mainstem.analysis.process import Remembered
 from mainstem.errors import PipelineError
+from mainstem.observation.meeting import observed
+from mainstem.observation.reporter import Reporter, Silent
+from mainstem.observation.totals import Totals
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
-from mainstem.run.facts import Totals
 from mainstem.run.helpers import Helpers
 from mainstem.run.offset_commit import Publishing
-from mainstem.run.reporter import Reporter, Silent
 from mainstem.run.running_query import RunningQuery
 from mainstem.run.session import own_scratch, start
 from mainstem.run.shared_storage import check_shared
@@ -57,18 +58,31 @@ def run(
         MainstemError: what went wrong, with the exit code of the command.
     """
     stop = stop or threading.Event()
-    with Checkpoint(plan, fresh=fresh) as checkpoint, stopping_on_signals(stop):
+    with (
+        Checkpoint(plan, fresh=fresh) as checkpoint,
+        observed(plan, reporter or Silent()) as reporter,
+        stopping_on_signals(stop),
+    ):
+        began = time.monotonic()
+
+        def doing(what: str) -> None:
+            seconds = round(time.monotonic() - began, 1)
+            facts = {"pipeline": plan.pipeline, "what": what, "seconds": seconds}
+            reporter.doing({"event": "doing", **facts})
+
+        doing("Spark starts")
         try:
             spark = start(plan, debug=debug, scratch=own_scratch(plan))
         except KeyboardInterrupt:  # from the handler of a SparkContext that is just there
             return Totals(plan).summary(plan, 0.0)
+        doing("the document's steps are checked")
         check_shared(plan, spark)
         if plan.remade is not None:
             plan = plan.remade(Remembered(in_session(spark)))
             checkpoint.look_again(plan)
         # Again: a new SparkContext takes SIGINT for itself.
         with stopping_on_signals(stop), telling_of_a_lost_session():
-            return Run(plan, spark, checkpoint, reporter or Silent(), stop, show_rows).whole()
+            return Run(plan, spark, checkpoint, reporter, stop, show_rows).whole()
 
 
 @contextmanager

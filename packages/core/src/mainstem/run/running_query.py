@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -16,6 +17,7 @@ from mainstem.contracts.abilities import Recovering
 from mainstem.durable import made_folder, write_whole
 from mainstem.errors import MainstemError
 from mainstem.history import History
+from mainstem.observation.reporter import Reporter
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.bootstrap import Loading, Phase, Waiting, loaded_by
@@ -26,7 +28,6 @@ from mainstem.run.frames import Frames, check_streaming
 from mainstem.run.idleness import Idleness
 from mainstem.run.lag import Measuring, query_lags, summed
 from mainstem.run.latest import LatestEvent
-from mainstem.run.reporter import Reporter
 from mainstem.run.telling import can_refuse, told
 from mainstem.run.watermarks import Watermarks
 
@@ -210,6 +211,7 @@ class RunningQuery:
             if self._idleness is not None:
                 self._idleness.move()
             self._tell_lag()
+            self._tell_batch()
             return True
         return self._restarted() or self._went_on()
 
@@ -219,6 +221,21 @@ class RunningQuery:
         if lag is not None:
             facts = {"pipeline": self._plan.pipeline, "query": self.name}
             self._reporter.lag({"event": "lag", **facts, "lag": lag})
+
+    def _tell_batch(self) -> None:
+        """Tell which batch is in hand, if one is."""
+        if (in_hand := self._batches.in_hand) is not None:
+            batch, began = in_hand
+            facts = {
+                "event": "doing",
+                "pipeline": self._plan.pipeline,
+                "query": self.name,
+                "what": "writes",
+                "batch": batch,
+                "node": self._batches.node or "",
+                "seconds": round(time.monotonic() - began, 1),
+            }
+            self._reporter.doing(facts)
 
     def _restarted(self) -> bool:
         """Restart the query if what it failed with passes; whether it was.

@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from pathlib import Path
@@ -19,6 +18,7 @@ from mainstem.contracts.components import Needs
 from mainstem.document.scrubber import Scrubber
 from mainstem.durable import private_folder
 from mainstem.errors import DocumentError, MachineError, Problem
+from mainstem.paths import made_user_folder, user_folder
 from mainstem.plan.model import Plan
 from mainstem.run import jars
 
@@ -63,7 +63,7 @@ _LONGEST = 64
 def scratch_of(plan: Plan, process: int) -> Path:
     """Return the folder of a process that runs a plan; it need not be there."""
     name = hashlib.sha256(str(plan.checkpoint.absolute()).encode()).hexdigest()[:12]
-    return Path(tempfile.gettempdir(), f"mainstem-{os.getuid()}", f"{name}-{process}")
+    return user_folder() / f"{name}-{process}"
 
 
 def own_scratch(plan: Plan) -> Path | None:
@@ -75,10 +75,9 @@ def own_scratch(plan: Plan) -> Path | None:
     folder = scratch_of(plan, os.getpid())
     if len(str(folder)) > _LONGEST:
         return None
+    if made_user_folder() is None:
+        return None
     try:
-        above = private_folder(folder.parent).stat()
-        if above.st_uid != os.getuid() or above.st_mode & 0o077:
-            return None  # others could put files there
         private_folder(folder)
     except OSError:
         return None

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mainstem.contracts.abilities import Measurable
 from mainstem.errors import MachineError
 from mainstem.event_time import from_text
-from mainstem.run.reporter import Reporter
+from mainstem.observation.http import LOOPBACK, Server
+from mainstem.observation.reporter import Silent
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -20,15 +22,15 @@ if TYPE_CHECKING:
     from mainstem.plan.model import Plan
 
 
-LOOPBACK = "127.0.0.1"
+#: The upper ends of the buckets of latencies, in seconds: from a tenth to a day.
+_LATENCIES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600)
 
 
-class Metrics:
-    """A reporter that serves the facts over HTTP and passes them on.
+class Metrics(Silent):
+    """A reporter that serves the facts over HTTP.
 
     Args:
         port: where to serve; 0 takes a free one.
-        inner: is told everything too.
         host: the address to serve at, or its name; this machine alone when left out.
 
     Attributes:
@@ -38,13 +40,12 @@ class Metrics:
         MachineError: the port is taken, or the host is none of this machine's.
     """
 
-    def __init__(self, port: int, inner: Reporter, host: str = LOOPBACK) -> None:
-        from wsgiref.simple_server import make_server
-
+    def __init__(self, port: int, host: str = LOOPBACK) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
 
-        self._inner = inner
         self._healthy = False
+        #: By query, its sinks.
+        self._sinks: dict[str, tuple[str, ...]] = {}
         #: By query, the nodes that can be idle.
         self._patient: dict[str, list[str]] = {}
         #: By query, the sources that tell their lag.
@@ -53,14 +54,26 @@ class Metrics:
         self._taken: dict[tuple[str, str], int] = {}
         registry = CollectorRegistry()
 
-        def of_pipeline(kind: type[Any], name: str, text: str, *labels: str) -> Any:
-            return kind(f"mainstem_{name}", text, ["pipeline", *labels], registry=registry)
+        def of_pipeline(kind: type[Any], name: str, text: str, *labels: str, **more: Any) -> Any:
+            return kind(f"mainstem_{name}", text, ["pipeline", *labels], registry=registry, **more)
 
         def made(kind: type[Any], name: str, text: str, *labels: str) -> Any:
             return of_pipeline(kind, name, text, "query", *labels)
 
         self._rows = made(Counter, "rows", "Rows that a node gave.", "node", "output")
         self._batches = made(Histogram, "batch_seconds", "Time of finished batches.")
+        self._ended = made(Gauge, "batch_ended_seconds", "When the newest batch ended, since 1970.")
+        self._in_hand = made(
+            Gauge, "batch_in_hand_seconds", "Time of the batch in hand; 0 for none."
+        )
+        self._behind = of_pipeline(
+            Histogram, "sink_latency_seconds",
+            "From the latest event time in a batch to when it was written.", "query", "sink",
+            buckets=_LATENCIES,
+        )  # fmt: skip
+        self._guarantee = of_pipeline(
+            Gauge, "guarantee", "1: what a sink's delivery guarantees.", "sink", "level", "deliver"
+        )
         self._late = made(Counter, "late_rows", "Rows dropped behind the watermark.")
         self._state = made(Gauge, "state_rows", "Rows in the state.")
         self._loading = made(Gauge, "loading", "1 while a query loads what it must know first.")
@@ -95,24 +108,26 @@ class Metrics:
             return [text.encode() + b"\n"]
 
         try:
-            self._server = make_server(
-                host, port, app, _server_for(host), handler_class=_quiet_handler()
-            )
+            self._server = Server(app, host, port)
         except OSError as error:
             why = error.strerror or error
             raise MachineError(f"can't serve metrics on {host}:{port}: {why}") from None
-        self.port = self._server.server_port
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self.port}/metrics"
-        _serve(self._server)
+        self.port = self._server.port
+        self.url = f"{self._server.url}/metrics"
 
     def started(self, plan: Plan) -> None:
         """The queries are about to start."""
         self._healthy = True
+        for sink in plan.sinks():
+            level = sink.promise.level.value
+            self._guarantee.labels(plan.pipeline, sink.name, level, sink.delivery_word).set(1)
+        self._sinks = {query.name: query.sinks for query in plan.queries}
         for query in plan.queries:
             labels = (plan.pipeline, query.name)
             self._loading.labels(*labels).set(0)
             self._restarts.labels(*labels)  # told from the start, as 0
+            self._in_hand.labels(*labels).set(0)
+            self._ended.labels(*labels).set(time.time())  # none has ended since
             patient = [name for name in query.streaming if plan.nodes[name].idle_after]
             self._patient[query.name] = patient
             for name in patient:
@@ -120,7 +135,6 @@ class Metrics:
             sources = {n for n in query.reads if isinstance(plan.nodes[n].component, Measurable)}
             self._measured[query.name] = sources
             self._put_lag({"pipeline": plan.pipeline, "query": query.name})
-        self._inner.started(plan)
 
     def helper(self, facts: Mapping[str, Any]) -> None:
         """Tell whether a helper does its work, and count its rows, which it counts from its own start."""
@@ -137,22 +151,21 @@ class Metrics:
             if isinstance(value, int | float):
                 self._helper_gauges.labels(*labels, name).set(value)
         self._helper_restarts.labels(*labels).inc(state == "restarting")
-        self._inner.helper(facts)
 
     def loading(self, facts: Mapping[str, Any]) -> None:
         """Tell whether a query loads what it must know first."""
         labels = (facts["pipeline"], facts["query"])
         self._loading.labels(*labels).set(facts["event"] == "loading")
-        self._inner.loading(facts)
+
+    def doing(self, facts: Mapping[str, Any]) -> None:
+        """Tell how long the batch in hand has taken."""
+        if "query" in facts:
+            self._in_hand.labels(facts["pipeline"], facts["query"]).set(facts["seconds"])
 
     def restarted(self, facts: Mapping[str, Any]) -> None:
         """Count that a query was restarted."""
         self._restarts.labels(facts["pipeline"], facts["query"]).inc()
-        self._inner.restarted(facts)
-
-    def unstopped(self, facts: Mapping[str, Any]) -> None:
-        """A query did not stop."""
-        self._inner.unstopped(facts)
+        self._in_hand.labels(facts["pipeline"], facts["query"]).set(0)
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         """Count what a batch did."""
@@ -164,18 +177,24 @@ class Metrics:
                 output = "" if name == "rows" else name
                 self._rows.labels(*labels, node, output).inc(count)
         self._batches.labels(*labels).observe(facts["seconds"])
+        ended = from_text(facts["at"]).timestamp() + facts["seconds"]
+        self._ended.labels(*labels).set(ended)
+        self._in_hand.labels(*labels).set(0)
+        if facts.get("latest"):
+            latest = max(from_text(at).timestamp() for at in facts["latest"].values())
+            for sink in self._sinks.get(facts["query"], ()):
+                if facts["nodes"].get(sink, {}).get("rows"):
+                    self._behind.labels(*labels, sink).observe(max(0.0, ended - latest))
         self._late.labels(*labels).inc(facts["late_rows"])
         self._state.labels(*labels).set(facts["state_rows"])
         if facts["watermark"]:
             when = from_text(facts["watermark"])
             self._watermark.labels(*labels).set(when.timestamp())
         self._put_lag(facts)
-        self._inner.batch(facts)
 
     def lag(self, facts: Mapping[str, Any]) -> None:
         """Tell how far behind a query is."""
         self._put_lag(facts)
-        self._inner.lag(facts)
 
     def _put_lag(self, facts: Mapping[str, Any]) -> None:
         """Put the lag of each source that was ever told, or can tell; NaN where it is not known."""
@@ -188,51 +207,7 @@ class Metrics:
                 number = math.nan if value is None else value
                 gauge.labels(facts["pipeline"], facts["query"], source).set(number)
 
-    def tick(self) -> None:
-        """Some time has passed."""
-        self._inner.tick()
-
     def ended(self, summary: Mapping[str, Any]) -> None:
         """Stop serving: no query runs any more."""
         self._healthy = False
-        self._server.shutdown()
-        self._server.server_close()
-        self._inner.ended(summary)
-
-
-def _server_for(host: str) -> Any:
-    """Return the class of a server that answers requests side by side, at a host's kind of address."""
-    import socket
-
-    from prometheus_client.exposition import ThreadingWSGIServer
-
-    family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
-    return type("Server", (ThreadingWSGIServer,), {"address_family": family})
-
-
-def address_of(text: str) -> tuple[str, int]:
-    """Return host and port of `PORT`, `HOST:PORT` or `[HOST]:PORT`; this machine alone without a host.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or not 1 <= int(port) <= 65535:
-        raise ValueError(f"{text!r} is neither a port nor HOST:PORT")
-    return host.strip("[]") or LOOPBACK, int(port)
-
-
-def _serve(server: Any) -> None:
-    import threading
-
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-
-
-def _quiet_handler() -> Any:
-    from wsgiref.simple_server import WSGIRequestHandler
-
-    class Quiet(WSGIRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    return Quiet
+        self._server.close()
