@@ -9,11 +9,11 @@ endif
 
 # What the tests have shown is written here too, for programs.
 REPORT := test-report
-# One more than two cores: a test waits for its server for a tenth of its time.
-TESTS := $(BIN)/pytest -n 3 --dist worksteal --durations 20 \
+# As many as cores: with one more, all of them wait for each other, and servers for their turn to start.
+TESTS := $(BIN)/pytest -n 2 --dist worksteal --durations 20 \
   --conformance-report $(REPORT)/conformance.json --junitxml $(REPORT)/tests.xml
 
-.PHONY: help install demo services announced checked collected archived test test-all tox crash fuzz cluster bench nexmark wheels lock clean
+.PHONY: help install demo services announced checked collected archived test test-all tox crash fuzz cluster bench nexmark wheels release-check site lock clean
 
 help:
 	@echo "make demo     install, and run a year of real flights through a pipeline"
@@ -27,6 +27,8 @@ help:
 	@echo "make bench    the benchmarks"
 	@echo "make nexmark  NEXMark's queries: what they give, beside a database, and how fast"
 	@echo "make wheels   build every distribution into dist/"
+	@echo "make release-check  build them, and use each alone as a stranger would"
+	@echo "make site     the documentation as a website, in site/"
 
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -69,7 +71,7 @@ archived:
 
 announced:
 	@echo "Installs Python packages into .venv, jars, emulators, MySQL, PostgreSQL 18, OpenSearch, Artemis and Debezium into .tools, and, as root and by apt-get, the servers"
-	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: half an hour on"
+	@echo "of services/apt.txt: 2 GB. Then checks format, lint and types, and runs the tests: up to an hour on"
 	@echo "two cores. What is skipped and what is drawn is said at the end, and what was shown is in $(REPORT)."
 
 test-all: install services collected archived
@@ -79,7 +81,7 @@ tox: install services
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-amqp1,broker-kafka,broker-kinesis,broker-mqtt,direct-socket,direct-moldudp64,broker-nats,broker-pulsar,broker-sqs,aws,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,keyed-state,lake,lake-delta,lake-iceberg,lookup,operators-eventsourcing,operators-joins,operators-patterns,operators-privacy,operators-search,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-amqp1,broker-kafka,broker-kinesis,broker-mqtt,direct-socket,direct-moldudp64,broker-nats,broker-pubsub,broker-pulsar,broker-sqs,aws,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,formats-avro,formats-json-schema,formats-msgpack,formats-cbor,formats-protobuf,registry,keyed-state,lake,lake-delta,lake-iceberg,lookup,operators-eventsourcing,operators-joins,operators-patterns,operators-privacy,operators-search,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services
@@ -95,6 +97,7 @@ cluster: install services
 	$(BIN)/pytest -m slow tests/test_cluster.py
 
 bench: install services
+	$(BIN)/python benchmarks/formats.py
 	$(BIN)/python benchmarks/failpoint.py
 	$(BIN)/python benchmarks/cli_startup.py
 	$(BIN)/python benchmarks/throughput.py
@@ -127,9 +130,11 @@ bench: install services
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/sqs.py
 	$(BIN)/python benchmarks/amqp1.py
+	$(BIN)/python benchmarks/pubsub.py
 	$(BIN)/python benchmarks/pulsar_topics.py
 	$(BIN)/python benchmarks/moldudp64.py
 	$(BIN)/python benchmarks/statsd.py
+	$(BIN)/python benchmarks/two_receivers.py
 	$(BIN)/python benchmarks/udp_source.py
 	$(BIN)/python benchmarks/egress.py
 	$(BIN)/python benchmarks/derived_stores.py
@@ -145,6 +150,12 @@ nexmark: install
 
 wheels: $(UV)
 	$(UV) build --quiet --all-packages --out-dir dist
+
+site: install
+	$(BIN)/python contrib/site/build.py
+
+release-check: install
+	$(BIN)/python contrib/release/check.py
 
 lock: $(UV)
 	$(UV) lock

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mainstem.observation.reporter import Reporter, Silent
 from mainstem.plan.build import make_plan
-from mainstem.run.reporter import Reporter, Silent
 from mainstem.run.runner import run
 from mainstem.run.session import start
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 
 from job import Job, Timing, make_input
-from mainstem.run.metrics import Metrics
-from mainstem.run.reporter import Reporter
+from mainstem.observation.metrics import Metrics
+from mainstem.observation.reporter import Reporter, Several
 from rich.console import Console
 from rich.table import Table
 from small_batch import FILES, ROWS, SKIP, STEP
@@ -27,10 +27,10 @@ def with_metrics(job: Job) -> Timing:
         while not done.wait(1):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read()
 
-    def reporting(inner: Reporter) -> Metrics:
-        made = Metrics(0, inner)
+    def reporting(inner: Reporter) -> Reporter:
+        made = Metrics(0)
         threading.Thread(target=scrape, args=(made.port,), daemon=True).start()
-        return made
+        return Several(made, inner)
 
     try:
         return job.by_document(reporting)

@@ -1,9 +1,9 @@
 """Amazon SQS over the emulator ElasticMQ: source and sink beside bare loops of the same client.
 
 The source takes messages of 200 bytes that wait in a queue, stores them in durable segments and deletes
-them; the bare loop takes and deletes as many by as many threads, and stores nothing. The sink sends them
-in requests of ten; so does the bare loop, by as many threads. The emulator works on the same two cores,
-and has its messages in memory. Goals: both >= 0.9.
+them; the bare loop takes and deletes as many by the same requests and as many threads, and stores
+nothing. The sink sends them in requests of ten with their identities; so does the bare loop. The emulator
+works on the same two cores, and has its messages in memory. Goals: both >= 0.9.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from mainstem_testkit.conformance.sender import batch_of
 
 MESSAGES, RUNS, THREADS = 20_000, 3, 8
 BODY = "x" * 200
+IDENTITY = {"DataType": "String", "StringValue": "0" * 32}
 NUMBERS = count()
 
 
@@ -55,7 +56,10 @@ def main() -> None:
             return connect("sqs", options, connections=THREADS)
 
         def send(made: Any, url: str, _: int) -> None:
-            entries = [{"Id": str(n), "MessageBody": BODY} for n in range(10)]
+            entries = [
+                {"Id": str(n), "MessageBody": BODY, "MessageAttributes": {"mainstem-id": IDENTITY}}
+                for n in range(10)
+            ]
             made.send_message_batch(QueueUrl=url, Entries=entries)
 
         def fill(name: str) -> str:
@@ -84,6 +88,7 @@ def main() -> None:
                     said = made.receive_message(
                         QueueUrl=url,
                         MaxNumberOfMessages=10,
+                        WaitTimeSeconds=1,
                         AttributeNames=["All"],
                         MessageAttributeNames=["All"],
                     )

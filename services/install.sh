@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 # At once, for most of it is waiting for registries. What two of them need first.
 ./node.sh >/dev/null
 fetching=()
-for each in kafka kinesis mysql postgresql debezium opensearch elasticmq artemis pulsar; do
+for each in kafka kinesis mysql postgresql debezium opensearch elasticmq artemis pulsar pubsub protobuf apicurio; do
   "./$each.sh" &
   fetching+=($!)
 done

@@ -329,6 +329,49 @@ def test_departures_from_kafka_are_in_kafka_once_each_over_a_kill(tmp_path, kafk
 
 
 @pytest.mark.in_turn
+@pytest.mark.timeout(900)
+def test_orders_of_five_brokers_are_in_one_table_once_each_over_a_kill(
+    tmp_path, pulsar, artemis, elasticmq, pubsub, kafka
+):
+    """Pass: killed when some are through and run again, each partner's orders are there once, and the
+    broken ones are among the refused."""
+    folder = tmp_path / "partners"
+    shutil.copytree(ROOT / "examples" / "partners", folder)
+    env = {
+        "PULSAR": pulsar.url, "ARTEMIS": artemis.url, "KAFKA": kafka.url,
+        "PUBSUB_EMULATOR_HOST": pubsub.url, "AWS_ENDPOINT_URL_SQS": elasticmq.url,
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+    }  # fmt: skip
+    run(sys.executable, "partners.py", "make", cwd=folder, **env)
+    run(sys.executable, "partners.py", "send", "200", cwd=folder, **env)
+    mainstem = [sys.executable, "-m", "mainstem"]
+    assert "orders: exactly-once" in run(*mainstem, "plan", "partners.yaml", cwd=folder, **env)
+
+    def asked(text):
+        with closing(sqlite3.connect(folder / "orders.db")) as database:
+            return database.execute(text).fetchall()
+
+    def some():
+        with suppress(sqlite3.Error):
+            return asked("SELECT count(*) FROM orders") > [(0,)]
+        return False
+
+    with started(*mainstem, "run", "partners.yaml", cwd=folder, **env):
+        wait_for(some, 120)
+    command = [*mainstem, "run", "partners.yaml", "--set", 'trigger={"available_now": true}']
+    run(*command, cwd=folder, **env)
+    found = asked("SELECT partner, count(*), count(DISTINCT number) FROM orders GROUP BY partner")
+    partners = ("app", "depot", "mainframe", "market", "shop")
+    assert sorted(found) == [(each, 196, 196) for each in partners]
+    refused = [
+        json.loads(line)
+        for file in (folder / "refused").glob("*/*.json")
+        for line in file.read_text().splitlines()
+    ]
+    assert Counter(row["node"] for row in refused) == {f"from_{each}": 4 for each in partners}
+
+
+@pytest.mark.in_turn
 def test_means_of_sensors_with_wrong_clocks_come_right(tmp_path):
     """Pass: each mean is that of the true times, late ones corrected; what was in the drawer is told."""
     folder = tmp_path / "wrong-clocks"

@@ -301,12 +301,11 @@ def test_a_program_has_the_power_of_the_command_line(pipeline):
 @pytest.mark.in_turn
 def test_metrics_are_served_while_it_runs_and_healthz_tells_when_it_does_not(pipeline):
     """Pass: the facts of finished batches under the names of the docs; 503 before, no port after."""
-    from mainstem.run.metrics import Metrics
-    from mainstem.run.reporter import Silent
+    from mainstem.observation.metrics import Metrics
 
     write(pipeline, BASE)
     pipeline.feed("1.jsonl", [*map(json.dumps, minute(1, 2)), "nonsense"])
-    reporter = Metrics(0, Silent())
+    reporter = Metrics(0)
     url = f"http://127.0.0.1:{reporter.port}"
 
     def get(path: str) -> tuple[int, str]:

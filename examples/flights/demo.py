@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -91,12 +91,18 @@ def lines(frame: pd.DataFrame) -> list[str]:
     return text
 
 
-def feed(texts: dict[Path, list[str]], stop: threading.Event) -> None:
-    """Move lines into their folders, a file at a time: written under another name, then renamed."""
+def feed(texts: dict[Path, list[str]], stop: threading.Event, kills: list[float]) -> None:
+    """Move lines into their folders, a file at a time: written under another name, then renamed.
+
+    Some files wait for each kill that is still to come, so that the run after it has work to do.
+    """
     began = time.monotonic()
     for number in range(FILES):
         if stop.wait(max(0.0, began + number * SECONDS / FILES - time.monotonic())):
             return
+        while kills and number / FILES > kills[0] + 0.1:
+            if stop.wait(0.1):
+                return
         for folder, text in texts.items():
             size = -(-len(text) // FILES)
             hidden = folder / f".{number:04}.jsonl"
@@ -119,9 +125,44 @@ def batches() -> int:
     return len(list(OUTPUT.glob("checkpoints/flights/queries/*/commits/[0-9]*")))
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
+def many(batches: int) -> str:
+    """Return `1 batch`, `2 batches`."""
+    return f"{batches} batch{'es' * (batches != 1)}"
+
+
+class Progress:
+    """Tells every five seconds what the run does, where there is no terminal for its table."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+
+    def tell(self) -> None:
+        """Print a line, if it is time for one."""
+        now = time.monotonic()
+        if sys.stdout.isatty() or now - self._last < 5:
+            return
+        self._last = now
+        told = []
+        for line in (OUTPUT / "run.jsonl").read_text().splitlines():
+            with suppress(ValueError):  # one that a kill has cut
+                told.append(json.loads(line))
+        done = [each for each in told if each["event"] == "batch"]
+        # Three queries read the flights, each at its own pace: told is the one that counts them by hour.
+        hourly = [each["nodes"]["flight"]["rows"] for each in done if each["query"] == "hourly"]
+        last = told[-1] if told and told[-1]["event"] == "doing" else {}
+        batch = f"batch {last['batch']} of {last['query']} is written" if "query" in last else ""
+        doing = batch or last.get("what", "")
+        passed = f"{now - self._began:4.0f} s"
+        counts = f"{sum(hourly):,} flights, {many(len(done))}"
+        console.print(f"{passed}: {counts}{', ' * bool(doing)}{doing}", style="dim")
+
+
+def finish(process: subprocess.Popen[bytes], progress: Progress) -> None:
     """Wait for a run to end; end the demo if it failed."""
-    if process.wait() != 0:
+    while process.poll() is None:
+        time.sleep(0.2)
+        progress.tell()
+    if process.returncode != 0:
         console.print(f"[red]mainstem run ended with exit code {process.returncode}")
         sys.exit(1)
 
@@ -242,27 +283,28 @@ def main() -> int:
         f"{SECONDS:.0f} s; [bold]mainstem run {document}[/bold] works on them."
     )
     stop = threading.Event()
-    feeder = threading.Thread(target=feed, args=(texts, stop))
+    kills = list(KILLS)
+    feeder = threading.Thread(target=feed, args=(texts, stop, kills))
     process = start(document)
     feeder.start()
-    began, kills, done, since = time.monotonic(), list(KILLS), 0, time.monotonic()
-    works = False
+    began, done = time.monotonic(), 0
+    works, progress = False, Progress()
     try:
         while (feeder.is_alive() or kills or not works) and process.poll() is None:
             time.sleep(0.2)
-            # In the middle of its work: it has finished a batch, if there is one to be finished.
-            works = batches() > done or (not feeder.is_alive() and time.monotonic() - since > 20)
+            progress.tell()
+            works = batches() > done  # in the middle of its work
             if kills and works and time.monotonic() - began > kills[0] * SECONDS:
-                kills.pop(0)
-                console.print(f"[bold]kill -9[/bold], with {batches()} of its batches done; again:")
+                console.print(f"[bold]kill -9[/bold], with {many(batches())} done; again:")
                 process.kill()
                 process.wait()
-                process, done, since, works = start(document), batches(), time.monotonic(), False
+                process, done, works = start(document), batches(), False
+                kills.pop(0)
         if process.poll() is not None:
-            finish(process)
+            finish(process, progress)
         console.print("All files are there. Interrupting the run, as Ctrl-C would:")
         process.send_signal(signal.SIGINT)
-        finish(process)
+        finish(process, progress)
     except KeyboardInterrupt:
         process.wait()
         return 130
@@ -271,7 +313,7 @@ def main() -> int:
     bounded = "trigger: {available_now: true, flush: true}"
     document.write_text(document.read_text().replace("trigger: {every: 1 second}", bounded))
     console.print("The same document and checkpoint again, to the end of the year:")
-    finish(start(document))
+    finish(start(document), progress)
 
     found, expected = by_pipeline(), by_pandas(frame).sort_index()
     reasons = rejected()

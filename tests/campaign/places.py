@@ -10,10 +10,13 @@ from types import TracebackType
 from typing import Any
 
 from mainstem_broker_amqp.testing import RabbitMQ
+from mainstem_broker_amqp1.testing import Artemis
 from mainstem_broker_kafka.testing import Kafka
 from mainstem_broker_kinesis.testing import Kinesalite
 from mainstem_broker_nats.testing import NATS
+from mainstem_broker_pubsub.testing import PubSub
 from mainstem_broker_pulsar.testing import Pulsar
+from mainstem_broker_sqs.testing import ElasticMQ
 from mainstem_cache_redis.testing import Redis
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_database_sql.testing.mariadb import MariaDB
@@ -104,6 +107,20 @@ class Places:
     def kinesis(self) -> Place:
         """An emulator, which forgets all that it holds when it ends: never killed."""
         return self._made(Place(Kinesalite(self._new("kinesis"))))
+
+    @cached_property
+    def artemis(self) -> Place:
+        return self._made(Place(Artemis(self._new("artemis"))))
+
+    @cached_property
+    def elasticmq(self) -> Place:
+        """An emulator of SQS, which forgets what it has seen when it ends: never killed."""
+        return self._made(Place(ElasticMQ(self._new("elasticmq"))))
+
+    @cached_property
+    def pubsub(self) -> Place:
+        """A fake, which forgets all that it holds when it ends: never killed."""
+        return self._made(Place(PubSub(self._new("pubsub"))))
 
     @cached_property
     def postgres(self) -> Place:

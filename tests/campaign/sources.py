@@ -454,12 +454,84 @@ class Entries(Source):
                 client.xadd(self.id, {"id": str(e.n), "value": e.as_json()})
 
 
+class Address(Source):
+    """A queue of AMQP 1.0, whose messages have ids that tell copies apart."""
+
+    name, needs, receives = "amqp1", "artemis", True
+
+    def part(self) -> dict[str, Any]:
+        given = {"url": self.place.url, "address": self.id, "ids": "always"}
+        self.send([])  # the broker makes the queue
+        return {"use": "amqp1", "with": {**given, "connect_timeout": "2 s", "idle_timeout": "5 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        from proton import Data, Message, symbol
+        from proton.reactor import LinkOption
+        from proton.utils import BlockingConnection
+
+        class Queue(LinkOption):  # type: ignore[misc]
+            def apply(self, link: Any) -> None:
+                can = link.target.capabilities
+                can.put_array(False, Data.SYMBOL)
+                can.enter()
+                can.put_symbol(symbol("queue"))
+                can.exit()
+
+        connection = BlockingConnection(self.place.server.url, timeout=10)
+        try:
+            sender = connection.create_sender(self.id, options=Queue())
+            for e in events:
+                body = e.as_json().encode()
+                sender.send(Message(body, id=str(e.n), durable=True, inferred=True))
+        finally:
+            connection.close()
+
+
+class Fifo(Source):
+    """A queue of SQS that knows what is sent again; the emulator is never killed: it forgets that then."""
+
+    name, needs, ordered, receives, killable = "sqs", "elasticmq", True, True, False
+
+    def part(self) -> dict[str, Any]:
+        from mainstem_broker_sqs.testing import CREDENTIALS
+
+        self._url = self.place.server.queue(f"{self.id}.fifo", VisibilityTimeout="10")
+        given = {"queue": f"{self.id}.fifo", "endpoint": self.place.url, **CREDENTIALS}
+        return {"use": "sqs", "with": {**given, "visibility": "10 s", "wait": "1 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        client = self.place.server.client()
+        for e in events:
+            client.send_message(
+                QueueUrl=self._url,
+                MessageBody=e.as_json(),
+                MessageGroupId=e.k,
+                MessageDeduplicationId=str(e.n),
+            )
+
+
+class PubSubscription(Source):
+    """A subscription of Google's fake, which forgets all that it holds when it ends: never killed."""
+
+    name, needs, receives, killable = "pubsub", "pubsub", True, False
+
+    def part(self) -> dict[str, Any]:
+        self._topic = self.place.server.topic(self.id)
+        whole = self.place.server.subscription(self.id, self._topic)
+        given = {"subscription": whole, "emulator": self.place.url}
+        return {"use": "pubsub", "with": {**given, "lease": "2 s", "connect_timeout": "2 s"}}
+
+    def send(self, events: Sequence[Event]) -> None:
+        told = [{"data": e.as_json().encode()} for e in events]
+        self.place.server.publish(self._topic, told)
+
+
 SOURCES = {
     each.name: each
     for each in (
         Files, Classic, Quorum, Stream, KafkaTopic, ShareGroup, Jetstream, WorkQueue, PulsarTopic,
         Subscription, Core, Shards, Hook, Pull,
-        Poll, Datagrams, PostgreSQL, MySQL, MariaDB, Entries,
+        Poll, Datagrams, PostgreSQL, MySQL, MariaDB, Entries, Address, Fifo, PubSubscription,
     )
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from mainstem import OptionError, PipelineError, Reached
-from mainstem.run.reporter import Silent
+from mainstem.observation.reporter import Silent
 from mainstem_broker_nats.source.jetstream import JetStreamSource
 from mainstem_broker_nats.source.options import JetStreamSourceOptions
 from nats_streams import at, make_stream, publish, publish_many

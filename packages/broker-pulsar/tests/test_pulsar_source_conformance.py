@@ -33,7 +33,7 @@ class Topics:
             "admin_url": self.server.admin_url,
             "topic": self.topic,
             "connect_timeout": "3 s",
-            "give_up": "20 s",
+            "give_up": "60 s",
         }
 
     def put(self, numbers):

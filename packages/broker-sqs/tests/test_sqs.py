@@ -9,13 +9,16 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
+from mainstem import PermanentError
 from mainstem_broker_sqs.options import SQSOptions, SQSSourceOptions
 from mainstem_broker_sqs.receiver import SQSReceiver, _Polling
 from mainstem_broker_sqs.sink import SQSSink
 from mainstem_broker_sqs.testing import CREDENTIALS
+from mainstem_testkit.certificates import make_certificates, server_context
 from mainstem_testkit.conformance.receiver import taken
 from mainstem_testkit.conformance.sender import send_by
 from mainstem_testkit.pipelines import wait_for
+from mainstem_testkit.proxy import FaultProxy
 from pydantic import ValidationError
 
 
@@ -212,6 +215,28 @@ def test_copies_are_not_what_was_waiting(last):
     finally:
         answers.give()
         polling.end()
+
+
+def test_an_encrypted_way_is_taken_by_whom_it_is_trusted(elasticmq, tmp_path, monkeypatch):
+    """Pass: with the certificate that AWS's library is told to trust messages come; another one ends it."""
+    make_certificates(tmp_path, {"server": "DNS:localhost"})
+    name = f"q-{uuid.uuid4().hex}"
+    elasticmq.queue(name)
+    assert send(elasticmq, name, [row(1)]) == []
+    with FaultProxy(elasticmq.port, tls=server_context(tmp_path, "server")) as front:
+        given = {"endpoint": f"https://localhost:{front.port}"}
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "other.pem"))
+        with (
+            pytest.raises(PermanentError, match="certificate is not trusted"),
+            receiver(elasticmq, name, **given),
+        ):
+            pass
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+        with receiver(elasticmq, name, **given) as made:
+            (found,) = taken(made, 1)
+            made.acknowledge([found])
+        assert found.value == b"1"
+        assert front.connections >= 2
 
 
 def test_dead_letters_are_told(elasticmq):

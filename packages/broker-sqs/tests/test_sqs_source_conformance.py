@@ -9,6 +9,12 @@ from mainstem_broker_sqs.testing import CREDENTIALS
 from mainstem_testkit import ReceiverSuite, SourceSuite
 from mainstem_testkit.conformance import _receiver
 
+_VARIABLES = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "region": "AWS_DEFAULT_REGION",
+}
+
 
 class Queues:
     use = "sqs"
@@ -58,7 +64,19 @@ class TestReceiver(Queues, ReceiverSuite):
 
 
 class TestFIFO(TestReceiver):
+    """A FIFO queue; credentials, region and server are found where AWS's library looks."""
+
     suffix = ".fifo"
+
+    @pytest.fixture(autouse=True)
+    def _found(self, elasticmq_afar, monkeypatch):
+        for name, value in CREDENTIALS.items():
+            monkeypatch.setenv(_VARIABLES[name], value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", elasticmq_afar.url)
+
+    def options(self):
+        left_out = {"endpoint", *CREDENTIALS}
+        return {name: value for name, value in super().options().items() if name not in left_out}
 
     def more(self, number):
         return {"MessageGroupId": f"g{number % 50}", "MessageDeduplicationId": str(number)}

@@ -67,7 +67,7 @@ def test_several_peers_at_several_addresses(peers):
         for number, push in enumerate(pushes):
             push.send(b"%d" % number)
         assert sorted(values(taking.take_some(4))) == [b"0", b"1", b"2", b"3"]
-        assert taking.receiver.facts()["peers"] == 4
+        wait_for(lambda: not taking.take(0.01) and taking.receiver.facts()["peers"] == 4)
 
 
 def test_subscriptions_choose_by_how_topics_begin(peers):

@@ -13,6 +13,7 @@ class SQSSource(IngressSource):
 
     options: SQSSourceOptions
     extra = "receive_count INT"
+    inherits = ("AWS_",)  # credentials and regions, where the options leave them to the library
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide

@@ -47,6 +47,16 @@ from .contracts.contexts import Batch as Batch
 from .contracts.contexts import OperatorContext as OperatorContext
 from .contracts.contexts import Progress as Progress
 from .contracts.contexts import SourceContext as SourceContext
+from .contracts.formats import ArrowEncoder as ArrowEncoder
+from .contracts.formats import Changes as Changes
+from .contracts.formats import ChangesDecoder as ChangesDecoder
+from .contracts.formats import ChangesOptions as ChangesOptions
+from .contracts.formats import Decoder as Decoder
+from .contracts.formats import Encoder as Encoder
+from .contracts.formats import Format as Format
+from .contracts.formats import MapDecoder as MapDecoder
+from .contracts.formats import ValueReader as ValueReader
+from .contracts.formats import ValueWriter as ValueWriter
 from .contracts.guarantee import Level as Level
 from .contracts.guarantee import Promise as Promise
 from .contracts.log_source import Offset as Offset

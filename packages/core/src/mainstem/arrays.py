@@ -49,3 +49,55 @@ def json_reader(
     from mainstem.formats.json_values import JsonValues
 
     return JsonValues(columns).read
+
+
+def write_rows(
+    arrays: Sequence[Array], written: Callable[[tuple[Any, ...]], bytes]
+) -> tuple[Array, list[str | None]]:
+    """Return the values of rows as an array of binary, and for each row why it has none, or None.
+
+    For a `ValueWriter`. Called in tasks.
+
+    Args:
+        arrays: one for each column. Times are given as numbers, microseconds and days.
+        written: makes bytes of a row; raises ValueError, whose text is the reason.
+    """
+    from mainstem.formats.arrow import pa
+
+    values: list[bytes | None] = []
+    reasons: list[str | None] = []
+    for row in zip(*(without_times(array).to_pylist() for array in arrays), strict=True):
+        values.append(None)
+        reasons.append(None)
+        try:
+            values[-1] = written(row)
+        except UnicodeEncodeError:
+            reasons[-1] = "a text is not UTF-8"
+        except ValueError as error:
+            reasons[-1] = str(error)
+    return pa.array(values, pa.binary()), reasons
+
+
+def without_times(array: Array) -> Array:
+    """Return an array with the numbers that times are, microseconds and days, everywhere in it.
+
+    Python's own times have fewer years than Spark's. Called in tasks.
+    """
+    wanted = _numbers(array.type)
+    return array if wanted == array.type else array.cast(wanted)
+
+
+def _numbers(kind: Any) -> Any:
+    from mainstem.formats.arrow import pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _numbers(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_numbers(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _numbers(each.type)) for each in kind])
+    return kind

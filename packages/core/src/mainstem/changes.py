@@ -1,4 +1,4 @@
-"""For sinks that keep a table in step with its changes, which tasks write.
+"""For sinks that keep a table in step with its changes, which tasks write; and for formats of changes.
 
 Rows are Arrow data with the reserved column `_change_type`, as those of a changelog have it.
 """
@@ -18,6 +18,9 @@ from mainstem.contracts.columns import find_column
 from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.shapes import CHANGE_TYPE, Changelog, Shape
 from mainstem.errors import OptionError
+from mainstem.formats.row_changes import UNAVAILABLE as UNAVAILABLE
+from mainstem.formats.row_changes import Told as Told
+from mainstem.formats.row_changes import changes_told as changes_told
 from mainstem.sinks.tasks import Refused, write_by_tasks
 
 if TYPE_CHECKING:

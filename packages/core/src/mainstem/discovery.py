@@ -19,6 +19,7 @@ GROUPS = {
     "sink": "mainstem.sinks",
     "state store": "mainstem.state_stores",
     "delivery": "mainstem.delivery",
+    "format": "mainstem.formats",
 }
 COMMANDS_GROUP = "mainstem.commands"
 

@@ -14,6 +14,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
+    from mainstem.contracts.formats import Format
     from mainstem.plan.model import Plan
 
 hookspec = pluggy.HookspecMarker("mainstem")
@@ -47,6 +48,12 @@ def mainstem_state_stores() -> Mapping[str, type[StateStore]]:
 @hookspec
 def mainstem_delivery() -> Mapping[str, type[Delivery]]:
     """Return the delivery strategies of this module, by their words."""
+    raise NotImplementedError
+
+
+@hookspec
+def mainstem_formats() -> Mapping[str, type[Format]]:
+    """Return the formats of this module, by their words."""
     raise NotImplementedError
 
 

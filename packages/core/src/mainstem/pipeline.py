@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from mainstem.errors import MainstemError
 
 if TYPE_CHECKING:
+    from mainstem.observation.reporter import Reporter
     from mainstem.plan.model import Plan
     from mainstem.run.lag import SourceLag
-    from mainstem.run.reporter import Reporter
 
 _REMEMBERED = 1000
 
@@ -144,7 +144,7 @@ class Running:
         return self._summary
 
     def _run(self, plan: Plan, show_rows: bool, fresh: Sequence[str]) -> None:
-        from mainstem.run.reporter import Silent
+        from mainstem.observation.reporter import Silent
         from mainstem.run.runner import run
 
         progress = self._progress

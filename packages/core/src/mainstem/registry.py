@@ -18,6 +18,7 @@ import pluggy
 from mainstem import hookspecs
 from mainstem.catalogue import install_line
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
+from mainstem.contracts.formats import Format
 from mainstem.discovery import GROUPS, Word, installed_words
 from mainstem.errors import PluginError, article, nearest
 
@@ -28,6 +29,7 @@ BASES: Mapping[str, type[Component]] = {
     "sink": Sink,
     "state store": StateStore,
     "delivery": Delivery,
+    "format": Format,
 }
 
 

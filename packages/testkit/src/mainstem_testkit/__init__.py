@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mainstem_testkit.conformance.delivery import DeliverySuite as DeliverySuite
+    from mainstem_testkit.conformance.format import FormatSuite as FormatSuite
+    from mainstem_testkit.conformance.map_format import MapFormatSuite as MapFormatSuite
     from mainstem_testkit.conformance.operator import OperatorSuite as OperatorSuite
     from mainstem_testkit.conformance.position_log import PositionLogSuite as PositionLogSuite
     from mainstem_testkit.conformance.receiver import ReceiverSuite as ReceiverSuite
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "DeliverySuite": "conformance.delivery",
+    "FormatSuite": "conformance.format",
+    "MapFormatSuite": "conformance.map_format",
     "OperatorSuite": "conformance.operator",
     "PipelineFolder": "pipelines",
     "PositionLogSuite": "conformance.position_log",

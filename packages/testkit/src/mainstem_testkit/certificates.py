@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _AUTHORITY = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
@@ -36,3 +37,18 @@ def make_certificates(folder: Path, names: Mapping[str, str], **subjects: str) -
         by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
         given = ("-extfile", more.name, "-out", f"{name}.pem")
         openssl("x509", "-req", "-in", f"{name}.csr", *by, *given)
+
+
+def server_context(folder: Path, name: str, protocols: Sequence[str] = ()) -> ssl.SSLContext:
+    """Return how a server encrypts that has a certificate of `make_certificates`.
+
+    Args:
+        folder: where that is.
+        name: the certificate's.
+        protocols: what the server speaks, by ALPN's names, such as `h2`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context

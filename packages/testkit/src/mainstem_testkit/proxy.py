@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 import time
 from collections.abc import Coroutine
@@ -24,13 +25,14 @@ class FaultProxy:
     Args:
         port: the server's port on 127.0.0.1.
         at: where clients connect; any port that is free for 0.
+        tls: how clients encrypt, who do not know that the server does not; None for not at all.
 
     Attributes:
         port: where clients connect.
         connections: how many there have been.
     """
 
-    def __init__(self, port: int, at: int = 0) -> None:
+    def __init__(self, port: int, at: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self._target = port
         self._delay = 0.0
         self._rate: float | None = None
@@ -43,7 +45,7 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
-        self._server = self._wait(asyncio.start_server(self._serve, "127.0.0.1", at))
+        self._server = self._wait(asyncio.start_server(self._serve, "127.0.0.1", at, ssl=tls))
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     def __enter__(self) -> FaultProxy:
@@ -137,7 +139,10 @@ class FaultProxy:
                 writer.write(data)
                 await writer.drain()
         with suppress(OSError):
-            writer.write_eof()
+            if writer.can_write_eof():
+                writer.write_eof()
+            else:  # TLS has no half that is closed
+                writer.close()
 
     async def _shut(self) -> None:
         self._server.close()

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
 
-#: How long a server may take to answer, in seconds.
-PATIENCE = 60.0
+#: How long a server may take to answer, in seconds: a busy machine starts one in a minute.
+PATIENCE = 180.0
 
 
 class ServerMissing(Exception):  # noqa: N818

@@ -6,11 +6,14 @@ reference in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
+from mainstem.contracts.options import Options
 from mainstem.document.model import Document
 from mainstem.document.references import PATTERN
-from mainstem.errors import PluginError
+from mainstem.errors import OptionError, PluginError
 from mainstem.registry import Registry
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -40,11 +43,17 @@ def json_schema(registry: Registry) -> dict[str, Any]:
             continue
         choices = []
         for word in words:
-            options = _options(registry, kind, word, definitions)
-            if options is not None:
+            for given, options in _uses(registry, kind, word, definitions):
+                told = {name: {"const": value} for name, value in given.items()}
                 choices.append(
                     {
-                        "if": {"properties": {"use": {"const": word}}, "required": ["use"]},
+                        "if": {
+                            "properties": {
+                                "use": {"const": word},
+                                **({"with": _having(told)} if told else {}),
+                            },
+                            "required": ["use", "with"] if told else ["use"],
+                        },
                         "then": {"properties": {"with": options}, **_required(options)},
                     }
                 )
@@ -60,20 +69,42 @@ def json_schema(registry: Registry) -> dict[str, Any]:
     return {"$schema": _DIALECT, "title": "Mainstem pipeline", **schema}
 
 
-def _options(
+def _uses(
     registry: Registry, kind: str, word: str, definitions: dict[str, Any]
-) -> dict[str, Any] | None:
+) -> Iterator[tuple[Mapping[str, str], dict[str, Any]]]:
+    """Yield what a use of a word gives of `option_kinds`, and the schema of its options then."""
     try:
         component = registry.component(kind, word)
-        options = component.options_model().model_json_schema(by_alias=True, mode="validation")
     except PluginError:
-        return None
+        return
     prefix = f"{kind.replace(' ', '_')}.{word}."
+    about = (component.__doc__ or "").strip().partition("\n")[0]
+    if not component.option_kinds:
+        yield {}, _options(component.options_model(), prefix, about, definitions)
+        return
+    for name, of in component.option_kinds.items():
+        for named in registry.named(of):
+            with suppress(PluginError, OptionError):
+                model = component.options_for({name: named}, registry.component)
+                options = _options(model, f"{prefix}{named}.", about, definitions)
+                yield {name: named}, options
+        one = {"anyOf": [{"enum": registry.named(of)}, _QUALIFIED]}
+        yield {}, {"type": "object", "description": about, **_having({name: one})}
+
+
+def _having(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"properties": properties, "required": list(properties)}
+
+
+def _options(
+    model: type[Options], prefix: str, about: str, definitions: dict[str, Any]
+) -> dict[str, Any]:
+    options = model.model_json_schema(by_alias=True, mode="validation")
     inner = options.pop("$defs", {})
     for name, definition in inner.items():
         definitions[prefix + name] = _renamed(definition, prefix)
     options = _renamed(options, prefix)
-    options.setdefault("description", (component.__doc__ or "").strip().partition("\n")[0])
+    options.setdefault("description", about)
     return dict(options)
 
 

@@ -95,12 +95,11 @@ def _made(component: type[Component], options: Options) -> Component:
     return made
 
 
-def _where(error: Exception, packages: Set[str]) -> str:
-    """Return the last line of some packages that an error came through."""
+def _where(error: Exception, packages: Set[str]) -> str | None:
+    """Return the last line of some packages that an error came through; None if it came through none."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if packages & set(Path(f.filename).with_suffix("").parts)]
-    last = (own or frames)[-1]
-    return f"{last.filename}, line {last.lineno}"
+    return f"{own[-1].filename}, line {own[-1].lineno}" if own else None
 
 
 class _Maker:
@@ -118,6 +117,8 @@ class _Maker:
         self.nodes: dict[str, Node] = {}
         self.broken: set[str] = set()
         self.referring: set[Path_] = set()
+        #: By what stands in the document, whose components its options name: a format's.
+        self._named: dict[Path_, list[str]] = {}
 
     def make(self) -> Plan:
         values, self.referring = resolve(self.written, self.scrubber)
@@ -222,10 +223,17 @@ class _Maker:
         problems = len(self.written.problems)
         distribution = self.registry.find(kind, used.use).distribution
         where = (*path, "with")
+        find = self.registry.component
+        self._named[path] = [
+            self.registry.find(of, word).distribution
+            for name, of in found.option_kinds.items()
+            if isinstance(word := used.with_.get(name), str) and word in self.registry.named(of)
+        ]
+        model = self._asked(lambda: found.options_for(used.with_, find), path, distribution)
+        if model is None:
+            return None
         options = self._asked(
-            lambda: checking.check(
-                found.options_model(), used.with_, self.written, where, self.referring
-            ),
+            lambda: checking.check(model, used.with_, self.written, where, self.referring),
             path,
             distribution,
             quotes=False,
@@ -247,14 +255,19 @@ class _Maker:
             return ask()
         except OptionError as error:
             at: Path_ = (*path, "with", error.option) if error.option else path
-            self._problem(error.message, *at, hint=error.hint)
+            code = 3 if isinstance(error.__cause__, PluginError) else 2
+            self._problem(error.message, *at, hint=error.hint, code=code)
         except MainstemError:
             raise
         except Exception as error:
-            where = _where(error, self.registry.packages(distribution))
             said = f": {error}" if quotes else ""
-            what = f"{type(error).__name__}{said} ({where})"
-            self._problem(f"{what}. This is a bug of {distribution}.", *path, at_key=True, code=3)
+            whose, where = distribution, ""
+            for whose in (*self._named.get(path, ()), distribution):
+                where = _where(error, self.registry.packages(whose)) or ""
+                if where:
+                    break
+            what = f"{type(error).__name__}{said}{f' ({where})' if where else ''}"
+            self._problem(f"{what}. This is a bug of {whose}.", *path, at_key=True, code=3)
         return None
 
     def _add(self, section: str, kind: str, name: str, used: Used) -> None:

@@ -12,10 +12,10 @@ from mainstem.contracts.abilities import Answerable, Recorded
 from mainstem.contracts.components import Operator
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
+from mainstem.observation.reporter import Silent
 from mainstem.plan.derive import derive
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.run.checkpoint import Checkpoint
-from mainstem.run.reporter import Silent
 from mainstem.run.runner import Run
 from mainstem.testing.stand_ins import Given, Kept, standing_in
 
