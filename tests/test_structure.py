@@ -96,6 +96,7 @@ PUBLIC = {
             "cursors",
             "durable",
             "functions",
+            "lineage",
             "losses",
             "objects",
             "patience",

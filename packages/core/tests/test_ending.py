@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from mainstem import PipelineError
+from mainstem.observation.observers import Observers
 from mainstem.observation.reporter import JSONLines, Silent
 from mainstem.observation.totals import Totals
 from mainstem.plan.build import make_plan
@@ -113,7 +114,7 @@ def test_one_that_does_not_stop_is_a_json_line(capsys):
     ids=lambda error: type(error).__name__,
 )
 def test_whoever_observes_a_run_is_told_with_what_it_ended(error):
-    """Pass: the hook has the very error, of whatever kind, and the reporter is told of the end."""
+    """Pass: observers have the very error, of whatever kind, and the reporter is told of the end."""
     lines = {"use": "files", "with": {"path": "in", "format": "message"}}
     plan = make_plan(
         {
@@ -123,13 +124,12 @@ def test_whoever_observes_a_run_is_told_with_what_it_ended(error):
         }
     )
     ended: list[Any] = []
-    hook = SimpleNamespace(
-        mainstem_run_started=lambda **_: None,
-        mainstem_run_ended=lambda plan, error: ended.append(error),
+    observer = SimpleNamespace(
+        started=lambda plan: None, ended=lambda plan, error: ended.append(error)
     )
     run, told = Run.__new__(Run), Told()
     run.plan = SimpleNamespace(
-        hook=hook,
+        observers={"one": observer},
         document=plan.document,
         nodes={},
         queries=(),
@@ -138,6 +138,7 @@ def test_whoever_observes_a_run_is_told_with_what_it_ended(error):
         file="",
     )
     run.queries, run.totals, run.stop, run.reporter = [], Totals(plan), threading.Event(), told
+    run.observers = Observers(run.plan)
 
     def fails() -> None:
         raise error

@@ -264,16 +264,6 @@ def test_a_document_that_is_wrong_elsewhere_too_ends_with_its_own_exit_code():
     assert failure.value.exit_code == 2
 
 
-def test_observers_are_told_by_hook(site):
-    """Pass: a plugin's observing hook is called once its module is imported."""
-    seen = "\nseen = []\n@hookimpl\ndef mainstem_run_progress(facts):\n    seen.append(facts)\n"
-    site.install("mainstem-hello", HELLO + seen)
-    registry = Registry()
-    registry.component("source", "hello")
-    registry.hook.mainstem_run_progress(facts={"event": "batch"})
-    assert sys.modules["mainstem_hello"].seen == [{"event": "batch"}]
-
-
 def test_what_is_installed_while_a_process_runs_is_found(site):
     """Pass: a distribution that comes into a folder, and one that goes, between two looks."""
     site.install("mainstem-one", HELLO, words="one")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from mainstem import LocalPath, Options, PositiveDuration, Secret, Unprinted, option
+from mainstem import Dataset, LocalPath, Options, PositiveDuration, Secret, Unprinted, option
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -206,6 +206,10 @@ class ConnectionOptions(Options):
         "`kafka` gives in Java's words, say.",
         example={"sasl.kerberos.keytab": "/etc/kafka.keytab"},
     )
+
+    def dataset(self, topic: str) -> Dataset:
+        """Return a topic as catalogues know it."""
+        return Dataset(f"kafka://{self.servers[0]}", topic)
 
     @field_validator("servers")
     @classmethod

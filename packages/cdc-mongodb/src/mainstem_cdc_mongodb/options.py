@@ -43,6 +43,7 @@ class MongoDBSourceOptions(CaptureOptions):
 
     port: ClassVar[int] = 27017
     product: ClassVar[str] = "MongoDB"
+    catalogued: ClassVar[str] = "mongodb"
     url: Annotated[Secret, Hidden(_check)] = option(
         description="The database: `mongodb://user:password@host,host/database?replicaSet=NAME`, or "
         "`mongodb+srv://`. The user has the role `read`; where collections are in several databases, "

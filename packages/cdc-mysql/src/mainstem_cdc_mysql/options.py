@@ -27,6 +27,7 @@ class MySQLSourceOptions(RelationalOptions):
 
     port: ClassVar[int] = 3306
     product: ClassVar[str] = "MySQL"
+    catalogued: ClassVar[str] = "mysql"
     url: Annotated[Secret, Hidden(_check)] = option(
         description="The database: `mysql://user:password@host:port/database`, of MySQL or MariaDB. The "
         "user needs REPLICATION SLAVE and REPLICATION CLIENT (MariaDB: BINLOG MONITOR), and may read the "

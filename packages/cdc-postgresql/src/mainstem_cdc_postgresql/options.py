@@ -20,6 +20,8 @@ class PostgreSQLSourceOptions(RelationalOptions):
 
     port: ClassVar[int] = 5432
     product: ClassVar[str] = "PostgreSQL"
+    catalogued: ClassVar[str] = "postgres"
+    has_schemas: ClassVar[bool] = True
     url: Annotated[Secret, Hidden(_check)] = option(
         description="The database: `postgresql://user:password@host:port/database`. The user needs "
         "REPLICATION and may read the tables.",

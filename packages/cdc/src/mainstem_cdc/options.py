@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from mainstem import (
     COMMIT_VERSION,
     Changelog,
+    Dataset,
     Events,
     HostTLSOptions,
     OptionError,
@@ -217,6 +218,14 @@ class CaptureOptions(IngressOptions):
         given, _, found = (table.table or name).rpartition(".")
         return given or self.namespace, found
 
+    def dataset(self, name: str, table: TableOptions) -> Dataset:
+        """Return a table as catalogues know it; arguments as of `placed`."""
+        parts = urlsplit(self.url.get_secret_value())
+        namespace, found = self.placed(name, table)
+        path = [self.database] if self.has_schemas else []
+        system = f"{self.catalogued}://{parts.hostname}:{parts.port or self.port}"
+        return Dataset(system, ".".join([*path, namespace, found]))
+
     @property
     def passes_truncate(self) -> bool:
         """Whether tables may be emptied at once."""
@@ -250,8 +259,11 @@ class CaptureOptions(IngressOptions):
 
     # -- shapes -----------------------------------------------------------------------------------
 
-    #: The database's name in texts.
+    #: The database's name in texts, and in catalogues of data.
     product: ClassVar[str]
+    catalogued: ClassVar[str]
+    #: Whether a database has schemas, which tables are in; else tables are in the database.
+    has_schemas: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mainstem import Dataset, Located
 from mainstem_ingress import IngressSource
 
 from mainstem_cdc.options import CaptureOptions
@@ -40,7 +41,7 @@ class FoundTable:
     columns: tuple[FoundColumn, ...]
 
 
-class CaptureSource(IngressSource):
+class CaptureSource(IngressSource, Located):
     """Tables of a database and their changes, through the ingress log.
 
     A subclass annotates `options` with its own, and names its receiver and capabilities.
@@ -53,6 +54,11 @@ class CaptureSource(IngressSource):
         self.tables = options.shapes()
         self.together = options.together == "transaction"
         self.loses = options.on_gap == "snapshot"
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        options = self.options
+        table = options.tables.get(output)
+        return [options.dataset(output, table)] if table is not None else []
 
     @abstractmethod
     def found(self) -> Sequence[FoundTable]:

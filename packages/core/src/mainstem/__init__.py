@@ -3,7 +3,7 @@
 What authors of plugins use, and `Pipeline` for programs and notebooks: `__init__.pyi` lists the names.
 Each is loaded when it is first used, so that importing `mainstem` costs nothing and never imports
 pyspark. More, by topic: `mainstem.columns`, `arrays`, `sinks`, `durable`, `patience`, `attempts`,
-`commands` and `testing`.
+`commands`, `lineage` and `testing`.
 """
 
 from lazy_loader import attach_stub

@@ -5,6 +5,7 @@ from .contracts.abilities import Branching as Branching
 from .contracts.abilities import Checked as Checked
 from .contracts.abilities import Comparable as Comparable
 from .contracts.abilities import Compared as Compared
+from .contracts.abilities import Dataset as Dataset
 from .contracts.abilities import Expressions as Expressions
 from .contracts.abilities import Forgetful as Forgetful
 from .contracts.abilities import HelperProcess as HelperProcess
@@ -12,6 +13,7 @@ from .contracts.abilities import IdentifiedWrites as IdentifiedWrites
 from .contracts.abilities import KeyedWrites as KeyedWrites
 from .contracts.abilities import Lag as Lag
 from .contracts.abilities import LoadedFirst as LoadedFirst
+from .contracts.abilities import Located as Located
 from .contracts.abilities import Measurable as Measurable
 from .contracts.abilities import NumberedWrites as NumberedWrites
 from .contracts.abilities import Prepared as Prepared
@@ -62,6 +64,7 @@ from .contracts.guarantee import Promise as Promise
 from .contracts.log_source import Offset as Offset
 from .contracts.log_source import Planner as Planner
 from .contracts.log_source import Reading as Reading
+from .contracts.observers import Observer as Observer
 from .contracts.options import Duration as Duration
 from .contracts.options import LocalPath as LocalPath
 from .contracts.options import Options as Options
@@ -113,3 +116,4 @@ from .errors import nearest as nearest
 from .hookspecs import hookimpl as hookimpl
 from .pipeline import Pipeline as Pipeline
 from .pipeline import Running as Running
+from .plan.model import Plan as Plan

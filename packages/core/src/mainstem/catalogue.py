@@ -68,6 +68,7 @@ CATALOGUE = {
     ("format", "msgpack"): "mainstem-formats-msgpack",
     ("format", "cbor"): "mainstem-formats-cbor",
     ("format", "protobuf"): "mainstem-formats-protobuf",
+    ("observer", "openlineage"): "mainstem-observer-openlineage",
     ("operator", "decrypt"): "mainstem-operators-privacy",
     ("operator", "encrypt"): "mainstem-operators-privacy",
     ("sink", "forget"): "mainstem-operators-privacy",

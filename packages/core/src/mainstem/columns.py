@@ -17,6 +17,7 @@ from mainstem.contracts.ddl import literal as literal
 from mainstem.contracts.ddl import parts_of as parts_of
 from mainstem.contracts.ddl import quoted as quoted
 from mainstem.contracts.ddl import read_columns as read_columns
+from mainstem.contracts.ddl import unquoted as unquoted
 from mainstem.contracts.shapes import EVENT_TIME as EVENT_TIME
 from mainstem.contracts.templates import Template as Template
 from mainstem.contracts.templates import TemplateText as TemplateText

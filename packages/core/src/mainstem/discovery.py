@@ -20,6 +20,7 @@ GROUPS = {
     "state store": "mainstem.state_stores",
     "delivery": "mainstem.delivery",
     "format": "mainstem.formats",
+    "observer": "mainstem.observers",
 }
 COMMANDS_GROUP = "mainstem.commands"
 

@@ -1,21 +1,20 @@
 """The hooks of a plugin module, in pluggy's terms.
 
 A plugin's `plugin.py` implements the hook of each kind it has components of, and returns its words
-with their classes. The other hooks let a plugin observe a run; they are called in the driver, one
-after another, and must return soon.
+with their classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
 if TYPE_CHECKING:
     from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
     from mainstem.contracts.formats import Format
-    from mainstem.plan.model import Plan
+    from mainstem.contracts.observers import Observer
 
 hookspec = pluggy.HookspecMarker("mainstem")
 hookimpl = pluggy.HookimplMarker("mainstem")
@@ -58,15 +57,6 @@ def mainstem_formats() -> Mapping[str, type[Format]]:
 
 
 @hookspec
-def mainstem_run_started(plan: Plan) -> None:
-    """A run begins: the session is up, no query has started yet."""
-
-
-@hookspec
-def mainstem_run_progress(facts: Mapping[str, Any]) -> None:
-    """A query finished a batch; `facts` is what `mainstem run` prints as one JSON line."""
-
-
-@hookspec
-def mainstem_run_ended(plan: Plan, error: BaseException | None) -> None:
-    """A run ended: by itself or by a signal (`error` is None), or because it failed."""
+def mainstem_observers() -> Mapping[str, type[Observer]]:
+    """Return the observers of this module, by their words."""
+    raise NotImplementedError

@@ -11,7 +11,7 @@ from functools import cached_property
 from importlib import import_module
 from importlib.metadata import distribution, version
 from types import ModuleType
-from typing import Any, cast
+from typing import cast
 
 import pluggy
 
@@ -19,6 +19,7 @@ from mainstem import hookspecs
 from mainstem.catalogue import install_line
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.contracts.formats import Format
+from mainstem.contracts.observers import Observer
 from mainstem.discovery import GROUPS, Word, installed_words
 from mainstem.errors import PluginError, article, nearest
 
@@ -30,6 +31,7 @@ BASES: Mapping[str, type[Component]] = {
     "state store": StateStore,
     "delivery": Delivery,
     "format": Format,
+    "observer": Observer,
 }
 
 
@@ -50,11 +52,6 @@ class Registry:
         manager = pluggy.PluginManager("mainstem")
         manager.add_hookspecs(hookspecs)
         return manager
-
-    @property
-    def hook(self) -> Any:
-        """Pluggy's relay: calls a hook of every plugin that has been imported so far."""
-        return self._manager.hook
 
     def named(self, kind: str) -> list[str]:
         """Return the words of a kind, without repetition."""

@@ -9,6 +9,7 @@ from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 from mainstem import (
+    Dataset,
     Hidden,
     HostTLSOptions,
     Options,
@@ -60,6 +61,8 @@ _EXPECTED = (
     "sqlite:///FILE"
 )
 
+#: By product, its name in catalogues, its usual port, and the schema of tables that name none.
+_CATALOGUED = {"postgresql": ("postgres", 5432, "public"), "mysql": ("mysql", 3306, "")}
 #: Hosts that are this machine.
 _HERE = (None, "localhost", "127.0.0.1", "::1")
 
@@ -138,6 +141,18 @@ class DatabaseOptions(Options):
         parts = urlsplit(self.url.get_secret_value())
         port = f":{parts.port}" if parts.port else ""
         return f"{self.product} {parts.hostname}{port}{parts.path}"
+
+    def dataset(self, table: str) -> Dataset:
+        """Return a table as catalogues know it."""
+        parts = urlsplit(self.url.get_secret_value())
+        if self.product == "sqlite":
+            return Dataset("file", f"{self.file}/{table}")
+        system, port, schema = _CATALOGUED[self.product]
+        database = unquote(parts.path.removeprefix("/"))
+        path = [database, self.namespace or schema] if schema else [self.namespace or database]
+        return Dataset(
+            f"{system}://{parts.hostname}:{parts.port or port}", ".".join([*path, table])
+        )
 
     @property
     def file(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from mainstem import LocalPath, Options, Secret, option
+from mainstem import Dataset, LocalPath, Options, Secret, option
 from mainstem_lake.options import LakeOptions, LakeSourceOptions
 from pydantic import model_validator
 
@@ -39,6 +39,14 @@ class TableOptions(Options):
     def place(self) -> str:
         """The table's address."""
         return str(self.path) if self.path is not None else str(self.url)
+
+    def dataset(self) -> Dataset:
+        """Return the table as catalogues know it."""
+        if self.path is not None:
+            return Dataset("file", str(self.path))
+        system, _, rest = str(self.url).partition("://")
+        bucket, _, path = rest.partition("/")
+        return Dataset(f"{system}://{bucket}", path)
 
     def keys(self) -> dict[str, str]:
         """Return the settings of the storage, which are never shown."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mainstem import Level, Shown, SinkCapabilities
+from mainstem import Dataset, Level, Located, Shown, SinkCapabilities
 from mainstem.columns import quoted
 from mainstem_lake.sink import LakeSink
 
@@ -19,7 +19,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 _SHOWN = "packages/lake-delta/tests/test_delta_conformance.py"
 
 
-class DeltaSink(LakeSink):
+class DeltaSink(LakeSink, Located):
     """Commits with the batch's number, as Delta's own transaction identifiers."""
 
     options: DeltaOptions
@@ -30,6 +30,9 @@ class DeltaSink(LakeSink):
         ),
         shown={"transactional": Shown(Level.EXACTLY_ONCE, _SHOWN)},
     )
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [self.options.dataset()]
 
     def table(self) -> LakeTable:
         from mainstem_lake_delta.table import Table

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mainstem import Level, Shown, SourceCapabilities
+from collections.abc import Sequence
+
+from mainstem import Dataset, Level, Located, Shown, SourceCapabilities
 from mainstem_ingress import Receiver
 from mainstem_lake.source import LakeSource
 
@@ -11,7 +13,7 @@ from mainstem_lake_delta.options import DeltaSourceOptions
 _SHOWN = "packages/lake-delta/tests/test_delta_source_conformance.py"
 
 
-class DeltaSource(LakeSource):
+class DeltaSource(LakeSource, Located):
     """Reads a table as it is, and its change data feed from there."""
 
     options: DeltaSourceOptions
@@ -25,6 +27,9 @@ class DeltaSource(LakeSource):
             assumptions=("the disk keeps what it says it has written", kept),
             shown=Shown(Level.EXACTLY_ONCE, _SHOWN),
         )
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [self.options.dataset()]
 
     def receiver(self) -> type[Receiver]:
         from mainstem_lake_delta.table import DeltaReceiver

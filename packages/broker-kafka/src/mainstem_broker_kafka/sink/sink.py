@@ -10,7 +10,9 @@ from mainstem import (
     COMMIT_VERSION,
     MESSAGES,
     Batch,
+    Dataset,
     Level,
+    Located,
     Needs,
     PipelineError,
     Prepared,
@@ -131,7 +133,7 @@ _CAPABILITIES = SinkCapabilities(
 )
 
 
-class KafkaSink(Sink, Typed, Prepared, Transactional):
+class KafkaSink(Sink, Typed, Prepared, Transactional, Located):
     """Writes messages to topics; each carries its identity in the header `mainstem-id`.
 
     By `transactional` each message is there once for readers of committed messages, and a key keeps its
@@ -142,6 +144,10 @@ class KafkaSink(Sink, Typed, Prepared, Transactional):
     options: KafkaSinkOptions
     accepts = MESSAGES
     capabilities = _CAPABILITIES
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        named = [self.options.topic] if self.options.topic else []
+        return [self.options.dataset(topic) for topic in [*named, *self.options.topics]]
 
     def needs(self) -> Needs:
         from mainstem_broker_kafka import jars

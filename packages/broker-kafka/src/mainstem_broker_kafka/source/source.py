@@ -14,9 +14,11 @@ from mainstem import (
     Advising,
     AfterBatch,
     Branching,
+    Dataset,
     Inputs,
     Lag,
     Level,
+    Located,
     MachineError,
     MainstemError,
     Measurable,
@@ -49,7 +51,7 @@ _LAG_PATIENCE = 5.0
 
 
 class KafkaSource(
-    Source, Branching, Measurable, Rewindable, AfterBatch, Advising, Recovering, Traceable
+    Source, Branching, Measurable, Rewindable, AfterBatch, Advising, Recovering, Traceable, Located
 ):
     """Reads topics of Kafka by offset."""
 
@@ -94,6 +96,10 @@ class KafkaSource(
     def needs(self) -> Needs:
         """Return the connector's jars."""
         return jars.needs(self.options)
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        o = self.options
+        return [o.dataset(topic) for topic in o.topics or o.assignment or [o.pattern or ""]]
 
     def shape(self) -> Shape:
         """Return the shape of every message source."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,7 +28,7 @@ from mainstem import (
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.envelopes import ATTRIBUTES, Opening
 from mainstem.columns import Column, literal, quoted
-from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
+from mainstem.contracts.abilities import Branching, Checked, Deriving, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.components import Find
 from mainstem.contracts.formats import FormattedOptions, with_format
@@ -82,7 +82,7 @@ class DecodeOptions(FormattedOptions):
     )
 
 
-class Decode(Operator, Branching, Expressions, Checked):
+class Decode(Operator, Branching, Expressions, Checked, Deriving):
     """Turns messages into columns by a schema; what does not decode goes to `rejected`."""
 
     options: DecodeOptions
@@ -104,6 +104,10 @@ class Decode(Operator, Branching, Expressions, Checked):
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """A message is one row, but what tells of changes can tell of two."""
         return OperatorCapabilities(row_wise=True, keeps_rows=not self._tells_changes)
+
+    def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
+        own = self.decoder.columns(self.options.table_schema)
+        return {column.name: [("input", "value")] for column in own}
 
     @property
     def _tells_changes(self) -> bool:

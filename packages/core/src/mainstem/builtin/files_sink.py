@@ -32,7 +32,7 @@ from mainstem import (
     option,
 )
 from mainstem.columns import Column
-from mainstem.contracts.abilities import Forgetful, Readable, Typed
+from mainstem.contracts.abilities import Dataset, Forgetful, Located, Readable, Typed
 from mainstem.contracts.columns import find_column
 from mainstem.durable import made_folder, sync_folder, sync_tree
 from mainstem.formats.words import odd_key
@@ -85,7 +85,7 @@ class FilesSinkOptions(Options):
     )
 
 
-class FilesSink(Sink, Typed, Forgetful, Readable):
+class FilesSink(Sink, Typed, Forgetful, Readable, Located):
     """Writes files, one folder a batch; a retried batch replaces itself, so readers see rows once.
 
     Read them with `spark.read.parquet("out/*")`, DuckDB's `read_parquet('out/*/**/*.parquet')` or
@@ -115,6 +115,9 @@ class FilesSink(Sink, Typed, Forgetful, Readable):
                 option="path",
                 hint="Object stores can't rename a folder at once; mount one that can.",
             )
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [Dataset("file", str(self.options.path))]
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse what the format can't hold: in csv what is no single text, in JSON odd map keys."""

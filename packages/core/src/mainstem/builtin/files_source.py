@@ -47,7 +47,7 @@ from mainstem.builtin.formats.csv import (
 from mainstem.builtin.formats.json import JsonReader
 from mainstem.builtin.formats.options import check_readable
 from mainstem.columns import Column, literal, quoted
-from mainstem.contracts.abilities import Branching, Measurable, Rewindable
+from mainstem.contracts.abilities import Branching, Dataset, Located, Measurable, Rewindable
 from mainstem.contracts.formats import Times
 from mainstem.formats.rules import Rules
 
@@ -106,7 +106,7 @@ class FilesOptions(Options):
     )
 
 
-class Files(Source, Branching, Measurable, Rewindable):
+class Files(Source, Branching, Measurable, Rewindable, Located):
     """Reads the files that appear in a folder, each once, as messages, text or typed rows.
 
     A file is read however old it is.
@@ -138,6 +138,9 @@ class Files(Source, Branching, Measurable, Rewindable):
         if kind == "text":
             return Events("value STRING", identity=["_origin", "_position"])
         return messages()
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [Dataset("file", str(self.options.path))]
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         return {"rejected": REJECTED} if self.options.format in ("jsonlines", "csv") else {}

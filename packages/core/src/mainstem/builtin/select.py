@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard
@@ -20,16 +19,15 @@ from mainstem import (
     option,
 )
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
-from mainstem.columns import Column, check_names, quoted
+from mainstem.columns import Column, check_names, quoted, unquoted
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
+from mainstem.contracts.columns import words_in
 from mainstem.contracts.shapes import CHANGE_TYPE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _HOLDS = "__holds"
-#: The words of an SQL condition, but for those in texts and numbers.
-_WORDS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\w.]*|(`(?:[^`]|``)+`|[^\W\d]\w*)""")
 _COMPARING = frozenset(("and", "or", "not", "in", "is", "null", "like", "between", "true", "false"))
 
 
@@ -192,9 +190,5 @@ def _of_key(where: str, table: Changelog) -> bool:
     """
     key = {name.lower() for name in table.key}
     others = {name.lower() for name in table.names} - key
-    words = (word.lower() for word in _WORDS.findall(where) if word)
-    return all(_name(word) in key or word in _COMPARING - others for word in words)
-
-
-def _name(word: str) -> str:
-    return word[1:-1].replace("``", "`") if word.startswith("`") else word
+    words = (word.lower() for word in words_in(where))
+    return all(unquoted(word) in key or word in _COMPARING - others for word in words)

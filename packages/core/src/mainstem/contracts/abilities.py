@@ -163,6 +163,43 @@ class Statement:
         )
 
 
+@dataclass(frozen=True, order=True)
+class Dataset:
+    """What is read or written, as catalogues of data know it.
+
+    Attributes:
+        namespace: the system: `kafka://broker:9092`, `postgres://host:5432`, `file`; without a login.
+        name: what is there: a topic, `database.schema.table`, a path.
+    """
+
+    namespace: str
+    name: str
+
+
+class Located(Ability):
+    """A source or a sink that can name what it reads or writes, by OpenLineage's convention for names."""
+
+    @abstractmethod
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        """Return what it is; called without Spark.
+
+        Args:
+            output: of a source whose named outputs are of different things, the output; empty for the
+                main one, and for a sink.
+        """
+
+
+class Deriving(Ability):
+    """An operator that says of which columns it makes its own, where names and SQL do not tell."""
+
+    @abstractmethod
+    def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
+        """Return the ports and columns that columns of its main output are made of.
+
+        Columns that are left out are made as `mainstem.lineage` says. Called without Spark.
+        """
+
+
 class Checked(Ability):
     """A component whose SQL Spark can look at before it starts: for `mainstem validate`."""
 

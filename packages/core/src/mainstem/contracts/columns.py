@@ -5,6 +5,7 @@ Names compare as Spark's do: case aside.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from mainstem.contracts.ddl import Column, literal, quoted
@@ -12,6 +13,13 @@ from mainstem.errors import OptionError, nearest
 
 #: The columns whose order is that of the log which messages come from.
 LOG_ORDER = ("origin", "partition", "position")
+#: The words of SQL, but for those in texts and numbers.
+_WORDS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\w.]*|(`(?:[^`]|``)+`|[^\W\d]\w*)""")
+
+
+def words_in(sql: str) -> list[str]:
+    """Return the words of SQL as they stand there, names in backticks among them, in its order."""
+    return [word for word in _WORDS.findall(sql) if word]
 
 
 def find_column(

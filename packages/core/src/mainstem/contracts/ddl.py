@@ -60,6 +60,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def unquoted(word: str) -> str:
+    """Return the name that a word of SQL is, without its backticks."""
+    return word[1:-1].replace("``", "`") if word.startswith("`") else word
+
+
 def literal(text: str) -> str:
     """Return a text as a Spark SQL literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -169,6 +169,10 @@ class StateNode(Component):
     """Where operators keep their state."""
 
 
+class ObserverNode(Component):
+    """What is told of the pipeline's runs."""
+
+
 class Spark(Options):
     """The Spark session."""
 
@@ -205,6 +209,9 @@ class Document(Options):
     operators: dict[NodeName, OperatorNode] = option(dict, description="The steps, by name.")
     sinks: Annotated[dict[NodeName, SinkNode], Field(min_length=1)] = option(
         description="The places where streams go, by name."
+    )
+    observers: dict[NodeName, ObserverNode] = option(
+        dict, description="What is told of each run, and changes nothing of it, by name."
     )
 
 

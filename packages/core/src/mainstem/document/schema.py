@@ -23,6 +23,7 @@ _HOLDERS = {
     "OperatorNode": "operator",
     "SinkNode": "sink",
     "StateNode": "state store",
+    "ObserverNode": "observer",
     "Component": "delivery",
 }
 #: `distribution:word`

@@ -15,6 +15,7 @@ from mainstem.contracts.abilities import Branching, Punctuated, Recorded, Statef
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.components import Component, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
+from mainstem.contracts.observers import Observer
 from mainstem.contracts.options import Options
 from mainstem.contracts.secrets import secrets_in
 from mainstem.contracts.shapes import (
@@ -131,6 +132,11 @@ class _Maker:
             for name, used in getattr(document, section).items():
                 self._add(section, kind, name, used)
         store = self._component(document.state, "state store", ("state",))
+        observers = {
+            name: found
+            for name, used in document.observers.items()
+            if isinstance(found := self._component(used, "observer", ("observers", name)), Observer)
+        }
         names = {
             section: list(found)
             if isinstance(found := self.written.values.get(section), dict)
@@ -165,7 +171,7 @@ class _Maker:
         assert isinstance(store, StateStore)  # noqa: S101
         plan = Plan(
             document.pipeline, self.written.file, document, nodes, written, placed, cuts,
-            document.state.use, store, (), self.registry.hook, self.scrubber,
+            document.state.use, store, (), observers, self.scrubber,
         )  # fmt: skip
         object.__setattr__(plan, "warnings", tuple(advice.warnings(plan, self.registry)))
         return plan

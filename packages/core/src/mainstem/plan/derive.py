@@ -83,6 +83,7 @@ def derive(
         relays=placed,
         queries=cuts,
         warnings=(),
+        observers={},
         scripted=scripted,
         origin=origin,
         remade=None,

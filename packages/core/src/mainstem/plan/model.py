@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from mainstem.analysis.requests import Analyse
 from mainstem.contracts.abilities import StateFacts
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.guarantee import Level, Promise
+from mainstem.contracts.observers import Observer
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
     COMMIT_VERSION,
@@ -247,8 +247,8 @@ class Plan:
     state_word: str
     state_store: StateStore
     warnings: tuple[str, ...]
-    #: Pluggy's relay to the plugins that may observe a run.
-    hook: Any
+    #: What is told of a run, by name.
+    observers: Mapping[str, Observer]
     scrubber: Scrubber
     #: Whether something moves the watermarks from outside, through control streams.
     scripted: bool = False

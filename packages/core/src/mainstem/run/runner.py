@@ -16,6 +16,7 @@ from mainstem.analysis.java import in_session
 from mainstem.analysis.process import Remembered
 from mainstem.errors import PipelineError
 from mainstem.observation.meeting import observed
+from mainstem.observation.observers import Observers
 from mainstem.observation.reporter import Reporter, Silent
 from mainstem.observation.totals import Totals
 from mainstem.plan.model import Plan
@@ -125,6 +126,7 @@ class Run:
         self.reporter = reporter
         self.stop = stop
         self.totals = Totals(plan)
+        self.observers = Observers(plan)
         self.helpers: Helpers | None = None
         self.publishing: Publishing | None = None
         self.queries = [
@@ -136,7 +138,7 @@ class Run:
         """Run from start to end; see `run`."""
         began = time.monotonic()
         self.prepare()
-        self.plan.hook.mainstem_run_started(plan=self.plan)
+        self.observers.started(self.plan)
         self.reporter.started(self.plan)
         error: BaseException | None = None
         try:
@@ -156,7 +158,7 @@ class Run:
         finally:
             summary = self.totals.summary(self.plan, time.monotonic() - began)
             self.reporter.ended(summary)
-            self.plan.hook.mainstem_run_ended(plan=self.plan, error=error)
+            self.observers.ended(self.plan, error)
         return summary
 
     def prepare(self) -> None:
@@ -230,4 +232,4 @@ class Run:
         self.reporter.batch(facts)
         if self.publishing is not None:
             self.publishing.tell()
-        self.plan.hook.mainstem_run_progress(facts=facts)
+        self.observers.batch(facts)

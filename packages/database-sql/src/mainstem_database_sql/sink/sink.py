@@ -11,9 +11,11 @@ from mainstem import (
     Changelog,
     Comparable,
     Compared,
+    Dataset,
     IdentifiedWrites,
     KeyedWrites,
     Level,
+    Located,
     OptionError,
     Prepared,
     Readable,
@@ -49,6 +51,7 @@ class SQLSink(
     Swappable,
     Comparable,
     Readable,
+    Located,
 ):
     """Writes events as rows of a table, and keeps a table in step with changes.
 
@@ -74,6 +77,9 @@ class SQLSink(
         from mainstem_database_sql.sink.writing import Writer
 
         return Writer(self.options)
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [self.options.dataset(self.options.table)]
 
     def check_types(self, columns: Sequence[Column], shape: Shape) -> None:
         """Refuse columns that the database has no type for."""

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem import (
+    Dataset,
     Events,
     Lag,
     Level,
+    Located,
     Measurable,
     OptionError,
     PipelineError,
@@ -43,7 +45,7 @@ _TIMES = ("timestamp", "timestamp_ntz")
 _SHOWN = "packages/database-sql/tests/test_sql_source_crashes.py"
 
 
-class SQLSource(Source, Measurable, Rewindable, Verifiable):
+class SQLSource(Source, Measurable, Rewindable, Verifiable, Located):
     """Reads a small table: once, as it is, or again and again the rows that were written.
 
     Polling can't see deletes, nor updates that leave `column` as it is, nor what is committed later
@@ -91,6 +93,9 @@ class SQLSource(Source, Measurable, Rewindable, Verifiable):
             ),
             shown=Shown(Level.AT_LEAST_ONCE, _SHOWN),
         )
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [self.options.dataset(self.options.table)]
 
     def shape(self) -> Shape:
         o = self.options
