@@ -64,7 +64,6 @@ from .contracts.guarantee import Promise as Promise
 from .contracts.log_source import Offset as Offset
 from .contracts.log_source import Planner as Planner
 from .contracts.log_source import Reading as Reading
-from .contracts.observers import Observer as Observer
 from .contracts.options import Duration as Duration
 from .contracts.options import LocalPath as LocalPath
 from .contracts.options import Options as Options
@@ -114,6 +113,7 @@ from .errors import RefusedRowError as RefusedRowError
 from .errors import TransientError as TransientError
 from .errors import nearest as nearest
 from .hookspecs import hookimpl as hookimpl
+from .observation.observers import Observer as Observer
 from .pipeline import Pipeline as Pipeline
 from .pipeline import Running as Running
 from .plan.model import Plan as Plan

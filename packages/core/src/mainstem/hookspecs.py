@@ -14,7 +14,7 @@ import pluggy
 if TYPE_CHECKING:
     from mainstem.contracts.components import Delivery, Operator, Sink, Source, StateStore
     from mainstem.contracts.formats import Format
-    from mainstem.contracts.observers import Observer
+    from mainstem.observation.observers import Observer
 
 hookspec = pluggy.HookspecMarker("mainstem")
 hookimpl = pluggy.HookimplMarker("mainstem")

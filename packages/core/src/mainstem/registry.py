@@ -19,9 +19,9 @@ from mainstem import hookspecs
 from mainstem.catalogue import install_line
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.contracts.formats import Format
-from mainstem.contracts.observers import Observer
 from mainstem.discovery import GROUPS, Word, installed_words
 from mainstem.errors import PluginError, article, nearest
+from mainstem.observation.observers import Observer
 
 #: The base of each kind's components.
 BASES: Mapping[str, type[Component]] = {

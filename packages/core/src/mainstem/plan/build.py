@@ -15,7 +15,6 @@ from mainstem.contracts.abilities import Branching, Punctuated, Recorded, Statef
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.components import Component, Operator, Sink, Source, StateStore
 from mainstem.contracts.guarantee import Level
-from mainstem.contracts.observers import Observer
 from mainstem.contracts.options import Options
 from mainstem.contracts.secrets import secrets_in
 from mainstem.contracts.shapes import (
@@ -36,6 +35,7 @@ from mainstem.document.reading import Path_, Written, from_values, read_file, re
 from mainstem.document.references import resolve
 from mainstem.document.scrubber import Scrubber
 from mainstem.errors import DocumentError, MainstemError, OptionError, PluginError, nearest
+from mainstem.observation.observers import Observer
 from mainstem.plan import advice, graph, guarantee, identity, queries, relays, statements, steps
 from mainstem.plan.model import EARLY, Node, Partitions, Plan, SinkNode, Stream, ancestors
 from mainstem.registry import Registry

@@ -13,7 +13,6 @@ from mainstem.contracts.abilities import StateFacts
 from mainstem.contracts.components import Component, Delivery, Operator, Sink, Source, StateStore
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.guarantee import Level, Promise
-from mainstem.contracts.observers import Observer
 from mainstem.contracts.shapes import (
     CHANGE_TYPE,
     COMMIT_VERSION,
@@ -248,7 +247,7 @@ class Plan:
     state_store: StateStore
     warnings: tuple[str, ...]
     #: What is told of a run, by name.
-    observers: Mapping[str, Observer]
+    observers: Mapping[str, Component]
     scrubber: Scrubber
     #: Whether something moves the watermarks from outside, through control streams.
     scripted: bool = False
