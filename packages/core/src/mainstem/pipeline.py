@@ -21,7 +21,7 @@ _REMEMBERED = 1000
 class Pipeline:
     """A document, checked.
 
-    In a notebook it shows its graph (Mermaid) and what it guarantees.
+    In a notebook it shows its graph and what it guarantees.
 
     Args:
         document: the path of a YAML file, YAML text (anything with a line break), or a document as
@@ -94,16 +94,19 @@ class Pipeline:
         return self.plan.scrubber.clean(as_text(self.plan))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from mainstem.plan.rendering import as_markdown
+        from mainstem.plan.drawing import as_html
 
-        shown = self.plan.scrubber.clean(as_markdown(self.plan))
-        return {"text/plain": str(self), "text/markdown": shown}
+        shown = self.plan.scrubber.clean(as_html(self.plan))
+        return {"text/plain": str(self), "text/html": shown}
 
 
 class Running:
-    """A pipeline that runs in the background."""
+    """A pipeline that runs in the background; in a notebook it shows its table as of now."""
 
     def __init__(self, plan: Plan, *, show_rows: bool, fresh: Sequence[str]) -> None:
+        from mainstem.observation.picture import Picture
+
+        self._picture = Picture(plan)
         self._progress: deque[Mapping[str, Any]] = deque(maxlen=_REMEMBERED)
         self._stop = threading.Event()
         self._summary: dict[str, Any] | None = None
@@ -122,6 +125,28 @@ class Running:
     def active(self) -> bool:
         """Whether it still runs."""
         return self._thread.is_alive()
+
+    def watch(self, every: float = 1.0) -> dict[str, Any]:
+        """Show the table of the run until it ends, in a notebook's cell or on the terminal; see `wait`.
+
+        An interrupt (the notebook's stop button) ends the watching, and stops the run; see `stop`.
+
+        Args:
+            every: how often to look, in seconds.
+        """
+        from mainstem.observation.table import shown_until
+
+        try:
+            shown_until(self, self._thread.join, every)
+        except KeyboardInterrupt:
+            return self.stop()
+        return self.wait()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from mainstem.observation.table import as_html, as_text
+
+        facts = self._picture.facts()
+        return {"text/plain": as_text(facts), "text/html": as_html(facts)}
 
     def stop(self) -> dict[str, Any]:
         """Finish the batches in hand and return the summary; see `wait`."""
@@ -144,7 +169,7 @@ class Running:
         return self._summary
 
     def _run(self, plan: Plan, show_rows: bool, fresh: Sequence[str]) -> None:
-        from mainstem.observation.reporter import Silent
+        from mainstem.observation.reporter import Several, Silent
         from mainstem.run.runner import run
 
         progress = self._progress
@@ -155,10 +180,15 @@ class Running:
 
         try:
             self._summary = run(
-                plan, reporter=Collect(), stop=self._stop, show_rows=show_rows, fresh=fresh
+                plan,
+                reporter=Several(self._picture, Collect()),
+                stop=self._stop,
+                show_rows=show_rows,
+                fresh=fresh,
             )
-        except MainstemError as error:
-            self._error = error
+            self._picture.ended(self._summary)
         except BaseException as error:
+            self._picture.failed(error)
             self._error = error
-            raise
+            if not isinstance(error, MainstemError):
+                raise

@@ -13,9 +13,9 @@ from mainstem.plan.model import Plan
 class Observer(Component):
     """Is told what happens in a run of a pipeline.
 
-    Its methods are called in the driver, one after another, by what watches the queries: they return soon,
-    and leave what takes long to a thread of their own. What they raise is a warning in the log; it ends no
-    run. A replay, a preview and a test of a document tell nobody.
+    Its methods are called in the driver, one after another, by what watches the queries: they return
+    soon, and leave what takes long to a thread of their own. What they raise is a warning in the log;
+    it ends no run. A replay, a preview and a test of a document tell nobody.
     """
 
     kind = "observer"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from mainstem.observation.picture import Picture
@@ -11,6 +13,7 @@ from mainstem.observation.reporter import Several
 from mainstem.plan.model import Plan
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _COLUMNS = (
@@ -78,6 +81,58 @@ def table_of(facts: Mapping[str, Any]) -> Table:
     for row in rows:
         table.add_row(*(row.get(name, "") for name in shown))
     return table
+
+
+def as_text(facts: Mapping[str, Any]) -> str:
+    """Return what is known of a run as text: its state, and its table."""
+    return _recorded(facts).export_text(clear=False)
+
+
+def as_html(facts: Mapping[str, Any]) -> str:
+    """Return the same as HTML."""
+    kept = '<pre style="line-height: 1.2; overflow-x: auto">{code}</pre>'
+    return _recorded(facts).export_html(inline_styles=True, code_format=kept)
+
+
+def _recorded(facts: Mapping[str, Any]) -> Console:
+    """Return a console that has been shown a run."""
+    from rich.console import Console
+
+    made = Console(record=True, file=StringIO(), width=140, force_jupyter=False)
+    doing = f": {facts['doing']}" if facts["doing"] else ""
+    made.print(f"{facts['state']}{doing}", markup=False, highlight=False)
+    made.print(table_of(facts))
+    if facts["error"]:
+        made.print(facts["error"]["text"], markup=False, highlight=False)
+    return made
+
+
+def shown_until(shown: Any, wait: Callable[[float], object], every: float) -> None:
+    """Show a run again and again until it is not active: in a notebook's cell, else on the terminal.
+
+    Args:
+        shown: a `Running`.
+        wait: waits for its end for so many seconds at most.
+        every: how often to look, in seconds.
+    """
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
+        handle = sys.modules["IPython"].display.display(shown, display_id=True)
+        while shown.active:
+            wait(every)
+            if handle is not None:
+                handle.update(shown)
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    def now() -> Text:
+        return Text(shown._repr_mimebundle_()["text/plain"])
+
+    with Live(now(), console=Console(), auto_refresh=False) as live:
+        while shown.active:
+            wait(every)
+            live.update(now(), refresh=True)
 
 
 def _query(query: Mapping[str, Any], lags: Mapping[str, Any]) -> Iterator[dict[str, str]]:

@@ -163,18 +163,6 @@ def _live(plan: Plan) -> list[SinkNode]:
     return [sink for sink in plan.sinks() if not sink.shadow]
 
 
-def as_markdown(plan: Plan) -> str:
-    """Return the plan for a notebook: the graph as Mermaid, and a table of guarantees."""
-    lines = [f"**{plan.pipeline}**", "", "```mermaid", as_mermaid(plan).rstrip(), "```", ""]
-    lines += ["| sink | guarantee | because | as long as |", "|---|---|---|---|"]
-    for sink in _live(plan):
-        promise = sink.promise
-        reasons, assumptions = "; ".join(promise.reasons), "; ".join(promise.assumptions)
-        lines.append(f"| {sink.name} | {promise.level} | {reasons} | {assumptions} |")
-    lines += ["", *(f"- {warning}" for warning in plan.warnings)]
-    return "\n".join(lines) + "\n"
-
-
 def _phases(query: Query) -> Iterator[str]:
     """Yield what is loaded before the rest begins; nothing where all begins at once."""
     for number, reads in enumerate(query.loads, 1):
