@@ -12,6 +12,7 @@ from mainstem.discovery import Word, installed_words
 from mainstem.observation.observers import Observers
 from mainstem.plan.build import make_plan
 from mainstem.plan.derive import derive
+from mainstem.plan.rendering import as_json, as_text
 from mainstem.registry import Registry
 
 TOLD = '''
@@ -124,3 +125,11 @@ def test_a_plan_that_is_derived_tells_nobody(plan, tmp_path):
     made = plan({"one": {"use": "teller"}})
     assert made.observers
     assert not derive(made, made.sinks(), checkpoint=tmp_path).observers
+
+
+def test_a_plan_shows_its_observers(plan):
+    """Pass: with their words, in text and JSON; a plan without any says nothing of them."""
+    made = plan({"one": {"use": "told:teller"}})
+    assert "observers: told of each run\n  one: told:teller" in as_text(made)
+    assert as_json(made)["observers"] == [{"name": "one", "use": "told:teller"}]
+    assert "observers" not in as_text(plan({}))

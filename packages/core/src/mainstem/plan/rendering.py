@@ -60,6 +60,9 @@ def as_json(plan: Plan) -> dict[str, Any]:
             }
             for sink in _live(plan)
         ],
+        "observers": [
+            {"name": name, "use": plan.document.observers[name].use} for name in plan.observers
+        ],
         "warnings": list(plan.warnings),
     }
 
@@ -148,6 +151,10 @@ def _text(plan: Plan) -> Iterator[str]:
     if shadows:
         yield ""
         yield f"written by replay alone: {', '.join(shadows)}"
+    if plan.observers:
+        yield ""
+        yield "observers: told of each run"
+        yield from (f"  {name}: {plan.document.observers[name].use}" for name in plan.observers)
     shared = plan.shared()
     if shared:
         yield ""
