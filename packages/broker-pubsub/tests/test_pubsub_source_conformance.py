@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-import pytest
 from mainstem_broker_pubsub.testing import PROJECT
 from mainstem_testkit import ReceiverSuite, SourceSuite
-from mainstem_testkit.conformance import _receiver
 
 
 class Subscriptions:
@@ -15,11 +13,8 @@ class Subscriptions:
     server_fixture = "pubsub_afar"
     secrets = ("hunter2",)
     ordering = False
-
-    @pytest.fixture(autouse=True)
-    def _as_long_as_it_is_leased(self, monkeypatch):
-        # What somebody had who is gone comes again after that.
-        monkeypatch.setattr(_receiver, "QUIET", 3.0)
+    #: What somebody had who is gone comes again before that.
+    quiet = 3.0
 
     def prepare(self):
         self.name = f"numbers-{uuid.uuid4().hex}"

@@ -7,7 +7,6 @@ import uuid
 import pytest
 from mainstem_broker_sqs.testing import CREDENTIALS
 from mainstem_testkit import ReceiverSuite, SourceSuite
-from mainstem_testkit.conformance import _receiver
 
 _VARIABLES = {
     "access_key": "AWS_ACCESS_KEY_ID",
@@ -21,11 +20,8 @@ class Queues:
     server_fixture = "elasticmq_afar"
     secrets = ("hunter2",)
     suffix = ""
-
-    @pytest.fixture(autouse=True)
-    def _as_long_as_it_is_hidden(self, monkeypatch):
-        # What was on its way to somebody who is gone is seen again after that.
-        monkeypatch.setattr(_receiver, "QUIET", 5.0)
+    #: What was in flight to somebody who is gone is seen again before that.
+    quiet = 5.0
 
     def prepare(self):
         self.name = f"numbers-{uuid.uuid4().hex}{self.suffix}"

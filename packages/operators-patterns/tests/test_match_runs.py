@@ -98,6 +98,7 @@ def test_a_pattern_over_payments(payments):
     assert [row["at"][11:16] for row in payments.rows("fraud.late")] == ["09:00"]
 
 
+@pytest.mark.in_turn
 def test_all_rows_come_out(payments):
     """Pass: each with its columns, variable and number, and the match's measures."""
     payments.document(rows="all", measures={"smalls": "count(small)"}).run()
@@ -157,6 +158,7 @@ def test_a_pattern_without_an_end_is_told(payments):
     assert "give `within`" in plan.nodes["fraud"].state.grows
 
 
+@pytest.mark.in_turn
 def test_rows_of_one_time_are_in_their_order(payments):
     """Pass: by the columns that the document names, whatever order they come in; null is before all others."""
     payments.feed(("z", "12:00", 30), ("z", "12:00", 10), ("z", "12:00", None), ("z", "12:00", 20))
@@ -223,6 +225,7 @@ def ruled(pipeline):
     return made
 
 
+@pytest.mark.in_turn
 def test_patterns_that_are_rows(ruled):
     """Pass: they are there before the first payment; each match with its rule; what is no pattern is refused once."""
     ruled.pipeline.run()

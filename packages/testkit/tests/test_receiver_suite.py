@@ -98,7 +98,7 @@ _SLOW = {"leaks a process", "makes ids up", "says that nothing waits"}
 @pytest.fixture
 def broken(queue_server, tmp_path, monkeypatch):
     """Makes a suite over a receiver with a fault, which is soon given up."""
-    monkeypatch.setattr(_receiver, "QUIET", 0.4)
+    monkeypatch.setattr(QueueSuite, "quiet", 0.4)
     monkeypatch.setattr(receiver, "SETTLING", 1.0)
 
     def make(fault, patience=2.0):

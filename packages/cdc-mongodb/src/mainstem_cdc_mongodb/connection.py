@@ -83,7 +83,9 @@ class Connection:
         try:
             with self._failures():
                 self._session = self._client.start_session(causal_consistency=False)
-            self.hello = self.command("admin", {"hello": 1})
+            # What a command may take is also how long it looks for a server.
+            seconds = min(options.connect_timeout.total_seconds(), self._patience)
+            self.hello = self.command("admin", {"hello": 1}, seconds)
         except BaseException:
             self.close()
             raise

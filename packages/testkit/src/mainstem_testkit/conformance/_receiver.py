@@ -24,8 +24,6 @@ from mainstem_testkit.server import living
 
 #: How long a call, or messages that must come, may take, in seconds.
 PATIENCE = 30.0
-#: When nothing came for so long, nothing more is to come, in seconds.
-QUIET = 0.7
 _STEP = 0.1
 
 
@@ -36,10 +34,12 @@ class Taker:
 
     Args:
         receiver: as its class makes it.
+        quiet: when nothing came for so many seconds, nothing more will.
     """
 
-    def __init__(self, receiver: Any) -> None:
+    def __init__(self, receiver: Any, quiet: float = 0.7) -> None:
         self.receiver = receiver
+        self._quiet = quiet
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="taker", daemon=True)
         self._thread.start()
@@ -101,7 +101,7 @@ class Taker:
         """Take until nothing has come for a while; return all."""
         found: list[Any] = []
         last = began = time.monotonic()
-        while time.monotonic() - last < (QUIET if quiet is None else quiet):
+        while time.monotonic() - last < (self._quiet if quiet is None else quiet):
             came = self.take()
             if came:
                 found += came

@@ -65,7 +65,7 @@ class ReceiverSuite(ReceiverProcessSuite):
 
     # -- acknowledging --------------------------------------------------------------------------
 
-    @proves("acknowledging")
+    @proves("acknowledging", waits=True)
     def test_what_was_not_acknowledged_comes_again(self) -> None:
         """Taken and not acknowledged: all of it comes over the next connection, and to another."""
         self._not_lossy()
@@ -80,7 +80,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             another.connect()
             self.check(another.take_some(len(_ALL)) + another.take_rest(), _ALL)
 
-    @proves("acknowledging")
+    @proves("acknowledging", waits=True)
     def test_what_was_acknowledged_does_not_come_again(self) -> None:
         """Acknowledged, in several calls: only what was put later comes, also to another."""
         self.put(_ALL)
@@ -98,7 +98,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             self.put([10, 11])
             self.check(another.take_some(2) + another.take_rest(), [10, 11])
 
-    @proves("acknowledging")
+    @proves("acknowledging", waits=True)
     def test_acknowledging_the_first_leaves_the_rest(self) -> None:
         """Of 10 messages 4 are acknowledged: the other 6 come again, and none of the 4."""
         self._not_lossy()
@@ -162,7 +162,7 @@ class ReceiverSuite(ReceiverProcessSuite):
         wrong = next((at for at, number in enumerate(numbers) if number != at), None)
         assert wrong is None, f"{numbers[wrong or 0]} came where {wrong} was due"
 
-    @proves("pause")
+    @proves("pause", waits=True)
     def test_nothing_comes_while_it_is_paused(self) -> None:
         """Paused, what is put stays away, and what was taken can be acknowledged; resumed, it comes."""
         from mainstem_ingress import Receiver
@@ -192,7 +192,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             self.put(range(10, 15))
             self.check(taker.take_some(5), range(10, 15))
 
-    @proves("pause")
+    @proves("pause", waits=True)
     def test_pauses_lose_nothing(self) -> None:
         """Pauses of any length, one right after the other, while messages come: each comes once."""
         from mainstem_ingress import Receiver
@@ -217,7 +217,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             taken += taker.take_some(40 - len(taken))
             self.check(taken + taker.take_rest(), range(40))
 
-    @proves("readiness")
+    @proves("readiness", waits=True)
     def test_a_bounded_run_begins_with_what_was_waiting(self) -> None:
         """When the process says that it is ready, all that was there before is stored."""
         self._not_lossy()
@@ -335,7 +335,7 @@ class ReceiverSuite(ReceiverProcessSuite):
             taker.connect(came[-1].cursor)
             self.check(taker.take_rest(), [])
 
-    @proves("server")
+    @proves("server", waits=True)
     def test_a_server_that_stands_still_hangs_nobody(self) -> None:
         """Calls return or raise while the server stands still; afterwards nothing is lost."""
         with self._five_taken() as (server, taker, taken):

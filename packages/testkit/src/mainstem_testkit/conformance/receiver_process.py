@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-from mainstem_testkit.conformance import _receiver
 from mainstem_testkit.conformance._receiver import difference, stored
 from mainstem_testkit.conformance.receiving import ReceivingSuite
 from mainstem_testkit.conformance.suite import proves
@@ -15,19 +14,19 @@ from mainstem_testkit.conformance.suite import proves
 class ReceiverProcessSuite(ReceivingSuite):
     """What is stored when its process ends."""
 
-    @proves("crashes")
+    @proves("crashes", waits=True)
     def test_one_message_and_a_kill(self) -> None:
         """1 message, idle, kill -9, restart: stored once, and nothing is left at the external system."""
         self._not_lossy()
         self.put([0])
         with self._process() as process:
             process.until(lambda: stored(self._folder), "stored")
-            time.sleep(_receiver.QUIET)
+            time.sleep(self.quiet)
             process.kill()
         self.nothing_left()
         with self._process() as process:
             process.until(lambda: any(facts.get("ready") for facts in process.told()), "ready")
-            time.sleep(_receiver.QUIET)
+            time.sleep(self.quiet)
             assert process.stop() == 0, process.words()
         self.check(stored(self._folder), [0])
         self.nothing_left()
@@ -97,7 +96,7 @@ class ReceiverProcessSuite(ReceivingSuite):
                 assert process.stop() == 0, process.words()
         with self._process() as process:
             process.until(lambda: len(stored(self._folder)) >= 300, "all stored")
-            time.sleep(_receiver.QUIET)
+            time.sleep(self.quiet)
             assert process.stop() == 0, process.words()
         self.check(stored(self._folder), range(300))
         self.nothing_left()

@@ -87,7 +87,7 @@ class ReceivingSuite(Suite):
     def taker(self, **changes: Any) -> Taker:
         """Return a new receiver to be called; `changes` are to the source's options."""
         source = self.source(**changes)
-        return Taker(source.receiver()(source.options, 0, "subject"))
+        return Taker(source.receiver()(source.options, 0, "subject"), self.quiet)
 
     def check(self, messages: Iterable[Any], expected: Sequence[int], *, once: bool = True) -> None:
         """Hold what came against what was put.

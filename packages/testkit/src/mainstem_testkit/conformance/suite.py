@@ -33,14 +33,24 @@ TestT = TypeVar("TestT", bound=Callable[..., None])
 _ODD: tuple[Any, ...] = ({"no": {"such": ["value"]}}, [[{}]], "\x00")
 
 
+#: A test that waits for `quiet`, of more than so many seconds, is run in turn.
+_LONG = 2.0
+
+
 def proves(
-    claim: str, *, dear: bool = False, runs: bool = False, shown_by: str | tuple[str, ...] = ()
+    claim: str,
+    *,
+    dear: bool = False,
+    runs: bool = False,
+    waits: bool = False,
+    shown_by: str | tuple[str, ...] = (),
 ) -> Callable[[TestT], TestT]:
     """Say which claim a standard test proves; the report lists tests by claim.
 
     Args:
         dear: it takes many runs or processes, so it is run in turn, and of a variant only with all.
         runs: it takes a few runs on Spark, so it is run in turn.
+        waits: it waits for what may still come, so it is run in turn where that takes long (`quiet`).
         shown_by: the mechanisms of which their own tests show the same: for a component on one of them
             it is run with all tests alone.
     """
@@ -49,6 +59,7 @@ def proves(
         test.proves = claim  # type: ignore[attr-defined]
         test.dear = dear  # type: ignore[attr-defined]
         test.runs = runs  # type: ignore[attr-defined]
+        test.waits = waits  # type: ignore[attr-defined]
         by = (shown_by,) if isinstance(shown_by, str) else shown_by
         test.shown_by = by  # type: ignore[attr-defined]
         return test
@@ -77,6 +88,9 @@ class Suite:
     kind: ClassVar[str]
     #: The component's word, as in `use: WORD`.
     use: ClassVar[str] = ""
+    #: When nothing has come from the external system for so many seconds, nothing more will: longer than
+    #: it keeps from others what somebody had who is gone.
+    quiet: ClassVar[float] = 0.7
     #: The fixture of the server that the component talks to, if there is one.
     server_fixture: ClassVar[str] = ""
     #: The mechanism of which these are the tests: what they show, others on it need not show each time.
@@ -138,10 +152,10 @@ class Suite:
     def tier(cls, name: str) -> Tier:
         """Return when a standard test is run.
 
-        Every time, unless it takes a few runs on Spark or is dear: then in turn. Of a variant all is in
-        turn, and what is dear only with all; so is what a mechanism's own tests show that the component
-        is built on. The first class of a module that tests a word stands for the word; the others are
-        variants.
+        Every time, unless it takes a few runs on Spark, waits long or is dear: then in turn. Of a
+        variant all is in turn, and what is dear only with all; so is what a mechanism's own tests show
+        that the component is built on. The first class of a module that tests a word stands for the
+        word; the others are variants.
         """
         test: Any = getattr(cls, name, None)
         if not getattr(test, "proves", None):
@@ -150,7 +164,8 @@ class Suite:
         variant = cls._is_variant()
         if shown or (variant and test.dear):
             return Tier.ALL
-        return Tier.TURN if test.dear or test.runs or variant else Tier.EVERY
+        slow = test.dear or test.runs or (test.waits and cls.quiet > _LONG)
+        return Tier.TURN if slow or variant else Tier.EVERY
 
     @classmethod
     def mechanisms(cls) -> frozenset[str]:
