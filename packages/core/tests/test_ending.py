@@ -149,3 +149,16 @@ def test_whoever_observes_a_run_is_told_with_what_it_ended(error):
         run.whole()
     assert ended == [error]
     assert told.ended_
+    run.prepare = fails  # type: ignore[method-assign]  # before any query: a database that is away
+    with pytest.raises(type(error)):
+        run.whole()
+    assert ended == [error, error]
+
+    def closed(_summary: object) -> None:
+        raise BrokenPipeError
+
+    run.prepare = run.once = lambda: None  # type: ignore[method-assign]
+    told.ended = closed  # type: ignore[method-assign]  # nobody reads the lines any more
+    with pytest.raises(BrokenPipeError):
+        run.whole()
+    assert len(ended) == 3

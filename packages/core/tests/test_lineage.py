@@ -132,3 +132,72 @@ def test_relays_are_no_part_of_it(above):
     else:
         given["relay"] = True
     assert made(lineage(operators, lines=given)) == plain == {"town": {"value"}}
+
+
+ROWS = {
+    "use": "files",
+    "with": {"path": "/in", "format": "jsonlines", "schema": "id BIGINT, city STRING, key STRING"},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("to_json(struct(*))", {"id", "city", "key"}),
+        ("id * 2", {"id"}),
+        ("id -- the city's name, or the key's\n", {"id"}),
+        ("concat(id, /* not the key */ r'\\', city)", {"id", "city"}),
+    ],
+    ids=["all", "times", "comment", "texts"],
+)
+def test_what_sql_names_is_found(text, wanted):
+    """Pass: a star is all columns, unless it multiplies; what stands in comments and texts is no name."""
+    assert made(lineage({"last": select("lines", {"x": text})}, lines=ROWS))["x"] == wanted
+
+
+def test_a_query_with_a_star_is_made_of_all():
+    """Pass: each column, for nobody has read the query."""
+    query = {"query": "SELECT *, upper(key) AS c FROM input", "schema": "id BIGINT, c STRING"}
+    found = lineage({"last": {"use": "sql", "from": "lines", "with": query}}, lines=ROWS)
+    everything = {"id", "city", "key"}
+    assert made(found) == {"id": everything, "c": everything}
+
+
+def test_what_an_operator_computes_is_not_the_column_of_that_name():
+    """Pass: an encoded row is made of all columns, also its value beside a column `key`."""
+    encode = {"use": "encode", "from": "lines", "with": {"format": "json"}}
+    assert made(lineage({"last": encode}, lines=ROWS))["value"] == {"id", "city", "key"}
+
+
+def test_what_a_source_refuses_is_of_what_it_reads():
+    """Pass: made of all its columns, and not of columns that nobody reads."""
+    plan = lineage({"row": select("lines", {"a": "id"})}, "lines.rejected", lines=ROWS)
+    assert made(plan)["payload"] == {"id", "city", "key"}
+    assert [(str(read.stream), len(read.columns)) for read in plan.reads] == [("lines", 3)]
+
+
+def test_what_shadows_read_is_not_read():
+    """Pass: a sink that replays write alone, and what only it reads, are told nowhere."""
+    lines = {"use": "files", "with": {"path": "/in", "format": "message"}}
+    out = {"use": "files", "from": "lines", "with": {"path": "/out", "format": "parquet"}}
+    shadow = {**out, "from": "others", "query": "replay"}
+    plan = make_plan(
+        {
+            "pipeline": "p",
+            "sources": {
+                "lines": lines,
+                "others": {**lines, "with": {**lines["with"], "path": "/x"}},
+            },
+            "sinks": {"out": out, "again": {**shadow, "with": {**out["with"], "path": "/again"}}},
+        }
+    )
+    assert [read.stream.node for read in Lineage(plan).reads] == ["lines"]
+    assert [write.sink for write in Lineage(plan).writes] == ["out"]
+
+
+def test_what_is_in_an_envelope_is_of_value_and_headers():
+    """Pass: columns of the schema, and those that `keep` has of attributes."""
+    row = decode(envelope="cloudevents", keep={"t": "attributes['type']", "at": "timestamp"})
+    found = made(lineage({"last": row}))
+    assert found["city"] == found["t"] == {"value", "headers"}
+    assert found["at"] == {"timestamp"}

@@ -180,6 +180,44 @@ def test_how_it_ends_is_told_without_secrets(tmp_path, error, state):
         assert end["run"]["facets"]["errorMessage"]["message"].startswith("no: ")
 
 
+def test_what_references_give_stands_in_names(tmp_path, monkeypatch):
+    """Pass: a dataset has the name that it has for others, though the document takes it from the environment."""
+    file = tmp_path / "events.jsonl"
+    monkeypatch.setenv("PLACE", str(tmp_path / "given"))
+    given = document(tmp_path, file=str(file))
+    given["sources"]["lines"]["with"]["path"] = "${env:PLACE}"
+    run(make_plan(given))
+    assert told(file)[0]["inputs"][0]["name"] == str(tmp_path / "given")
+
+
+def test_what_several_read_and_write_is_told_once(tmp_path):
+    """Pass: of two sources and two sinks at one place the rows are added, and columns are made of both."""
+    file = tmp_path / "events.jsonl"
+    given = document(tmp_path, file=str(file))
+    given["sources"]["again"] = given["sources"]["lines"]
+    given["operators"]["more"] = {**given["operators"]["order"], "from": "again"}
+    given["sinks"]["bad"] = {**given["sinks"]["out"], "from": "more"}
+    facts = {"event": "batch", "query": "q", "nodes": {}}
+    facts["nodes"] = {"lines": {"rows": 3}, "again": {"rows": 4}, "out": {"rows": 3, "rejected": 1}, "bad": {"rows": 5}}  # fmt: skip
+    run(make_plan(given), facts)
+    end = told(file)[-1]
+    (read,), (written,) = end["inputs"], end["outputs"]
+    assert read["inputFacets"]["inputStatistics"]["rowCount"] == 7
+    assert written["outputFacets"]["outputStatistics"]["rowCount"] == 7
+    assert {each["name"] for each in written["facets"]["schema"]["fields"]} == {
+        *("city", "euros", "when"),
+        *("cents", "received"),
+    }
+
+
+def test_the_librarys_own_settings_change_nothing(tmp_path, monkeypatch):
+    """Pass: events are there, though the environment turns the library off."""
+    monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
+    file = tmp_path / "events.jsonl"
+    run(plan_of(tmp_path, file=str(file)))
+    assert len(told(file)) == 2
+
+
 @pytest.fixture
 def server():
     """A server that takes events, or answers as it is told to."""
@@ -270,6 +308,10 @@ def test_a_whole_run(pipeline, tmp_path):
         ({"url": "http://a", "file": "b"}, "either url or file"),
         ({"url": "ftp://a"}, "expected a URL"),
         ({"url": "https://me:mine@a"}, "write `token`"),
+        ({"url": "https://a b/mine"}, "its host is none"),
+        ({"url": "https://a%zz"}, "its host is none"),
+        ({"url": "https://a/mine"}, "write `endpoint`"),
+        ({"url": "https://a?mine=1"}, "write `endpoint`"),
         ({"file": "b", "token": "t"}, "goes with `url`"),
     ],
 )

@@ -220,11 +220,12 @@ class CaptureOptions(IngressOptions):
 
     def dataset(self, name: str, table: TableOptions) -> Dataset:
         """Return a table as catalogues know it; arguments as of `placed`."""
-        parts = urlsplit(self.url.get_secret_value())
+        url = self.url.get_secret_value()
         namespace, found = self.placed(name, table)
         path = [self.database] if self.has_schemas else []
-        system = f"{self.catalogued}://{parts.hostname}:{parts.port or self.port}"
-        return Dataset(system, ".".join([*path, namespace, found]))
+        return Dataset.at_server(
+            self.catalogued, url, self.port, ".".join([*path, namespace, found])
+        )
 
     @property
     def passes_truncate(self) -> bool:

@@ -77,7 +77,7 @@ class Outbox(Operator, Branching):
     """
 
     options: OutboxOptions
-    capabilities = OperatorCapabilities(row_wise=True)
+    capabilities = OperatorCapabilities(row_wise=True, keeps_names=False)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given, options = inputs.only.columns, self.options

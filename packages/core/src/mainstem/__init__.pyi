@@ -6,6 +6,7 @@ from .contracts.abilities import Checked as Checked
 from .contracts.abilities import Comparable as Comparable
 from .contracts.abilities import Compared as Compared
 from .contracts.abilities import Dataset as Dataset
+from .contracts.abilities import Deriving as Deriving
 from .contracts.abilities import Expressions as Expressions
 from .contracts.abilities import Forgetful as Forgetful
 from .contracts.abilities import HelperProcess as HelperProcess

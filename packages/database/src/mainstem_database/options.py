@@ -150,9 +150,7 @@ class DatabaseOptions(Options):
         system, port, schema = _CATALOGUED[self.product]
         database = unquote(parts.path.removeprefix("/"))
         path = [database, self.namespace or schema] if schema else [self.namespace or database]
-        return Dataset(
-            f"{system}://{parts.hostname}:{parts.port or port}", ".".join([*path, table])
-        )
+        return Dataset.at_server(system, parts.geturl(), port, ".".join([*path, table]))
 
     @property
     def file(self) -> str:

@@ -77,7 +77,7 @@ class PythonByKey(KeyedOperator):
 
     options: PythonByKeyOptions
     ports = {"input": EVENTS}
-    capabilities = OperatorCapabilities(batch_invariant=False)
+    capabilities = OperatorCapabilities(batch_invariant=False, keeps_names=False)
     nulls_equal = True
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:

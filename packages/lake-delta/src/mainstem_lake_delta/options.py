@@ -44,9 +44,11 @@ class TableOptions(Options):
         """Return the table as catalogues know it."""
         if self.path is not None:
             return Dataset("file", str(self.path))
-        system, _, rest = str(self.url).partition("://")
+        system, _, rest = str(self.url).rstrip("/").partition("://")
         bucket, _, path = rest.partition("/")
-        return Dataset(f"{system}://{bucket}", path)
+        if not bucket:
+            return Dataset("file", f"/{path}")
+        return Dataset(f"{'s3' if system == 's3a' else system}://{bucket}", path)
 
     def keys(self) -> dict[str, str]:
         """Return the settings of the storage, which are never shown."""

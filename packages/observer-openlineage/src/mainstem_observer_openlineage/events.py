@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -10,7 +11,6 @@ from typing import Any
 from mainstem import Dataset, Plan
 from mainstem.columns import Column
 from mainstem.lineage import Lineage
-from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
     column_lineage_dataset,
@@ -37,9 +37,8 @@ from mainstem_observer_openlineage.options import OpenLineageOptions
 Counts = Mapping[str, Mapping[str, int]]
 
 
-def client_of(options: OpenLineageOptions) -> OpenLineageClient:
-    """Return what sends events to where the options say."""
-    transport: Any
+def transport_of(options: OpenLineageOptions) -> HttpTransport | FileTransport:
+    """Return what sends events to where the options say; the library's own settings are not looked at."""
     if options.url is not None:
         token = options.token
         login = ApiKeyTokenProvider({"apiKey": token.get_secret_value()}) if token else None
@@ -49,10 +48,8 @@ def client_of(options: OpenLineageOptions) -> OpenLineageClient:
             options.answer_timeout.total_seconds(),
             auth=login or TokenProvider({}),
         )
-        transport = HttpTransport(config)
-    else:
-        transport = FileTransport(FileConfig(str(options.file), append=True))
-    return OpenLineageClient(transport=transport)
+        return HttpTransport(config)
+    return FileTransport(FileConfig(str(options.file), append=True))
 
 
 class Events:
@@ -116,53 +113,71 @@ class Events:
         )
 
     def _inputs(self, counts: Counts) -> list[InputDataset]:
-        found: dict[Dataset, InputDataset] = {}
+        columns: dict[Dataset, dict[str, Column]] = defaultdict(dict)
+        rows: Counter[Dataset] = Counter()
         for read in self._lineage.reads:
-            rows = counts.get(read.stream.node, {}).get(read.stream.output or "rows")
+            found = counts.get(read.stream.node, {})
             for dataset in read.datasets:
-                one = len(read.datasets) == 1  # else nobody knows of which
-                told = found.setdefault(dataset, InputDataset(*self._name(dataset)))
-                told.facets = {"schema": self._schema(read.columns)}
-                if rows is not None and one:
-                    statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
-                    told.inputFacets = {"inputStatistics": statistics(rows)}
-        return list(found.values())
+                columns[dataset] |= {each.name: each for each in read.columns}
+                if len(read.datasets) == 1:  # else nobody knows of which
+                    rows[dataset] += found.get(read.stream.output or "rows", 0)
+        told = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
+        return [
+            InputDataset(
+                *_name(dataset),
+                facets={"schema": _schema(given.values())},
+                inputFacets={"inputStatistics": told(rows[dataset])} if dataset in rows else {},
+            )
+            for dataset, given in columns.items()
+        ]
 
     def _outputs(self, counts: Counts) -> list[OutputDataset]:
-        found: dict[Dataset, OutputDataset] = {}
+        columns: dict[Dataset, dict[str, Column]] = defaultdict(dict)
+        made: dict[Dataset, dict[str, set[tuple[Dataset, str]]]] = defaultdict(dict)
+        rows: Counter[Dataset] = Counter()
         for write in self._lineage.writes:
-            rows = counts.get(write.sink, {}).get("rows")
+            found = counts.get(write.sink, {})
             for dataset in write.datasets:
-                told = found.setdefault(dataset, OutputDataset(*self._name(dataset)))
-                fields = {
-                    name: column_lineage_dataset.Fields(self._fields(made))
-                    for name, made in write.made_of.items()
-                }
-                told.facets = {
-                    "schema": self._schema(write.columns),
-                    "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields),
-                }
-                if rows is not None and len(write.datasets) == 1:
-                    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
-                    told.outputFacets = {"outputStatistics": statistics(rows)}
-        return list(found.values())
-
-    def _fields(
-        self, made: Iterable[tuple[Dataset, str]]
-    ) -> list[column_lineage_dataset.InputField]:
+                columns[dataset] |= {each.name: each for each in write.columns}
+                for name, origins in write.made_of.items():
+                    made[dataset].setdefault(name, set()).update(origins)
+                if len(write.datasets) == 1:
+                    rows[dataset] += found.get("rows", 0) - found.get("rejected", 0)
+        told = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        lineage = column_lineage_dataset
         return [
-            column_lineage_dataset.InputField(*self._name(dataset), name) for dataset, name in made
+            OutputDataset(
+                *_name(dataset),
+                facets={
+                    "schema": _schema(given.values()),
+                    "columnLineage": lineage.ColumnLineageDatasetFacet(
+                        {
+                            name: lineage.Fields(
+                                [
+                                    lineage.InputField(*_name(origin), column)
+                                    for origin, column in sorted(made[dataset][name])
+                                ]
+                            )
+                            for name in given
+                        }
+                    ),
+                },
+                outputFacets={"outputStatistics": told(rows[dataset])} if dataset in rows else {},
+            )
+            for dataset, given in columns.items()
         ]
-
-    @staticmethod
-    def _schema(columns: Sequence[Column]) -> schema_dataset.SchemaDatasetFacet:
-        fields = [
-            schema_dataset.SchemaDatasetFacetFields(column.name, column.type) for column in columns
-        ]
-        return schema_dataset.SchemaDatasetFacet(fields)
-
-    def _name(self, dataset: Dataset) -> tuple[str, str]:
-        return self._clean(dataset.namespace), self._clean(dataset.name)
 
     def _clean(self, text: str) -> str:
         return str(self._plan.scrubber.clean(text))
+
+
+def _schema(columns: Iterable[Column]) -> schema_dataset.SchemaDatasetFacet:
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(column.name, column.type) for column in columns
+    ]
+    return schema_dataset.SchemaDatasetFacet(fields)
+
+
+def _name(dataset: Dataset) -> tuple[str, str]:
+    """Return the name as it is: it holds no login, and what a reference gave is no secret in it."""
+    return dataset.namespace, dataset.name

@@ -81,16 +81,22 @@ class OpenLineage(Observer):
             _LOG.warning("an event of lineage is lost: %s wait to be sent", _MOST)
 
     def _send(self) -> None:
-        from mainstem_observer_openlineage.events import client_of
-
-        client = client_of(self.options)
+        transport: Any = None
         try:
             while (event := self._waiting.get()) is not None:
                 try:
-                    client.emit(event)
+                    if transport is None:
+                        transport = self._transport()
+                    transport.emit(event)
                 except Exception as error:
                     # The library's words may hold what was sent along with the event.
                     kind, state = type(error).__name__, event.eventType.value
                     _LOG.warning("the event %s of lineage was not taken: %s", state, kind)
         finally:
-            client.close()
+            if transport is not None:
+                transport.close()
+
+    def _transport(self) -> Any:
+        from mainstem_observer_openlineage.events import transport_of
+
+        return transport_of(self.options)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated
 
 from mainstem import Hidden, LocalPath, Options, PositiveDuration, Secret, option, split_address
 from pydantic import model_validator
+
+#: A host, with a port or without.
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 
 
 def _check(url: Secret) -> Secret:
@@ -15,6 +19,10 @@ def _check(url: Secret) -> Secret:
         raise ValueError("expected a URL: https://HOST")
     if parts.username or parts.password:
         raise ValueError("a login is no part of it: write `token`")
+    if not _HOST.fullmatch(parts.netloc):
+        raise ValueError("its host is none")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError("a path is no part of it: write `endpoint`")
     return url
 
 
@@ -56,7 +64,7 @@ class OpenLineageOptions(Options):
         description="How long the server may take for an event, which is then retried a few times.",
     )
     give_up: PositiveDuration = option(
-        timedelta(seconds=30),
+        timedelta(seconds=10),
         advanced=True,
         description="How long the end of a run waits until its last events are taken.",
     )

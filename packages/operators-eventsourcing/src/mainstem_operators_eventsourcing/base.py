@@ -58,7 +58,7 @@ class Root(KeyedOperator):
 
     options: RootOptions
     ports = {"input": EVENTS}
-    capabilities = OperatorCapabilities(batch_invariant=False)
+    capabilities = OperatorCapabilities(batch_invariant=False, keeps_names=False)
     nulls_equal = True
 
     def keys(self, inputs: Inputs[Shape]) -> Mapping[str, Sequence[str]]:

@@ -56,7 +56,7 @@ class Upcast(Operator, Branching):
 
     options: UpcastOptions
     ports = {"input": EVENTS}
-    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True)
+    capabilities = OperatorCapabilities(row_wise=True, keeps_rows=True, keeps_names=False)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = inputs.only

@@ -5,7 +5,7 @@ It is Spark's own interval join, whose state holds each row for as long as a par
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from mainstem import (
     EVENTS,
     Branching,
+    Deriving,
     Duration,
     Events,
     EventTime,
@@ -120,7 +121,7 @@ class StreamStreamJoinOptions(Options):
         return self
 
 
-class StreamStreamJoin(Operator, Stateful, Branching):
+class StreamStreamJoin(Operator, Stateful, Branching, Deriving):
     """Joins the rows of two streams that have the same key and are close in event time.
 
     A row waits for partners until the watermark, which is the lower one of both streams', has passed
@@ -162,6 +163,11 @@ class StreamStreamJoin(Operator, Stateful, Branching):
             beside=left.names,
             keys=self._on().values(),
         )
+
+    def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
+        taken = self._taken(inputs[LEFT], inputs[RIGHT])
+        found = {name: [(LEFT, name)] for name in inputs[LEFT].names}
+        return {**found, **{name: [(RIGHT, column.name)] for name, column in taken.items()}}
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         """Rows that found no partner and that the join does not keep, and late ones, as they came."""

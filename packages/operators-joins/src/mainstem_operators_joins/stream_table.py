@@ -14,6 +14,7 @@ from mainstem import (
     EVENTS,
     Accepts,
     Changelog,
+    Deriving,
     Duration,
     Events,
     Inputs,
@@ -122,7 +123,7 @@ class StreamTableOptions(Options):
     )
 
 
-class StreamTableJoin(KeyedOperator, LoadedFirst):
+class StreamTableJoin(KeyedOperator, LoadedFirst, Deriving):
     """Joins events with a table's rows: as of the event's time, or the latest ones."""
 
     options: StreamTableOptions
@@ -164,6 +165,12 @@ class StreamTableJoin(KeyedOperator, LoadedFirst):
         ]
         shape = stream.with_columns((*stream.columns, *added, *self._told(inputs)))
         return shape if self._keeps_event_time else replace(shape, event_time=None)
+
+    def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
+        found = {name: [(STREAM, name)] for name in inputs[STREAM].names}
+        taken = {name: [(TABLE, column.name)] for name, column in self._takes(inputs).items()}
+        table = [(TABLE, name) for name in inputs[TABLE].names]
+        return {**found, **taken, **{column.name: table for column in self._told(inputs)}}
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         events = Events(inputs[STREAM].columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from mainstem import (
@@ -10,6 +10,7 @@ from mainstem import (
     REJECTED,
     Accepts,
     Changelog,
+    Deriving,
     Events,
     Expressions,
     Inputs,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 LATE_CHANGES = Events("side STRING, deleted BOOLEAN, sequence STRING, row STRING")
 
 
-class TableTableJoin(KeyedOperator, Expressions):
+class TableTableJoin(KeyedOperator, Expressions, Deriving):
     """Joins two tables, each a changelog, into a third that follows their changes.
 
     At each batch's end the result is the join of what both sides have brought so far: what changes
@@ -61,6 +62,12 @@ class TableTableJoin(KeyedOperator, Expressions):
             Column(name, found.type) for name, found in self.options.taken(left, right).items()
         ]
         return Changelog(columns, left.key, COMMIT_VERSION, preimages=True)
+
+    def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
+        left, right = self.sides(inputs)
+        found = {name: [(LEFT, name)] for name in left.names}
+        taken = self.options.taken(left, right)
+        return {**found, **{name: [(RIGHT, column.name)] for name, column in taken.items()}}
 
     def sides(self, inputs: Inputs[Shape]) -> tuple[Changelog, Changelog]:
         """Return the shapes at the ports.

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mainstem import Inputs, OptionError, Shape, StateFacts, option
+from mainstem import Inputs, OperatorCapabilities, OptionError, Shape, StateFacts, option
 
 from mainstem_operators_patterns.automaton import (
     Automaton,
@@ -47,6 +47,7 @@ class Match(Matching):
     """
 
     options: MatchOptions
+    capabilities = OperatorCapabilities(keeps_names=False)
 
     # -- what the options say -----------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class MatchPatterns(Matching, LoadedFirst):
     options: MatchPatternsOptions
     ports = {"input": EVENTS, _PATTERNS: Accepts((Changelog,))}
     #: Which rows a pattern sees depends on when it has come.
-    capabilities = OperatorCapabilities(batch_invariant=False)
+    capabilities = OperatorCapabilities(batch_invariant=False, keeps_names=False)
 
     def loaded_first(self) -> frozenset[str]:
         """Return the port whose rows are there before the first row is matched."""

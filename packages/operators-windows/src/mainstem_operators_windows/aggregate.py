@@ -13,6 +13,7 @@ from mainstem import (
     REJECTED,
     Changelog,
     Checked,
+    Deriving,
     Duration,
     Events,
     EventTime,
@@ -87,7 +88,7 @@ class AggregateOptions(Options):
     )
 
 
-class Aggregate(KeyedOperator, Expressions, Checked):
+class Aggregate(KeyedOperator, Expressions, Checked, Deriving):
     """Computes totals by keys, of events over windows of event time or for ever, or of a table.
 
     On Spark's own state where Spark has such totals, else on state by key.
@@ -168,6 +169,13 @@ class Aggregate(KeyedOperator, Expressions, Checked):
             raise OptionError("a changelog needs a key: give `by` or `window`", option="by")
         preimages = bool(self._by_key(given)) and options.emit == "changes"
         return Changelog(columns, key=keys, preimages=preimages)
+
+    def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
+        window = self.options.window
+        if window is None:
+            return {}
+        time = [("input", window.on)]
+        return {window.start: time, window.end: time, window.number: time}
 
     def _window_columns(self, given: Shape, by: Sequence[Column]) -> list[Column]:
         window = self.options.window

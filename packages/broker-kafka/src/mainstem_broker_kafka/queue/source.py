@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from mainstem import Level, Shown, SourceCapabilities
+from collections.abc import Sequence
+
+from mainstem import Dataset, Level, Located, Shown, SourceCapabilities
 from mainstem_ingress import IngressSource, Receiver
 
 from mainstem_broker_kafka.queue.options import KafkaQueueOptions
 
 
-class KafkaQueueSource(IngressSource):
+class KafkaQueueSource(IngressSource, Located):
     """Takes messages that brokers share out to a group; acknowledges what is safe on disk."""
 
     options: KafkaQueueOptions
     extra = "topic_partition INT, offset BIGINT, delivery_count INT"
+
+    def datasets(self, output: str) -> Sequence[Dataset]:
+        return [self.options.dataset(topic) for topic in self.options.topics]
 
     @property
     def capabilities(self) -> SourceCapabilities:  # type: ignore[override]  # options decide

@@ -100,7 +100,7 @@ class Declared(Operator, Branching):
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """Row-wise if the user says so."""
-        return OperatorCapabilities(row_wise=self.options.row_wise)
+        return OperatorCapabilities(row_wise=self.options.row_wise, keeps_names=False)
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         given = next(iter(inputs.values()))

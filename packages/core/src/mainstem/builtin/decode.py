@@ -27,9 +27,9 @@ from mainstem import (
 )
 from mainstem.builtin.decoding import NO_VARIANT, Decoding, with_variants
 from mainstem.builtin.envelopes import ATTRIBUTES, Opening
-from mainstem.columns import Column, literal, quoted
+from mainstem.columns import Column, literal, quoted, unquoted
 from mainstem.contracts.abilities import Branching, Checked, Deriving, Expressions, Statement
-from mainstem.contracts.columns import check_names, find_column
+from mainstem.contracts.columns import check_names, find_column, words_in
 from mainstem.contracts.components import Find
 from mainstem.contracts.formats import FormattedOptions, with_format
 from mainstem.contracts.options import Size
@@ -106,8 +106,20 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         return OperatorCapabilities(row_wise=True, keeps_rows=not self._tells_changes)
 
     def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
-        own = self.decoder.columns(self.options.table_schema)
-        return {column.name: [("input", "value")] for column in own}
+        options, parts = self.options, ["value"]
+        if self._tells_changes:
+            parts.append("key")
+        if options.envelope is not None:
+            parts.append("headers")
+        value = [("input", part) for part in parts]
+        own = self.decoder.columns(options.table_schema)
+        found = {column.name: value for column in own}
+        for name, text in options.keep.items():  # what is in an envelope is no column that comes in
+            words = {unquoted(word).lower() for word in words_in(text)}
+            if options.envelope is not None and words & {"value", "attributes"}:
+                rest = [c.name for c in inputs.only.columns if c.name.lower() in words]
+                found[name] = [*value, *(("input", each) for each in rest)]
+        return found
 
     @property
     def _tells_changes(self) -> bool:

@@ -89,7 +89,7 @@ class Encode(Operator, Branching, Expressions, Checked):
 
     options: EncodeOptions
     option_kinds = {"format": "format"}
-    capabilities = OperatorCapabilities(row_wise=True)
+    capabilities = OperatorCapabilities(row_wise=True, keeps_names=False)
 
     def __init__(self, options: EncodeOptions) -> None:
         super().__init__(options)

@@ -5,12 +5,14 @@ The core and the strategies ask with `isinstance`.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from mainstem.contracts.ability import Ability
 from mainstem.contracts.ddl import Column
@@ -174,6 +176,18 @@ class Dataset:
 
     namespace: str
     name: str
+
+    @staticmethod
+    def at_server(system: str, url: str, port: int, name: str) -> Dataset:
+        """Return what is at the first server of a URL, whose login is left out.
+
+        Args:
+            system: its name in catalogues.
+            port: the usual one, where the URL has none.
+        """
+        host = urlsplit(url).netloc.rpartition("@")[2].partition(",")[0]
+        told = host if re.search(r":\d+$", host) else f"{host}:{port}"
+        return Dataset(f"{system}://{told}", name)
 
 
 class Located(Ability):

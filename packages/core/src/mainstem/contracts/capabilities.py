@@ -52,6 +52,9 @@ class OperatorCapabilities:
     keeps_rows: bool = False
     #: The output does not depend on how the input was cut into batches.
     batch_invariant: bool = True
+    #: A column of the output that has the name of one of the input is that one, unless the operator's SQL
+    #: or the operator (`Deriving`) says otherwise.
+    keeps_names: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,12 @@ from mainstem.errors import OptionError, nearest
 
 #: The columns whose order is that of the log which messages come from.
 LOG_ORDER = ("origin", "partition", "position")
-#: The words of SQL, but for those in texts and numbers.
-_WORDS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\w.]*|(`(?:[^`]|``)+`|[^\W\d]\w*)""")
+#: The words of SQL, but for those in comments, texts and numbers.
+_WORDS = re.compile(
+    r"""--[^\n]*|/\*.*?\*/|\b[rR](?:'[^']*'|"[^"]*")"""
+    r"""|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\w.]*|(`(?:[^`]|``)+`|[^\W\d]\w*)""",
+    re.DOTALL,
+)
 
 
 def words_in(sql: str) -> list[str]:

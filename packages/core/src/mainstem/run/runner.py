@@ -135,12 +135,20 @@ class Run:
         ]
 
     def whole(self) -> dict[str, Any]:
-        """Run from start to end; see `run`."""
+        """Run from start to end, and let the document's observers know; see `run`."""
+        self.observers.started(self.plan)
+        try:
+            summary = self._whole()
+        except BaseException as error:
+            self.observers.ended(self.plan, error)
+            raise
+        self.observers.ended(self.plan, None)
+        return summary
+
+    def _whole(self) -> dict[str, Any]:
         began = time.monotonic()
         self.prepare()
-        self.observers.started(self.plan)
         self.reporter.started(self.plan)
-        error: BaseException | None = None
         try:
             with (
                 telling_of_a_lost_session(),
@@ -152,13 +160,9 @@ class Run:
                 self.once()
                 if self.plan.flush:
                     self._flush()
-        except BaseException as failure:
-            error = failure
-            raise
         finally:
             summary = self.totals.summary(self.plan, time.monotonic() - began)
             self.reporter.ended(summary)
-            self.observers.ended(self.plan, error)
         return summary
 
     def prepare(self) -> None:
