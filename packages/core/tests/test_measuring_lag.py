@@ -143,10 +143,14 @@ def test_gauges_follow_and_are_nan_where_nothing_is_known():
     plan = make_plan({"pipeline": "p", "sources": {"lines": source}, "sinks": sinks})
     metrics = Metrics(0)
 
-    def shown() -> list[str]:
+    def served(prefix: str) -> dict[str, str]:
         with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
-        return [line.split()[-1] for line in lines if line.startswith("mainstem_lag_")]
+        told = (line.removeprefix(prefix) for line in lines if line.startswith(prefix))
+        return {line.partition("{")[0]: line.split()[-1] for line in told}
+
+    def shown() -> list[str]:
+        return list(served("mainstem_lag_").values())
 
     facts = {"pipeline": "p", "query": "lines"}
     metrics.started(plan)
@@ -156,6 +160,9 @@ def test_gauges_follow_and_are_nan_where_nothing_is_known():
         assert shown() == ["5.0", "2.0"]
         metrics.lag({**facts, "lag": {"lines": {"rows": 6, "seconds": None}}})
         assert shown() == ["6.0", "NaN"]
+        metrics.lag({**facts, "lag": {"lines": {"rows": 6, "seconds": 40.0}}})
+        lags = served("mainstem_source_lag_seconds_")
+        assert (lags["count"], lags["sum"]) == ("2.0", "42.0")  # what is not known is not counted
         batch = {"seconds": 1.0, "late_rows": 0, "state_rows": 0, "nodes": {}, "watermark": None}
         metrics.batch({**facts, **batch, "at": "2026-01-01T00:00:00Z", "lag": {}})
         assert shown() == ["NaN", "NaN"]

@@ -82,6 +82,10 @@ class Metrics(Silent):
         self._watermark = made(Gauge, "watermark_seconds", "The watermark, since 1970.")
         self._lag_rows = made(Gauge, "lag_rows", "Rows that are there and not read.", "source")
         self._lag = made(Gauge, "lag_seconds", "Age of the oldest row not read.", "source")
+        self._lags = of_pipeline(
+            Histogram, "source_lag_seconds", "The same, each time that it was measured.",
+            "query", "source", buckets=_LATENCIES,
+        )  # fmt: skip
         of_helper = ("node", "helper")
         self._helper_gauges = of_pipeline(
             Gauge, "helper_value", "What a helper tells by a name with a unit.", *of_helper, "name"
@@ -206,6 +210,8 @@ class Metrics(Silent):
                 value = lag.get(key)
                 number = math.nan if value is None else value
                 gauge.labels(facts["pipeline"], facts["query"], source).set(number)
+            if lag.get("seconds") is not None:
+                self._lags.labels(facts["pipeline"], facts["query"], source).observe(lag["seconds"])
 
     def ended(self, summary: Mapping[str, Any]) -> None:
         """Stop serving: no query runs any more."""
