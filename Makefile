@@ -81,7 +81,7 @@ tox: install services
 	$(BIN)/tox run
 	@for version in 3.12 3.13; do \
 	  if python=$$($(UV) python find --no-python-downloads $$version 2>/dev/null); then \
-	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-amqp1,broker-kafka,broker-kinesis,broker-mqtt,direct-socket,direct-moldudp64,broker-nats,broker-pubsub,broker-pulsar,broker-sqs,aws,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,formats-avro,formats-json-schema,formats-msgpack,formats-cbor,formats-protobuf,registry,keyed-state,lake,lake-delta,lake-iceberg,lookup,observer-openlineage,operators-eventsourcing,operators-joins,operators-patterns,operators-privacy,operators-search,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
+	    $(BIN)/tox run -e core,ingress,broker-amqp,broker-amqp1,broker-kafka,broker-kinesis,broker-mqtt,direct-socket,direct-moldudp64,broker-nats,broker-pubsub,broker-pulsar,broker-sqs,aws,cache-redis,cdc,cdc-mongodb,cdc-mysql,cdc-postgresql,database,database-sql,direct-udp,direct-webhook,direct-zeromq,egress,fault-tolerance,formats-avro,formats-json-schema,formats-msgpack,formats-cbor,formats-protobuf,registry,keyed-state,lake,lake-delta,lake-iceberg,lookup,observer-openlineage,observer-opentelemetry,operators-eventsourcing,operators-joins,operators-patterns,operators-privacy,operators-search,operators-windows,search-opensearch,testkit -x testenv.base_python=$$python --workdir .tox/$$version || exit 1; \
 	  else echo "Python $$version is not installed: its tests were SKIPPED"; fi; done
 
 crash: install services

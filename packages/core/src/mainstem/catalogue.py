@@ -69,6 +69,7 @@ CATALOGUE = {
     ("format", "cbor"): "mainstem-formats-cbor",
     ("format", "protobuf"): "mainstem-formats-protobuf",
     ("observer", "openlineage"): "mainstem-observer-openlineage",
+    ("observer", "opentelemetry"): "mainstem-observer-opentelemetry",
     ("operator", "decrypt"): "mainstem-operators-privacy",
     ("operator", "encrypt"): "mainstem-operators-privacy",
     ("sink", "forget"): "mainstem-operators-privacy",

@@ -1,0 +1,1 @@
+"""The observer `opentelemetry`: a span for each batch, by OTLP."""

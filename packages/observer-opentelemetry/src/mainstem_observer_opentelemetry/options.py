@@ -1,0 +1,65 @@
+"""What the document says of the observer."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated
+
+from mainstem import Hidden, Options, PositiveDuration, Secret, option, split_address
+from pydantic import field_validator
+
+#: A host, with a port or without.
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
+
+
+def _check(url: Secret) -> Secret:
+    parts = split_address(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected a URL: http://HOST:4318/v1/traces")
+    if parts.username or parts.password:
+        raise ValueError("a login is no part of it: write `headers`")
+    if not _HOST.fullmatch(parts.netloc):
+        raise ValueError("its host is none")
+    return url
+
+
+class OpenTelemetryOptions(Options):
+    """Options of the observer `opentelemetry`."""
+
+    url: Annotated[Secret, Hidden(_check)] = option(
+        "http://127.0.0.1:4318/v1/traces",
+        validate_default=True,
+        description="Where spans are posted to, by OTLP over HTTP: a collector's whole address.",
+        example="https://collector.example.com/v1/traces",
+    )
+    headers: dict[str, Secret] = option(
+        dict,
+        description="Headers that the collector wants, such as a token.",
+        example={"Authorization": "${env:OTLP_TOKEN}"},
+    )
+    service: str | None = option(
+        None,
+        min_length=1,
+        description="The service that spans are of; the pipeline's name when left out.",
+    )
+    answer_timeout: PositiveDuration = option(
+        timedelta(seconds=5),
+        advanced=True,
+        description="How long the collector may take for some spans, retries included.",
+    )
+    give_up: PositiveDuration = option(
+        timedelta(seconds=10),
+        advanced=True,
+        description="How long the end of a run waits until its last spans are taken.",
+    )
+
+    @field_validator("headers")
+    @classmethod
+    def _are_headers(cls, value: dict[str, Secret]) -> dict[str, Secret]:
+        for name, held in value.items():
+            if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+                raise ValueError("a name is none of a header")
+            if not held.get_secret_value().isprintable():
+                raise ValueError("a header's value has control characters")
+        return value

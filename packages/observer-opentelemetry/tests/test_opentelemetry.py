@@ -1,0 +1,158 @@
+"""Spans as a collector gets them, and what becomes of a run whose collector is away."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from mainstem import DocumentError, PipelineError
+from mainstem.plan.build import make_plan
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+BATCH = {
+    "event": "batch",
+    "pipeline": "p",
+    "query": "out",
+    "batch": 7,
+    "at": "2026-01-01T00:00:00.500Z",
+    "seconds": 1.25,
+    "rows_in": 10,
+    "late_rows": 0,
+    "state_rows": 3,
+    "watermark": None,
+    "nodes": {"lines": {"rows": 10}, "out": {"rows": 9, "rejected": 1}},
+}
+
+
+@pytest.fixture
+def collector():
+    """A server that takes spans, or answers as it is told to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            made.got.append((self.path, self.headers, ExportTraceServiceRequest.FromString(body)))
+            self.send_response(made.answer)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.got, made.answer = [], 200
+    made.url = f"http://127.0.0.1:{made.server_address[1]}/v1/traces"
+    thread = threading.Thread(target=made.serve_forever, args=(0.05,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def plan_of(**options):
+    lines = {"use": "files", "with": {"path": "in", "format": "message"}}
+    return make_plan(
+        {
+            "pipeline": "p",
+            "sources": {"lines": lines},
+            "sinks": {"out": {"use": "console", "from": "lines"}},
+            "observers": {"traces": {"use": "opentelemetry", "with": options}},
+        }
+    )
+
+
+def run(plan, *facts, error=None):
+    """Tell a plan's observer of a run."""
+    observer = plan.observers["traces"]
+    observer.started(plan)
+    for each in facts:
+        observer.batch(each)
+    observer.ended(plan, error)
+
+
+def spans(collector):
+    """Return the spans by name, and the attributes of what they are of."""
+    resources = [each for _, _, request in collector.got for each in request.resource_spans]
+    found = [span for each in resources for scope in each.scope_spans for span in scope.spans]
+    return {span.name: span for span in found}, attributes(resources[0].resource)
+
+
+def attributes(holder):
+    return {each.key: each.value.string_value or each.value.int_value for each in holder.attributes}
+
+
+def test_a_batch_is_a_trace_that_links_to_its_run(collector):
+    """Pass: times and rows are the batch's, the path and the headers are those of the options."""
+    run(plan_of(url=collector.url, headers={"X-Key": "s3cret"}), BATCH)
+    found, resource = spans(collector)
+    assert resource["service.name"] == "p"
+    whole, batch = found["run p"], found["batch out"]
+    assert batch.start_time_unix_nano == 1_767_225_600_500_000_000
+    assert batch.end_time_unix_nano - batch.start_time_unix_nano == 1_250_000_000
+    assert batch.trace_id != whole.trace_id
+    assert [link.span_id for link in batch.links] == [whole.span_id]
+    told = attributes(batch)
+    assert (told["mainstem.batch"], told["mainstem.rows_in"]) == (7, 10)
+    assert (told["mainstem.nodes.out.rows"], told["mainstem.nodes.out.rejected"]) == (9, 1)
+    assert "mainstem.watermark" not in told
+    assert {(path, headers["X-Key"]) for path, headers, _ in collector.got} == {
+        ("/v1/traces", "s3cret")
+    }
+
+
+def test_an_error_is_the_runs_status_without_secrets(collector):
+    """Pass: its words are there, and the secret in them is not."""
+    plan = plan_of(url=collector.url, service="orders")
+    plan.scrubber.hide("hunter2")
+    run(plan, error=PipelineError("no: hunter2 is wrong"))
+    found, resource = spans(collector)
+    assert resource["service.name"] == "orders"
+    whole = found["run p"]
+    assert whole.status.code == 2
+    assert whole.status.message.startswith("no: ")
+    assert attributes(whole.events[0])["exception.type"] == "PipelineError"
+    assert "hunter2" not in str(whole)
+
+
+@pytest.mark.parametrize("away", [True, False], ids=["away", "refuses"])
+def test_a_collector_that_takes_nothing_is_told_in_the_log_alone(collector, caplog, away):
+    """Pass: nothing is raised, the log has a word of it, and nowhere is the token."""
+    collector.answer = 400
+    url = "http://127.0.0.1:1/v1/traces" if away else collector.url
+    with caplog.at_level(logging.WARNING):
+        run(plan_of(url=url, headers={"X-Key": "s3cret"}, answer_timeout="1 s"), BATCH)
+    assert [record for record in caplog.records if record.name.startswith("opentelemetry")]
+    assert "s3cret" not in caplog.text
+
+
+def test_a_collector_that_stands_still_holds_up_an_end_no_longer_than_give_up(collector, caplog):
+    """Pass: the end is told to have been missed, while the collector still holds the request."""
+    hold = threading.Event()
+    collector.RequestHandlerClass.do_POST = lambda _: hold.wait(60)
+    run(plan_of(url=collector.url, give_up="300 ms", answer_timeout="1 minute"), BATCH)
+    assert not hold.is_set()
+    hold.set()
+    assert "not taken in time" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"url": "ftp://a"}, "expected a URL"),
+        ({"url": "https://me:mine@a"}, "write `headers`"),
+        ({"url": "https://a b/mine"}, "its host is none"),
+        ({"headers": {"a b": "mine"}}, "none of a header"),
+        ({"headers": {"a": "mine\r\nX: y"}}, "control characters"),
+    ],
+)
+def test_wrong_options_are_told(options, why):
+    """Pass: with the reason, and without what they hold."""
+    with pytest.raises(DocumentError, match=why) as refused:
+        plan_of(**options)
+    assert "mine" not in str(refused.value)
