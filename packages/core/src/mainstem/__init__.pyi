@@ -79,6 +79,7 @@ from .contracts.secrets import Hidden as Hidden
 from .contracts.secrets import Secret as Secret
 from .contracts.secrets import Unprinted as Unprinted
 from .contracts.secrets import check_database_url as check_database_url
+from .contracts.secrets import check_web_address as check_web_address
 from .contracts.secrets import split_address as split_address
 from .contracts.shapes import ANYTHING as ANYTHING
 from .contracts.shapes import CHANGE_TYPE as CHANGE_TYPE

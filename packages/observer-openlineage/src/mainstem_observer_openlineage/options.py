@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated
 
-from mainstem import Hidden, LocalPath, Options, PositiveDuration, Secret, option, split_address
+from mainstem import Hidden, LocalPath, Options, PositiveDuration, Secret, check_web_address, option
 from pydantic import model_validator
-
-#: A host, with a port or without.
-_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 
 
 def _check(url: Secret) -> Secret:
-    parts = split_address(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("expected a URL: https://HOST")
-    if parts.username or parts.password:
-        raise ValueError("a login is no part of it: write `token`")
-    if not _HOST.fullmatch(parts.netloc):
-        raise ValueError("its host is none")
+    parts = check_web_address(url, "token")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError("a path is no part of it: write `endpoint`")
     return url

@@ -6,21 +6,12 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from mainstem import Hidden, Options, PositiveDuration, Secret, option, split_address
+from mainstem import Hidden, Options, PositiveDuration, Secret, check_web_address, option
 from pydantic import field_validator
-
-#: A host, with a port or without.
-_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
 
 
 def _check(url: Secret) -> Secret:
-    parts = split_address(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("expected a URL: http://HOST:4318/v1/traces")
-    if parts.username or parts.password:
-        raise ValueError("a login is no part of it: write `headers`")
-    if not _HOST.fullmatch(parts.netloc):
-        raise ValueError("its host is none")
+    check_web_address(url, "headers")
     return url
 
 

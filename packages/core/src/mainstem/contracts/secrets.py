@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, get_origin
@@ -164,4 +165,27 @@ def split_address(url: Secret) -> SplitResult:
         parts.port  # noqa: B018  # raises ValueError if it is no number
     except ValueError:
         raise ValueError("it is no address: is the port a number?") from None
+    return parts
+
+
+#: A host, with a port or without.
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d+)?")
+
+
+def check_web_address(url: Secret, login: str) -> SplitResult:
+    """Return the parts of an address of HTTP that may hold no login.
+
+    Args:
+        login: the option that holds one, for the error.
+
+    Raises:
+        ValueError: it is none, or has a login; nothing of it is shown.
+    """
+    parts = split_address(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected a URL: https://HOST")
+    if parts.username or parts.password:
+        raise ValueError(f"a login is no part of it: write `{login}`")
+    if not _HOST.fullmatch(parts.netloc):
+        raise ValueError("its host is none")
     return parts
