@@ -52,7 +52,8 @@ def _repeated(
         if node.most is not None and done >= node.most:
             return
         for end, taken in ways(node.item, at, path, count, holds):
-            if end > at or done < node.least:  # else it would go on for ever
+            # One without a row counts, as the standard has it, but where it would go on for ever.
+            if end > at or done < node.least or node.most is not None:
                 yield from _repeated(node, done + 1, end, taken, count, holds)
 
     if done < node.least:

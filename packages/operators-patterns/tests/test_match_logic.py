@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mainstem_keyed_state.testing import Driver, Paged, cut, micros
 from mainstem_keyed_state.times import TIME
@@ -104,6 +104,10 @@ EVENTS = st.lists(
 )
 
 
+@example(
+    "a ... (a? a?)? a", "", 1, "past_last_row", [("y", 0, 1), ("y", 0, 0), ("y", 0, 1)], [], False
+)
+@example("a a? (a | b??)?", "", 1, "past_last_row", [("y", 0, 1), ("y", 0, 2)], [], False)
 @settings(deadline=None, max_examples=300)
 @given(
     patterns(), ABSENCES, st.integers(1, 12), st.sampled_from(sorted(SKIPS)), EVENTS,

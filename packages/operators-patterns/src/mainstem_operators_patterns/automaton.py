@@ -178,17 +178,15 @@ class _Builder:
         left = [start]
         while left:
             state = left.pop()
+            if state <= -2:
+                found.setdefault(-2 - state)
+                continue
             if state in seen:
                 continue
             seen.add(state)
             if state == self.last:
                 found.setdefault(END)
-            following = []
-            for kind, target in self._ways[state]:
-                following.append((kind, target))
-            # Depth first, in order: rows at once where nothing stands before them.
-            for kind, target in reversed(following):
+            # Depth first, in order.
+            for kind, target in reversed(self._ways[state]):
                 left.append(target if kind == "state" else -2 - target)
-            while left and left[-1] <= -2:
-                found.setdefault(-2 - left.pop())
         return list(found)
