@@ -110,6 +110,19 @@ def test_one_that_fails_ends_nothing_and_hides_nothing_from_others(plan, caplog)
     assert "s3cret" not in caplog.text
 
 
+def test_one_that_is_interrupted_keeps_nothing_from_others(plan):
+    """Pass: a signal while one waits for its server reaches the run, and the next observer has been told."""
+    made = plan({"one": {"use": "teller"}, "two": {"use": "teller"}})
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    made.observers["one"].ended = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        Observers(made).ended(made, None)
+    assert made.observers["two"].told == [("ended", None)]
+
+
 def test_what_is_wrong_with_an_observer_is_told_with_all_else(plan):
     """Pass: an unknown word, an unknown option and a wrong name, each at its place."""
     with pytest.raises(DocumentError) as failure:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 from mainstem import DocumentError, PipelineError
 from mainstem.plan.build import make_plan
+from mainstem_testkit.inbox import inbox
 from referencing import Registry, Resource
 
 SCHEMAS = {
@@ -220,37 +220,19 @@ def test_the_librarys_own_settings_change_nothing(tmp_path, monkeypatch):
 
 @pytest.fixture
 def server():
-    """A server that takes events, or answers as it is told to."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            made.got.append((self.path, self.headers.get("Authorization"), json.loads(body)))
-            self.send_response(made.answer)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.got, made.answer = [], 201
-    made.url = f"http://127.0.0.1:{made.server_address[1]}"
-    thread = threading.Thread(target=made.serve_forever, args=(0.05,))
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    """A server that takes what is posted, or answers as it is told to."""
+    with inbox() as made:
+        yield made
 
 
 def test_a_server_has_the_events_with_the_token(tmp_path, server):
     """Pass: each is posted once, to the endpoint, as the specification says."""
     run(plan_of(tmp_path, url=server.url, token="s3cret"), batch(2))
-    assert [event["eventType"] for _, _, event in server.got] == ["START", "COMPLETE"]
+    events = [json.loads(body) for _, _, body in server.got]
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE"]
     assert {path for path, _, _ in server.got} == {"/api/v1/lineage"}
-    assert {login for _, login, _ in server.got} == {"Bearer s3cret"}
-    assert all(check(event) for _, _, event in server.got)
+    assert {headers["Authorization"] for _, headers, _ in server.got} == {"Bearer s3cret"}
+    assert all(check(event) for event in events)
 
 
 @pytest.mark.parametrize(
@@ -274,10 +256,9 @@ def test_a_server_that_stands_still_holds_up_an_end_no_longer_than_give_up(
     tmp_path, server, caplog
 ):
     """Pass: batches go on meanwhile, and the end is told to have been missed."""
-    hold = threading.Event()
-    server.RequestHandlerClass.do_POST = lambda _: hold.wait(60)
+    server.open.clear()
     run(plan_of(tmp_path, url=server.url, give_up="300 ms", answer_timeout="1 minute"), batch(2))
-    hold.set()
+    assert server.got == []
     assert "not taken in time" in caplog.text
 
 

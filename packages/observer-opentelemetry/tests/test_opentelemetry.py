@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from mainstem import DocumentError, PipelineError
 from mainstem.plan.build import make_plan
+from mainstem_testkit.inbox import inbox
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 BATCH = {
@@ -29,30 +27,9 @@ BATCH = {
 
 @pytest.fixture
 def collector():
-    """A server that takes spans, or answers as it is told to."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
-            made.got.append((self.path, self.headers, ExportTraceServiceRequest.FromString(body)))
-            self.send_response(made.answer)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.got, made.answer = [], 200
-    made.url = f"http://127.0.0.1:{made.server_address[1]}/v1/traces"
-    thread = threading.Thread(target=made.serve_forever, args=(0.05,))
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    """A server that takes what is posted, or answers as it is told to."""
+    with inbox() as made:
+        yield made
 
 
 def plan_of(**options):
@@ -78,7 +55,11 @@ def run(plan, *facts, error=None):
 
 def spans(collector):
     """Return the spans by name, and the attributes of what they are of."""
-    resources = [each for _, _, request in collector.got for each in request.resource_spans]
+    resources = [
+        each
+        for _, _, body in collector.got
+        for each in ExportTraceServiceRequest.FromString(body).resource_spans
+    ]
     found = [span for each in resources for scope in each.scope_spans for span in scope.spans]
     return {span.name: span for span in found}, attributes(resources[0].resource)
 
@@ -89,7 +70,7 @@ def attributes(holder):
 
 def test_a_batch_is_a_trace_that_links_to_its_run(collector):
     """Pass: times and rows are the batch's, the path and the headers are those of the options."""
-    run(plan_of(url=collector.url, headers={"X-Key": "s3cret"}), BATCH)
+    run(plan_of(url=f"{collector.url}/v1/traces", headers={"X-Key": "s3cret"}), BATCH)
     found, resource = spans(collector)
     assert resource["service.name"] == "p"
     whole, batch = found["run p"], found["batch out"]
@@ -108,7 +89,7 @@ def test_a_batch_is_a_trace_that_links_to_its_run(collector):
 
 def test_an_error_is_the_runs_status_without_secrets(collector):
     """Pass: its words are there, and the secret in them is not."""
-    plan = plan_of(url=collector.url, service="orders")
+    plan = plan_of(url=f"{collector.url}/v1/traces", service="orders")
     plan.scrubber.hide("hunter2")
     run(plan, error=PipelineError("no: hunter2 is wrong"))
     found, resource = spans(collector)
@@ -124,7 +105,7 @@ def test_an_error_is_the_runs_status_without_secrets(collector):
 def test_a_collector_that_takes_nothing_is_told_in_the_log_alone(collector, caplog, away):
     """Pass: nothing is raised, the log has a word of it, and nowhere is the token."""
     collector.answer = 400
-    url = "http://127.0.0.1:1/v1/traces" if away else collector.url
+    url = "http://127.0.0.1:1/v1/traces" if away else f"{collector.url}/v1/traces"
     with caplog.at_level(logging.WARNING):
         run(plan_of(url=url, headers={"X-Key": "s3cret"}, answer_timeout="1 s"), BATCH)
     assert [record for record in caplog.records if record.name.startswith("opentelemetry")]
@@ -133,11 +114,12 @@ def test_a_collector_that_takes_nothing_is_told_in_the_log_alone(collector, capl
 
 def test_a_collector_that_stands_still_holds_up_an_end_no_longer_than_give_up(collector, caplog):
     """Pass: the end is told to have been missed, while the collector still holds the request."""
-    hold = threading.Event()
-    collector.RequestHandlerClass.do_POST = lambda _: hold.wait(60)
-    run(plan_of(url=collector.url, give_up="300 ms", answer_timeout="1 minute"), BATCH)
-    assert not hold.is_set()
-    hold.set()
+    collector.open.clear()
+    run(
+        plan_of(url=f"{collector.url}/v1/traces", give_up="300 ms", answer_timeout="1 minute"),
+        BATCH,
+    )
+    assert collector.got == []
     assert "not taken in time" in caplog.text
 
 

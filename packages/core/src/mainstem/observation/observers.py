@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from mainstem.contracts.components import Component
@@ -61,9 +62,13 @@ class Observers:
         self._tell("ended", plan, error)
 
     def _tell(self, what: str, *told: Any) -> None:
-        for name, observer in self._plan.observers.items():
-            try:
-                getattr(observer, what)(*told)
-            except Exception as error:
-                words = self._plan.scrubber.clean(f"{type(error).__name__}: {error}")
-                logging.getLogger(__name__).warning("observer %s, %s: %s", name, what, words)
+        with ExitStack() as telling:  # each, whatever interrupts another
+            for name in reversed([*self._plan.observers]):
+                telling.callback(self._tell_one, name, what, *told)
+
+    def _tell_one(self, name: str, what: str, *told: Any) -> None:
+        try:
+            getattr(self._plan.observers[name], what)(*told)
+        except Exception as error:
+            words = self._plan.scrubber.clean(f"{type(error).__name__}: {error}")
+            logging.getLogger(__name__).warning("observer %s, %s: %s", name, what, words)
