@@ -164,9 +164,28 @@ def test_a_query_with_a_star_is_made_of_all():
 
 
 def test_what_an_operator_computes_is_not_the_column_of_that_name():
-    """Pass: an encoded row is made of all columns, also its value beside a column `key`."""
+    """Pass: an encoded row is made of all columns, though one of them is called `value`."""
+    rows = {**ROWS, "with": {**ROWS["with"], "schema": "id BIGINT, value STRING"}}
     encode = {"use": "encode", "from": "lines", "with": {"format": "json"}}
-    assert made(lineage({"last": encode}, lines=ROWS))["value"] == {"id", "city", "key"}
+    assert made(lineage({"last": encode}, lines=rows))["value"] == {"id", "value"}
+
+
+def test_what_an_operator_refuses_is_not_the_column_of_that_name():
+    """Pass: the payload of a refused row is the whole row, though a column is called `payload`."""
+    rows = {**ROWS, "with": {**ROWS["with"], "schema": "id BIGINT, payload STRING"}}
+    row = select("lines", {"n": "CAST(id AS INT)"}, on_error="reject")
+    found = made(lineage({"row": row}, "row.rejected", lines=rows))
+    assert found["payload"] == {"id", "payload"}
+
+
+def test_changes_are_of_keys_too():
+    """Pass: what tells of a table's changes reads the message's key, which a deletion has alone."""
+    row = {
+        "use": "decode",
+        "from": "lines",
+        "with": {"format": "debezium-json", "schema": "id BIGINT NOT NULL, n INT", "key": ["id"]},
+    }
+    assert made(lineage({"row": row}, "row"))["n"] == {"value", "key"}
 
 
 def test_what_a_source_refuses_is_of_what_it_reads():

@@ -194,8 +194,10 @@ def test_what_several_read_and_write_is_told_once(tmp_path):
     """Pass: of two sources and two sinks at one place the rows are added, and columns are made of both."""
     file = tmp_path / "events.jsonl"
     given = document(tmp_path, file=str(file))
-    given["sources"]["again"] = given["sources"]["lines"]
-    given["operators"]["more"] = {**given["operators"]["order"], "from": "again"}
+    given["sources"]["again"] = {**given["sources"]["lines"]}
+    more = {**given["operators"]["order"]["with"], "schema": "city STRING, cents BIGINT"}
+    more["keep"] = {"when": "headers['when']"}
+    given["operators"]["more"] = {**given["operators"]["order"], "from": "again", "with": more}
     given["sinks"]["bad"] = {**given["sinks"]["out"], "from": "more"}
     facts = {"event": "batch", "query": "q", "nodes": {}}
     facts["nodes"] = {"lines": {"rows": 3}, "again": {"rows": 4}, "out": {"rows": 3, "rejected": 1}, "bad": {"rows": 5}}  # fmt: skip
@@ -204,10 +206,11 @@ def test_what_several_read_and_write_is_told_once(tmp_path):
     (read,), (written,) = end["inputs"], end["outputs"]
     assert read["inputFacets"]["inputStatistics"]["rowCount"] == 7
     assert written["outputFacets"]["outputStatistics"]["rowCount"] == 7
-    assert {each["name"] for each in written["facets"]["schema"]["fields"]} == {
-        *("city", "euros", "when"),
-        *("cents", "received"),
-    }
+    fields = written["facets"]["columnLineage"]["fields"]
+    assert fields.keys() == {"city", "euros", "when", "cents"}
+    assert {each["name"] for each in written["facets"]["schema"]["fields"]} == fields.keys()
+    made = {each["field"] for each in fields["when"]["inputFields"]}
+    assert made == {"timestamp", "headers"}
 
 
 def test_the_librarys_own_settings_change_nothing(tmp_path, monkeypatch):
