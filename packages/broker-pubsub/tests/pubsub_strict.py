@@ -33,6 +33,7 @@ class Strict:
         out: ids that are out; `most` how many ever were at a time.
         streams: how many there have been; `wanted` what each began with.
         silent: whether streams say nothing.
+        down: whether streams are ended, and refused from then on.
         faults: answers to the next requests of a call, by its name: a code and words each, or None.
         unacknowledged: why an id can't be acknowledged, as often as it is there.
     """
@@ -42,7 +43,7 @@ class Strict:
         self.published, self.requests = [], 0
         self.acknowledged, self.out, self.most = Counter(), set(), 0
         self.streams, self.wanted, self.beats = 0, [], 0
-        self.silent = False
+        self.silent = self.down = False
         self.faults = {"Publish": deque(), "Acknowledge": deque()}
         self.unacknowledged = {}
         self._waiting = deque()
@@ -124,7 +125,7 @@ class Strict:
         silent = self.silent
         while call.is_active():
             with self._lock:
-                if self._ending > ending:
+                if self._ending > ending or self.down:
                     call.abort(
                         grpc.StatusCode.UNAVAILABLE,
                         "The service was unable to fulfill your request",

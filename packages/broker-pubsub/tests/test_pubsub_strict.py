@@ -166,7 +166,7 @@ def test_a_fault_shows_in_a_pause(strict):
     """Pass: what has ended is told, though nothing is wanted."""
     with receiver(strict, connect_timeout="1 s") as made:
         made.pause()
-        strict.__exit__()
+        strict.down = True
         with pytest.raises(TransientError, match="127.0.0.1"):
             taken(made, 1, 10.0)
 
