@@ -225,12 +225,19 @@ def test_the_page_shows_a_run_as_it_is(pipeline, browser):
         sync.expect(page.locator("#state")).to_have_text("no answer")
 
         # The same page shows the next run, which goes over the row.
-    again = ["--page", str(port), "--set", "operators.cheap.with.where=cents >= 0"]
+    again = ["--page", str(port), "--show-rows", "--set", "operators.cheap.with.where=cents >= 0"]
     with pipeline.start(*again, **secret) as process:
         sync.expect(page.locator("#state")).to_have_text("running", timeout=120_000)
         process.wait_for(lambda: totals(told(process)).get("orders", {}).get("rows") == 1)
         sync.expect(page.locator('[data-node="orders"] .rows')).to_have_text("1 rows")
         sync.expect(page.locator("#error")).to_be_hidden()
+        pipeline.feed("4.jsonl", ["<b>no JSON</b>"])
+        page.locator('[data-node="order"]').click()
+        sync.expect(page.locator("table.refused pre")).to_have_text(
+            "<b>no JSON</b>", timeout=60_000
+        )
+        picture(page, "page-refused")
+        page.keyboard.press("Escape")
         process.kill(signal.SIGINT)
         sync.expect(page.locator("#state")).to_have_text("ended", timeout=60_000)
         assert process.wait().returncode == 0

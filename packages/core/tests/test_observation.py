@@ -21,9 +21,11 @@ from mainstem.observation.meeting import NotRunningError, last, look, observed
 from mainstem.observation.page.serving import TOKEN, Page
 from mainstem.observation.picture import BUCKET, BUCKETS, History, Picture
 from mainstem.observation.reporter import JSONLines, Several, Silent
+from mainstem.observation.samples import Samples
 from mainstem.observation.table import table_of
 from mainstem.paths import made_user_folder
 from mainstem.plan.build import make_plan
+from mainstem_testkit.pipelines import wait_for
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -554,6 +556,51 @@ def test_top_ends_with_the_run(commands, plan, tmp_path, monkeypatch):
     running.join(60)
     watching.join(60)
     assert "the run has ended: out: the disk is full" in looked[0]
+
+
+def test_tap_shows_rows_of_the_run_that_another_process_holds(commands, plan, tmp_path):
+    """Pass: as text and as JSON, without secrets; what is not there, and a run that is not, are errors."""
+    file, samples = str(tmp_path / "pipeline.yaml"), Samples()
+    assert "nothing runs" in str(commands("tap", file, "known").exception)
+    with observed(plan, Silent(), samples):
+        samples.begin(plan)
+        assert "Did you mean 'known'" in str(commands("tap", file, "knwon").exception)
+        samples.ask("known")
+        samples.put("known", 7, [{"id": 1, "name": "Zoë 81818181"}, {"id": 2}])
+        text = commands("tap", file, "known", "--once").stdout
+        assert text.splitlines() == [
+            'batch 7  {"id": 1, "name": "Zoë ${env:SHOP_SECRET}"}',
+            'batch 7  {"id": 2}',
+        ]
+        told = commands("tap", file, "known", "--once", "--format", "json").stdout
+        assert json.loads(told.splitlines()[1]) == {"batch": 7, "row": {"id": 2}}
+
+
+def test_tap_ends_with_the_run(commands, plan, tmp_path):
+    """Pass: each row once, also such as come while it looks; then how the run ended."""
+    shown: list[str] = []
+
+    class Heard(Samples):
+        known = 0
+
+        def ask(self, name: str, after: int = 0, most: int = 5) -> dict[str, Any]:
+            self.known = after
+            return super().ask(name, after, most)
+
+    samples = Heard()
+    with observed(plan, Silent(), samples):
+        samples.begin(plan)
+        file = str(tmp_path / "pipeline.yaml")
+        tapping = threading.Thread(target=lambda: shown.append(commands("tap", file, "out").stdout))
+        tapping.start()
+        query = plan.queries[0].name
+        for batch_id in range(3):
+            wait_for(lambda: samples.wanted(query), 30)
+            samples.put("out", batch_id, [{"id": batch_id}])
+        wait_for(lambda: samples.known == 3, 30)
+    tapping.join(60)
+    rows = [f'batch {n}  {{"id": {n}}}' for n in range(3)]
+    assert shown[0].splitlines() == [*rows, "the run has ended"]
 
 
 def test_a_page_needs_an_address(commands, tmp_path):

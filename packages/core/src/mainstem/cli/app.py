@@ -48,6 +48,7 @@ mainstem verify pipeline.yaml ...    does a sink hold what the sources say?
 mainstem deadletters list ...        rows that were refused; send them again
 mainstem where pipeline.yaml ...     what became of a message
 mainstem top pipeline.yaml           the table of a run elsewhere on this machine
+mainstem tap pipeline.yaml order     rows that pass a node of it
 mainstem page pipeline.yaml          the same as a page for a browser
 mainstem lag pipeline.yaml           how far it is behind its sources
 mainstem checkpoint show pipeline.yaml
@@ -78,6 +79,7 @@ app.command()(running.replay)
 app.command()(verifying.verify)
 app.command()(tracing.where)
 app.command()(observing.top)
+app.command()(observing.tap)
 app.command()(observing.page)
 app.command()(running.preview)
 app.command("test")(running.run_tests_of)
@@ -167,7 +169,10 @@ def run(
     file: File,
     debug: Annotated[bool, typer.Option(help="Show Spark's log and full stack traces.")] = False,
     show_rows: Annotated[
-        bool, typer.Option("--show-rows", help="Let errors show the content of rows.")
+        bool,
+        typer.Option(
+            "--show-rows", help="Let errors, the page and `tap` show the content of refused rows."
+        ),
     ] = False,
     fresh: Annotated[
         list[str] | None,

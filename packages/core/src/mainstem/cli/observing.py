@@ -1,4 +1,4 @@
-"""`top` and `page`: a run that another process holds, seen from outside."""
+"""`top`, `tap` and `page`: a run that another process holds, seen from outside."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ Run = Annotated[
         help="The document, a YAML file, or a pipeline's checkpoint folder.", metavar="FILE"
     ),
 ]
+
+
+#: How often a run is asked for rows, in seconds.
+_PAUSE = 0.3
 
 
 def top(
@@ -64,6 +68,52 @@ def top(
                 live.update(table_of(facts), refresh=True)
     except NotRunningError:
         _tell_end(checkpoint)
+    except KeyboardInterrupt:
+        return
+
+
+def tap(
+    file: Run,
+    node: Annotated[
+        str,
+        typer.Argument(help="A node, or one of its outputs; of a sink, the rows it is given."),
+    ],
+    rows: Annotated[
+        int, typer.Option(min=1, max=1_000, help="The most rows to show of a batch.")
+    ] = 5,
+    format: Format = Form.TEXT,  # noqa: A002
+    once: Annotated[
+        bool, typer.Option("--once", help="End after the first batch that has any.")
+    ] = False,
+    set_: Set = None,
+) -> None:
+    """Show rows that pass a node of a run that another process holds, until that ends.
+
+    What was refused shows its content where the run was started with `--show-rows`.
+
+    \b
+    mainstem tap pipeline.yaml order
+    mainstem tap pipeline.yaml order.rejected --rows 20 --format json
+    """  # noqa: D301
+    from mainstem.observation.meeting import NotRunningError
+    from mainstem.observation.meeting import rows as rows_of
+
+    checkpoint, after = checkpoint_of(file, set_), 0
+    found = rows_of(checkpoint, node, after, rows)
+    try:
+        while True:
+            for each in found["rows"]:
+                told = {"batch": each["batch"], "row": each["row"]}
+                text = f"batch {each['batch']}  {json.dumps(each['row'], ensure_ascii=False)}"
+                typer.echo(json.dumps(told) if format is Form.JSON else text)
+            if found["rows"] and once:
+                return
+            time.sleep(_PAUSE)
+            after = found["last"]
+            found = rows_of(checkpoint, node, after, rows)
+    except NotRunningError:
+        if format is Form.TEXT:
+            _tell_end(checkpoint)
     except KeyboardInterrupt:
         return
 

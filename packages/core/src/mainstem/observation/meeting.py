@@ -13,12 +13,14 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
 
 from mainstem.durable import write_whole
 from mainstem.errors import PipelineError
 from mainstem.observation.http import LocalConnection, LocalServer
 from mainstem.observation.picture import Picture
 from mainstem.observation.reporter import Reporter, Several
+from mainstem.observation.samples import Samples
 from mainstem.paths import made_user_folder, user_folder
 from mainstem.plan.model import Plan
 
@@ -35,13 +37,17 @@ class NotRunningError(PipelineError):
 
 
 @contextmanager
-def observed(plan: Plan, reporter: Reporter) -> Iterator[Reporter]:
+def observed(plan: Plan, reporter: Reporter, samples: Samples | None = None) -> Iterator[Reporter]:
     """While it is entered, a run can be looked at; gives the reporter that is to be told of it.
 
     What is known at the end is kept in the checkpoint. A run goes on where no socket can be made.
+
+    Args:
+        samples: where batches leave rows for those who ask.
     """
-    picture = Picture(plan)
-    server = _serve(picture, plan.checkpoint)
+    samples = samples or Samples()
+    picture = Picture(plan, samples=samples)
+    server = _serve(picture, samples, plan.checkpoint)
     _keep(picture, plan.checkpoint)  # should it be killed
     try:
         yield Several(picture, reporter)
@@ -60,7 +66,7 @@ def _keep(picture: Picture, checkpoint: Path) -> None:
         write_whole(checkpoint / LAST, _text(picture), checked=False)
 
 
-def _serve(picture: Picture, checkpoint: Path) -> LocalServer | None:
+def _serve(picture: Picture, samples: Samples, checkpoint: Path) -> LocalServer | None:
     folder = made_user_folder()
     if folder is None:
         _warn(f"others can write to {user_folder()}")
@@ -69,11 +75,20 @@ def _serve(picture: Picture, checkpoint: Path) -> LocalServer | None:
     path = folder / f"{name}.socket"
 
     def app(environ: WSGIEnvironment, respond: StartResponse) -> list[bytes]:
-        if environ["PATH_INFO"] != "/run":
-            respond("404 Not Found", [("Content-Type", "text/plain")])
-            return [b"not found\n"]
-        respond("200 OK", [("Content-Type", "application/json")])
-        return [_text(picture).encode()]
+        def answer(status: str, content: str) -> list[bytes]:
+            respond(status, [("Content-Type", "application/json")])
+            return [content.encode()]
+
+        if environ["PATH_INFO"] == "/run":
+            return answer("200 OK", _text(picture))
+        if environ["PATH_INFO"] != "/rows":
+            return answer("404 Not Found", "{}")
+        asked = dict(parse_qsl(environ.get("QUERY_STRING", "")))
+        try:
+            found = samples.ask(asked["of"], int(asked["after"]), int(asked["most"]))
+        except PipelineError as error:
+            return answer("404 Not Found", json.dumps({"error": str(error)}))
+        return answer("200 OK", json.dumps(found))
 
     try:
         server = LocalServer(app, path)
@@ -101,10 +116,27 @@ def look(checkpoint: Path) -> dict[str, Any]:
     Raises:
         NotRunningError: there is none on this machine.
     """
+    return _ask(checkpoint, "/run")
+
+
+def rows(checkpoint: Path, of: str, after: int, most: int) -> dict[str, Any]:
+    """Return rows of a stream of the run on a checkpoint; see `Samples.ask`.
+
+    Raises:
+        NotRunningError: there is no run on this machine.
+        PipelineError: there is no such stream, or its rows can't be seen.
+    """
+    found = _ask(checkpoint, f"/rows?{urlencode({'of': of, 'after': after, 'most': most})}")
+    if "error" in found:
+        raise PipelineError(found["error"])
+    return found
+
+
+def _ask(checkpoint: Path, path: str) -> dict[str, Any]:
     try:
         connection = LocalConnection(Path((checkpoint / SOCKET).read_text()))
         try:
-            connection.request("GET", "/run")
+            connection.request("GET", path)
             return dict(json.loads(connection.getresponse().read()))
         finally:
             connection.close()

@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any
 
 from mainstem.observation.reporter import HelperRow, Silent
+from mainstem.observation.samples import Samples
 from mainstem.observation.totals import Totals
 from mainstem.plan.model import Node, Plan, Query, SinkNode
 from mainstem.plan.rendering import as_json
@@ -87,10 +88,17 @@ class Picture(Silent):
     Args:
         plan: what runs.
         clock: seconds since 1970.
+        samples: the rows that nodes refused.
     """
 
-    def __init__(self, plan: Plan, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        clock: Callable[[], float] = time.time,
+        samples: Samples | None = None,
+    ) -> None:
         self._clock = clock
+        self._samples = samples or Samples()
         self._lock = threading.Lock()
         self._began = clock()
         self._state, self._doing = "starting", ""
@@ -288,6 +296,7 @@ class Picture(Silent):
                 "totals": self._counts(name, self._queries),
                 "lag": next((q.lag[name] for q in self._queries.values() if name in q.lag), None),
                 "history": self._history(name).shown(now),
+                "refused": self._plan.scrubber.clean_all(self._samples.refused(name)),
             }
 
     def _edges(self, now: float) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -16,12 +17,23 @@ if TYPE_CHECKING:
 
 
 class BatchFrames:
-    """The frames below an anchor, for one batch: each made once, and kept if it is read twice."""
+    """The frames below an anchor, for one batch: each made once, and kept if it is read twice.
 
-    def __init__(self, frames: Frames, plan: Plan, query_nodes: tuple[str, ...]) -> None:
+    Args:
+        looked_at: the nodes that are read once more, by who looks at the run.
+    """
+
+    def __init__(
+        self,
+        frames: Frames,
+        plan: Plan,
+        query_nodes: tuple[str, ...],
+        looked_at: Collection[str] = (),
+    ) -> None:
         self._frames = frames
         self._plan = plan
         self._nodes = query_nodes
+        self._looked_at = looked_at
         self._made: dict[str, DataFrame] = {}
         self._kept: list[DataFrame] = []
         self.observations: dict[str, Any] = {}
@@ -34,11 +46,18 @@ class BatchFrames:
             frame = frame.withColumn(COMMIT_TIMESTAMP, F.lit(None).cast("timestamp"))
             if node.makes_id:
                 frame = frame.withColumn("_id", identifier(tail, node.identity, frame))
-        self._made[tail] = self.keep(frame) if readers > 1 else frame
+        self._made[tail] = self.keep(frame) if self._often(tail, readers) else frame
 
     def put(self, name: str, frame: DataFrame) -> None:
         """Take the rows of a node that were made elsewhere: what a sink refused."""
         self._made[name] = frame
+
+    def has(self, name: str) -> bool:
+        """Whether the rows of a node are made by now."""
+        return name in self._made
+
+    def _often(self, name: str, readers: int) -> bool:
+        return readers + (name in self._looked_at) > 1
 
     def read(self, stream: Stream) -> DataFrame:
         """Return the rows of a stream in this batch."""
@@ -55,7 +74,7 @@ class BatchFrames:
             )
             frame = self._observe(name, self._frames.apply(node, inputs))
             readers = [r for r in self._plan.readers(name) if r in self._nodes]
-            self._made[name] = self.keep(frame) if len(readers) > 1 else frame
+            self._made[name] = self.keep(frame) if self._often(name, len(readers)) else frame
         return self._made[name]
 
     def _observe(self, name: str, frame: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -15,10 +16,12 @@ from mainstem.contracts.shapes import REJECTED
 from mainstem.crashpoints import failpoint
 from mainstem.errors import PipelineError
 from mainstem.history import History
+from mainstem.observation.samples import Samples
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
 from mainstem.run.batch_frames import BatchFrames
 from mainstem.run.checkpoint import Checkpoint
 from mainstem.run.frames import Frames
+from mainstem.run.sampling import Sampling
 from mainstem.run.syncing import Syncing
 
 if TYPE_CHECKING:
@@ -47,11 +50,13 @@ class Batches:
         query: Query,
         frames: Frames,
         checkpoint: Checkpoint,
+        samples: Samples,
     ) -> None:
         self._plan = plan
         self._query = query
         self._frames = frames
         self._checkpoint = checkpoint
+        self._sampling = Sampling(plan, query, samples)
         self._begins = checkpoint.begins(query.name)
         self._syncing = Syncing(checkpoint.query(query.name))
         self._planned = max(History(checkpoint.query(query.name)).planned(), default=-1)
@@ -112,7 +117,7 @@ class Batches:
     def _whole(self, frame: DataFrame, batch_id: int) -> None:
         failpoint("run.before-batch")
         self._syncing.planned(batch_id)
-        made = self._begin(frame, batch_id)
+        made = self._begin(frame, batch_id, self._sampling.begin())
         written: dict[str, dict[str, int]] = {}
         try:
             for name in self._query.sinks:
@@ -121,12 +126,15 @@ class Batches:
             self.node = None
             self._syncing.written()
             self.counts[batch_id] = made.counts() | written
+            self._sampling.take(made, batch_id, self._sink_frame)
         finally:
             made.release()
         failpoint("run.after-batch")
 
-    def _begin(self, frame: DataFrame, batch_id: int) -> BatchFrames:
-        made = BatchFrames(self._frames, self._plan, self._nodes)
+    def _begin(
+        self, frame: DataFrame, batch_id: int, looked_at: Collection[str] = ()
+    ) -> BatchFrames:
+        made = BatchFrames(self._frames, self._plan, self._nodes, looked_at)
         tail = self._query.tail
         readers = [n for n in self._plan.readers(tail) if n in self._nodes]
         made.begin(tail, frame, batch_id, readers=len(readers))

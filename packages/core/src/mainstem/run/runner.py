@@ -18,6 +18,7 @@ from mainstem.errors import PipelineError
 from mainstem.observation.meeting import observed
 from mainstem.observation.observers import Observers
 from mainstem.observation.reporter import Reporter, Silent
+from mainstem.observation.samples import Samples
 from mainstem.observation.totals import Totals
 from mainstem.plan.model import Plan
 from mainstem.run.checkpoint import Checkpoint
@@ -50,7 +51,7 @@ def run(
     Args:
         reporter: is told what happens; nothing is shown when left out.
         debug: let Spark log to standard error.
-        show_rows: whether errors may hold the content of rows.
+        show_rows: whether errors, and who looks at the run, may see the content of refused rows.
         stop: when set, the batches in hand are finished and the run ends. SIGINT and SIGTERM set
             it too when this is called in the main thread.
         fresh: the queries that start over; see `Checkpoint`.
@@ -59,9 +60,10 @@ def run(
         MainstemError: what went wrong, with the exit code of the command.
     """
     stop = stop or threading.Event()
+    samples = Samples(show_rows=show_rows)
     with (
         Checkpoint(plan, fresh=fresh) as checkpoint,
-        observed(plan, reporter or Silent()) as reporter,
+        observed(plan, reporter or Silent(), samples) as reporter,
         stopping_on_signals(stop),
     ):
         began = time.monotonic()
@@ -83,7 +85,7 @@ def run(
             checkpoint.look_again(plan)
         # Again: a new SparkContext takes SIGINT for itself.
         with stopping_on_signals(stop), telling_of_a_lost_session():
-            return Run(plan, spark, checkpoint, reporter, stop, show_rows).whole()
+            return Run(plan, spark, checkpoint, reporter, stop, samples).whole()
 
 
 @contextmanager
@@ -120,8 +122,9 @@ class Run:
         checkpoint: Checkpoint,
         reporter: Reporter,
         stop: threading.Event,
-        show_rows: bool,
+        samples: Samples,
     ) -> None:
+        samples.begin(plan)
         self.plan = plan
         self.reporter = reporter
         self.stop = stop
@@ -130,7 +133,7 @@ class Run:
         self.helpers: Helpers | None = None
         self.publishing: Publishing | None = None
         self.queries = [
-            RunningQuery(plan, query, spark, checkpoint, reporter, show_rows=show_rows)
+            RunningQuery(plan, query, spark, checkpoint, reporter, samples)
             for query in plan.queries
         ]
 

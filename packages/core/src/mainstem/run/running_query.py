@@ -18,6 +18,7 @@ from mainstem.durable import made_folder, write_whole
 from mainstem.errors import MainstemError
 from mainstem.history import History
 from mainstem.observation.reporter import Reporter
+from mainstem.observation.samples import Samples
 from mainstem.plan.model import Plan, Query
 from mainstem.run.batches import Batches, Stopping
 from mainstem.run.bootstrap import Loading, Phase, Waiting, loaded_by
@@ -51,8 +52,7 @@ class RunningQuery:
         spark: SparkSession,
         checkpoint: Checkpoint,
         reporter: Reporter,
-        *,
-        show_rows: bool,
+        samples: Samples,
     ) -> None:
         self.name = query.name
         self._plan = plan
@@ -60,7 +60,7 @@ class RunningQuery:
         self._spark = spark
         self._checkpoint = checkpoint
         self._reporter = reporter
-        self._show_rows = show_rows
+        self._samples, self._show_rows = samples, samples.show_rows
         self.history = History(checkpoint.query(query.name))
         self.loading = Loading(plan, query, self.history)
         #: What is being loaded; None while the whole query runs.
@@ -105,7 +105,7 @@ class RunningQuery:
             check_streaming(streaming, self._query.output_mode)
         except Exception as error:
             raise self._explained(error) from error
-        Batches(self._plan, self._query, frames, self._checkpoint).check(streaming)
+        Batches(self._plan, self._query, frames, self._checkpoint, self._samples).check(streaming)
 
     def _frames(
         self,
@@ -139,7 +139,7 @@ class RunningQuery:
         watermarks = self.watermarks(waiting)
         frames = self._frames(watermarks=watermarks, waiting=waiting)
         streaming = frames.streaming(self._query.tail)
-        self._batches = Batches(self._plan, self._query, frames, self._checkpoint)
+        self._batches = Batches(self._plan, self._query, frames, self._checkpoint, self._samples)
         trigger = self._plan.document.trigger
         writer = (
             streaming.writeStream.queryName(f"{self._plan.pipeline}.{self._query.name}")

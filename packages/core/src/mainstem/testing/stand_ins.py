@@ -13,7 +13,7 @@ from mainstem.builtin.console import first_of_each
 from mainstem.contracts.capabilities import SinkCapabilities
 from mainstem.contracts.components import Sink, Source
 from mainstem.contracts.contexts import Batch, SourceContext
-from mainstem.contracts.ddl import Column, quoted
+from mainstem.contracts.ddl import Column
 from mainstem.contracts.options import Options
 from mainstem.contracts.shapes import MESSAGE_COLUMNS, Changelog, Shape
 from mainstem.errors import PipelineError
@@ -145,20 +145,9 @@ class Kept(Sink):
         return [row for number in sorted(self.batches) for row in self.batches[number]]
 
     def write(self, frame: DataFrame, batch: Batch) -> None:
-        from pyspark.sql import functions as F  # noqa: N812
+        from mainstem.run.sampling import as_json
 
-        columns = []
-        for name, kind in frame.dtypes:
-            text = quoted(name)
-            if kind == "binary":
-                as_text = f"try_validate_utf8(CAST({text} AS STRING))"
-                text = f"coalesce({as_text}, base64({text}))"
-            columns.append(F.expr(text).alias(name))
-        settings = {
-            "ignoreNullFields": "false",
-            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
-        }
-        found = frame.select(F.to_json(F.struct(*columns), settings).alias("row"))
+        found = as_json(frame)
         if self._most is not None:
             found = first_of_each(found, self._most) if self._whole else found.limit(self._most)
         rows = [json.loads(row["row"]) for row in found.collect()]

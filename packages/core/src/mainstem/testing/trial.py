@@ -13,6 +13,7 @@ from mainstem.contracts.components import Operator
 from mainstem.document.model import Trigger
 from mainstem.errors import OptionError, PipelineError, nearest
 from mainstem.observation.reporter import Silent
+from mainstem.observation.samples import Samples
 from mainstem.plan.derive import derive
 from mainstem.plan.model import Plan, SinkNode, Stream
 from mainstem.run.checkpoint import Checkpoint
@@ -39,6 +40,7 @@ class Trial:
 
     Attributes:
         facts: what each finished batch of each query reported, oldest first.
+        samples: what batches leave of their rows for who looks.
 
     Raises:
         PipelineError: the plan has no such output, or what a node is answered is not said, or has
@@ -55,7 +57,7 @@ class Trial:
         answers: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
         show_rows: bool = False,
     ) -> None:
-        self._show_rows = show_rows
+        self.samples = Samples(show_rows=show_rows)
         self._given = {
             name: Given(name, node.source, folder / "given" / name)
             for name, node in plan.written.items()
@@ -133,7 +135,7 @@ class Trial:
         if self._run is None:
             stop = threading.Event()
             self._run = Run(
-                self._plan, self._spark, self._checkpoint, self._reporter, stop, self._show_rows
+                self._plan, self._spark, self._checkpoint, self._reporter, stop, self.samples
             )
             self._run.prepare()
         return self._run

@@ -208,6 +208,15 @@ function drawDetails(run) {
       `${[edge.from, edge.output].filter(Boolean).join(".")}: ${count(edge.rows)} rows, ${rate(edge.rows_per_second)}`)));
   }
   if (node.lag) add("Behind", made("p", {}, lagText(node.lag)));
+  if (node.refused.length) {
+    const body = made("tbody");
+    for (const row of node.refused) {
+      body.append(made("tr", {}, made("td", { class: "number" }, count(row.batch)), made("td", {}, row.reason ?? ""),
+        made("td", {}, made("pre", {}, row.payload ?? ""))));
+    }
+    add("Newest refused rows", made("table", { class: "refused" }, made("thead", {}, made("tr", {},
+      ...["batch", "reason", "payload"].map((name) => made("th", { scope: "col" }, name)))), body));
+  }
   if (node.guarantee) {
     add("Guarantee", made("p", {}, `${node.guarantee.level}, by ${node.guarantee.deliver}`));
     if (node.guarantee.reasons.length) parts.push(list(node.guarantee.reasons));

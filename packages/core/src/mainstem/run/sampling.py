@@ -1,0 +1,123 @@
+"""Takes rows out of a batch for those who look at a run."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from mainstem.contracts.ddl import quoted
+from mainstem.contracts.shapes import REJECTED
+from mainstem.observation.samples import REFUSED, Samples
+from mainstem.plan.model import Plan, Query, SinkNode, Stream
+from mainstem.run.batch_frames import BatchFrames
+from mainstem.run.failures import without_values
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_HIDDEN = "hidden: `mainstem run --show-rows` shows it"
+#: So many characters of a refused row are kept.
+_PAYLOAD = 2_000
+
+
+class Sampling:
+    """What is taken of each batch of a query.
+
+    What somebody looks at is kept by Spark for the time of its batch: nothing runs twice for them.
+    """
+
+    def __init__(self, plan: Plan, query: Query, samples: Samples) -> None:
+        self._plan, self._query, self._samples = plan, query, samples
+        self._wanted: Mapping[str, int] = {}
+        self._refusing = [
+            name
+            for name in (query.tail, *query.per_batch)
+            if samples.show_rows and plan.readers(name, "rejected")
+        ]
+
+    def begin(self) -> frozenset[str]:
+        """Return the nodes whose rows will be taken of the batch that begins."""
+        self._wanted = self._samples.wanted(self._query.name)
+        nodes = {name.partition(".")[0] for name in self._wanted}
+        for name in [each for each in nodes if isinstance(self._plan.nodes[each], SinkNode)]:
+            nodes |= {stream.node for stream in self._plan.nodes[name].streams}
+        return frozenset({*nodes, *self._refusing})
+
+    def take(
+        self, made: BatchFrames, batch: int, given: Callable[[BatchFrames, SinkNode], DataFrame]
+    ) -> None:
+        """Take rows of a batch that is written; what fails here is told and fails nothing else.
+
+        Args:
+            given: returns what a sink is given.
+        """
+        try:
+            for name, most in self._wanted.items():
+                self._samples.put(name, batch, self._rows(made, name, most, given))
+            if self._samples.show_rows:
+                self._take_refused(made, batch)
+        except Exception as error:
+            kind = type(error).__name__
+            logging.getLogger(__name__).warning("the rows of a batch can't be shown: %s", kind)
+
+    def _rows(
+        self,
+        made: BatchFrames,
+        name: str,
+        most: int,
+        given: Callable[[BatchFrames, SinkNode], DataFrame],
+    ) -> list[dict[str, Any]]:
+        node_name, _, output = name.partition(".")
+        node = self._plan.nodes[node_name]
+        if not isinstance(node, SinkNode):
+            stream = Stream(node_name, output)
+            frame, shape = made.read(stream), self._plan.shape(stream)
+        elif not output:
+            frame, shape = given(made, node), self._plan.shape(node.streams[0])
+        elif made.has(node_name):
+            frame, shape = made.read(Stream(node_name, output)), REJECTED
+        else:
+            return []
+        rows = json_rows(frame, most)
+        if shape == REJECTED and not self._samples.show_rows:
+            for row in rows:
+                row |= {"reason": without_values(row["reason"]), "payload": _HIDDEN}
+        return rows
+
+    def _take_refused(self, made: BatchFrames, batch: int) -> None:
+        counted = made.counts()
+        sinks = [name for name in self._query.sinks if made.has(name)]
+        for name in (*self._refusing, *sinks):
+            if counted.get(name, {}).get("rejected", 1):
+                rows = json_rows(made.read(Stream(name, "rejected")), REFUSED)
+                for row in rows:
+                    row["payload"] = (row["payload"] or "")[:_PAYLOAD]
+                self._samples.put_refused(name, batch, rows)
+
+
+def json_rows(frame: DataFrame, most: int) -> list[dict[str, Any]]:
+    """Return some of a frame's rows as JSON values; see `as_json`."""
+    return [json.loads(row["row"]) for row in as_json(frame).limit(most).collect()]
+
+
+def as_json(frame: DataFrame) -> DataFrame:
+    """Return rows as JSON, in a column `row`.
+
+    Times are ISO 8601 in UTC, bytes are text where they are UTF-8, else base64.
+    """
+    columns = []
+    for name, kind in frame.dtypes:
+        text = quoted(name)
+        if kind == "binary":
+            as_text = f"try_validate_utf8(CAST({text} AS STRING))"
+            text = f"coalesce({as_text}, base64({text}))"
+        columns.append(F.expr(text).alias(name))
+    settings = {
+        "ignoreNullFields": "false",
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+    }
+    return frame.select(F.to_json(F.struct(*columns), settings).alias("row"))
