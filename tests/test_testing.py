@@ -131,6 +131,70 @@ def test_messages_and_typed_rows_can_be_given(pipeline):
     assert (result.error, result.differences) == ("", [])
 
 
+def test_rows_of_a_sources_outputs_can_be_given(pipeline):
+    """Pass: of tables, as inserts unless they say otherwise; what a source refuses; no such output is told."""
+    table = {"key": ["id"], "schema": "id BIGINT, name STRING"}
+    url = "mysql://reader:secret@nowhere/shop"
+    pipeline.document(
+        sources={"shop": {"use": "mysql", "with": {"url": url, "tables": {"customers": table}}}},
+        operators={},
+        sinks={
+            "out": {
+                "use": "sql",
+                "from": "shop.customers",
+                "deliver": "idempotent",
+                "with": {"url": "sqlite:///copy.db", "table": "customers"},
+            },
+            "bad": pipeline.sink("bad", "shop.rejected"),
+        },
+    )
+    file = beside(
+        pipeline,
+        copied={
+            "steps": [
+                {
+                    "rows": {
+                        "shop.customers": [{"id": 1, "name": "Ada"}, {"id": 2}],
+                        "shop.rejected": [{"reason": "too long", "payload": "x"}],
+                    }
+                },
+                {"rows": {"shop.customers": [{"id": 1, "_change_type": "delete"}]}},
+            ],
+            "expect": {
+                "out": [
+                    {"id": 1, "name": "Ada", "_change_type": "insert"},
+                    {"id": 2, "name": None, "_change_type": "insert"},
+                    {"id": 1, "_change_type": "delete"},
+                ],
+                "bad": [{"node": "shop", "reason": "too long", "payload": "x"}],
+            },
+        },
+        wrong={"steps": [{"rows": {"shop.customer": [{"id": 1}]}}], "expect": {}},
+        unknown={"steps": [{"rows": {"shop.customers": [{"nme": 1}]}}], "expect": {}},
+    )
+    results = {result.name: result for result in run_tests(file)}
+    assert (results["copied"].error, results["copied"].differences) == ("", [])
+    assert "Did you mean 'shop.customers'?" in results["wrong"].error
+    assert results["unknown"].error == "shop.customers has no column 'nme'. Columns: id, name."
+    assert not (pipeline.folder / "copy.db").exists()
+
+
+def test_what_spark_complains_of_is_told_once(pipeline, capfd):
+    """Pass: as a problem of the document, and not by PySpark's own log too."""
+    encode = {"use": "encode", "from": "lines", "with": {"format": "raw", "timestamp": "array(1)"}}
+    pipeline.document(
+        sources={"lines": {"use": "files", "with": {"path": "./in", "format": "text"}}},
+        operators={"message": encode},
+        sinks={"out": pipeline.sink("out", "message")},
+    )
+    file = beside(pipeline, one={"steps": [{"rows": {"lines": [{"value": "x"}]}}], "expect": {}})
+    (result,) = run_tests(file)
+    assert "operators.message" in result.error
+    assert "array" in result.error
+    told = capfd.readouterr()
+    assert "DATATYPE_MISMATCH" not in told.out + told.err
+
+
 def test_what_is_wrong_in_a_file_of_tests_is_told(pipeline):
     """Pass: keys with their lines; names that the document has not; rows that do not fit."""
     write(pipeline, BASE)

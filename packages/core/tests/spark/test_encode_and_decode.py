@@ -120,6 +120,20 @@ def test_keys_that_json_has_no_text_for_are_refused(spark):
         there_and_back(spark, "json", "map<date,int>", [{date(2024, 1, 1): 1}])
 
 
+def test_keys_and_headers_are_the_text_of_what_they_are_made_of(spark):
+    """Pass: of numbers and times too; bytes stay as they are, whatever they are, and null is none."""
+    schema = "n BIGINT, b BINARY, at DATE"
+    frame = spark.createDataFrame(
+        [(7, b"\xff\x00", date(2026, 1, 2)), (None, None, None)], schema
+    ).coalesce(1)
+    for key, wanted in (("n", b"7"), ("b", b"\xff\x00"), ("at", b"2026-01-02")):
+        encode = operator(Encode, {"format": "json", "key": key, "headers": {"h": key}})
+        encode.shape(Inputs({"input": Events(read_columns(schema))}))
+        found = encode.apply(Inputs({"input": frame}), Context()).collect()
+        assert [row["key"] for row in found] == [wanted, None]
+        assert [row["headers"] for row in found] == [{"h": wanted}, {}]
+
+
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "snappy", "lz4"])
 def test_compressed_messages_come_back(spark, codec):
     """Pass: what `encode` compresses, `decode` reads."""

@@ -59,10 +59,12 @@ class EncodeOptions(FormattedOptions):
         None, min_length=1, description="The columns that go into the value; all when left out."
     )
     key: str | None = option(
-        None, description="The message's key: an SQL expression, cast to bytes.", example="order_id"
+        None,
+        description="The message's key: an SQL expression. Its text; bytes stay as they are.",
+        example="order_id",
     )
     headers: dict[str, str] = option(
-        dict, description="Headers: SQL expressions by name, cast to bytes; null leaves one out."
+        dict, description="Headers: SQL expressions by name, as `key` is; null leaves one out."
     )
     timestamp: str | None = option(
         None, description="The message's time: an SQL expression; null when left out."
@@ -181,10 +183,13 @@ class Encode(Operator, Branching, Expressions, Checked):
         def expression(key: str, text: str | None) -> SparkColumn:
             return F.expr(tried.value(key) if key in tried else text or "NULL")
 
+        def as_bytes(value: SparkColumn) -> SparkColumn:
+            return value.cast("string").cast("binary")  # which changes no bytes
+
         entries = [
             F.struct(
                 F.lit(name).alias("key"),
-                expression(f"headers.{name}", text).cast("binary").alias("value"),
+                as_bytes(expression(f"headers.{name}", text)).alias("value"),
             )
             for name, text in options.headers.items()
         ]
@@ -196,7 +201,7 @@ class Encode(Operator, Branching, Expressions, Checked):
             else F.lit(None).cast("map<string,binary>")
         )
         message = {
-            "key": expression("key", options.key).cast("binary"),
+            "key": as_bytes(expression("key", options.key)),
             "value": self._compressed(F.expr(value).cast("binary")),
             "headers": headers,
             "timestamp": expression("timestamp", options.timestamp).cast("timestamp"),

@@ -52,10 +52,6 @@ class BatchFrames:
         """Take the rows of a node that were made elsewhere: what a sink refused."""
         self._made[name] = frame
 
-    def has(self, name: str) -> bool:
-        """Whether the rows of a node are made by now."""
-        return name in self._made
-
     def _often(self, name: str, readers: int) -> bool:
         return readers + (name in self._looked_at) > 1
 

@@ -126,7 +126,7 @@ class Batches:
             self.node = None
             self._syncing.written()
             self.counts[batch_id] = made.counts() | written
-            self._sampling.take(made, batch_id, self._sink_frame)
+            self._sampling.take(made, batch_id, self.counts[batch_id], self._sink_frame)
         finally:
             made.release()
         failpoint("run.after-batch")

@@ -249,7 +249,10 @@ class Frames:
 
     def _nothing(self, shape: Shape, frame: DataFrame) -> DataFrame:
         """Return no rows, in the columns of a shape."""
-        columns = [F.lit(None).cast(c.type or "string").alias(c.name) for c in shape.columns]
+        changes = shape.change_columns if isinstance(shape, Changelog) else ()
+        columns = [
+            F.lit(None).cast(c.type or "string").alias(c.name) for c in (*shape.columns, *changes)
+        ]
         return frame.where(F.lit(False)).select(*columns)
 
     def refused(self, node: Node, frame: DataFrame, row: Any) -> DataFrame:

@@ -19,6 +19,8 @@ from mainstem.run.failures import without_values
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+#: Rows by output, by node.
+Counts = Mapping[str, Mapping[str, int]]
 _HIDDEN = "hidden: `mainstem run --show-rows` shows it"
 #: So many characters of a refused row are kept.
 _PAYLOAD = 2_000
@@ -48,18 +50,23 @@ class Sampling:
         return frozenset({*nodes, *self._refusing})
 
     def take(
-        self, made: BatchFrames, batch: int, given: Callable[[BatchFrames, SinkNode], DataFrame]
+        self,
+        made: BatchFrames,
+        batch: int,
+        counts: Counts,
+        given: Callable[[BatchFrames, SinkNode], DataFrame],
     ) -> None:
         """Take rows of a batch that is written; what fails here is told and fails nothing else.
 
         Args:
+            counts: the rows of each node by output; of a sink, what it refused.
             given: returns what a sink is given.
         """
         try:
             for name, most in self._wanted.items():
-                self._samples.put(name, batch, self._rows(made, name, most, given))
+                self._samples.put(name, batch, self._rows(made, name, most, counts, given))
             if self._samples.show_rows:
-                self._take_refused(made, batch)
+                self._take_refused(made, batch, counts)
         except Exception as error:
             kind = type(error).__name__
             logging.getLogger(__name__).warning("the rows of a batch can't be shown: %s", kind)
@@ -69,6 +76,7 @@ class Sampling:
         made: BatchFrames,
         name: str,
         most: int,
+        counts: Counts,
         given: Callable[[BatchFrames, SinkNode], DataFrame],
     ) -> list[dict[str, Any]]:
         node_name, _, output = name.partition(".")
@@ -78,7 +86,7 @@ class Sampling:
             frame, shape = made.read(stream), self._plan.shape(stream)
         elif not output:
             frame, shape = given(made, node), self._plan.shape(node.streams[0])
-        elif made.has(node_name):
+        elif counts.get(node_name, {}).get(output):
             frame, shape = made.read(Stream(node_name, output)), REJECTED
         else:
             return []
@@ -88,11 +96,10 @@ class Sampling:
                 row |= {"reason": without_values(row["reason"]), "payload": _HIDDEN}
         return rows
 
-    def _take_refused(self, made: BatchFrames, batch: int) -> None:
-        counted = made.counts()
-        sinks = [name for name in self._query.sinks if made.has(name)]
+    def _take_refused(self, made: BatchFrames, batch: int, counts: Counts) -> None:
+        sinks = [name for name in self._query.sinks if counts.get(name, {}).get("rejected")]
         for name in (*self._refusing, *sinks):
-            if counted.get(name, {}).get("rejected", 1):
+            if counts.get(name, {}).get("rejected", 1):
                 rows = json_rows(made.read(Stream(name, "rejected")), REFUSED)
                 for row in rows:
                     row["payload"] = (row["payload"] or "")[:_PAYLOAD]

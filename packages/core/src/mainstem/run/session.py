@@ -190,7 +190,8 @@ def start(plan: Plan, *, debug: bool = False, scratch: Path | None = None) -> Sp
             own = wanted.get(_JAVA_OPTIONS, "")
             wanted[_JAVA_OPTIONS] = f'{own} "-Djava.io.tmpdir={scratch}"'.strip()
     # PySpark's own report of each error: a second telling, past our scrubber.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for told in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(told).setLevel(logging.CRITICAL)
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)

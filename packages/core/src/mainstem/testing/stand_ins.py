@@ -10,12 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mainstem.builtin.console import first_of_each
+from mainstem.contracts.abilities import Branching
 from mainstem.contracts.capabilities import SinkCapabilities
 from mainstem.contracts.components import Sink, Source
 from mainstem.contracts.contexts import Batch, SourceContext
-from mainstem.contracts.ddl import Column
+from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.options import Options
-from mainstem.contracts.shapes import MESSAGE_COLUMNS, Changelog, Shape
+from mainstem.contracts.shapes import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    MESSAGE_COLUMNS,
+    REJECTED,
+    Changelog,
+    Inputs,
+    Shape,
+)
 from mainstem.errors import PipelineError
 from mainstem.paths import for_spark
 
@@ -30,7 +39,10 @@ class NoOptions(Options):
 
 
 class Given(Source):
-    """Gives rows that a test feeds it, in the shape of the source it stands for.
+    """Gives rows that a test feeds it, in the shapes of the source it stands for.
+
+    Attributes:
+        outputs: the source's named outputs.
 
     Args:
         name: the source's name in the document.
@@ -44,6 +56,9 @@ class Given(Source):
         super().__init__(NoOptions())
         self.capabilities = real.capabilities
         self._shape = real.shape()
+        self.outputs: dict[str, Shape] = (
+            dict(real.outputs(Inputs({}))) if isinstance(real, Branching) else {}
+        )
         self._name = name
         self._folder = folder
         self._fed = 0
@@ -53,49 +68,79 @@ class Given(Source):
 
     def load(self, ctx: SourceContext) -> DataFrame:
         self._folder.mkdir(parents=True, exist_ok=True)
-        reader = ctx.reader().schema(", ".join(column.ddl for column in self._columns()))
+        columns = [column.ddl for column in self._columns()]
+        if self.outputs:
+            columns.append("_output STRING")
+        for name, shape in self.outputs.items():
+            fields = ", ".join(f"{quoted(c.name)}: {c.type}" for c in _columns_of(shape))
+            columns.append(f"{quoted(f'_{name}')} STRUCT<{fields}>")
+        reader = ctx.reader().schema(", ".join(columns))
         return reader.option("mode", "FAILFAST").json(for_spark(self._folder))
 
-    def feed(self, rows: Sequence[Any]) -> None:
+    def feed(self, rows: Sequence[Any], output: str = "") -> None:
         """Put rows where the next batch finds them.
+
+        Args:
+            output: of which of `outputs` they are; of the main one when left out.
 
         Raises:
             PipelineError: a row has a column that the source has not.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(self._row(row)) + "\n" for row in rows]
+        made = [self._row(row, output) for row in rows]
+        lines = [json.dumps(row) + "\n" for row in made]
         hidden = self._folder / f".{self._fed:010}"
         hidden.write_text("".join(lines))
         hidden.rename(self._folder / f"{self._fed:010}.json")
 
     def _columns(self) -> list[Column]:
-        columns = [Column(column.name, column.type or "string") for column in self._shape.columns]
-        if isinstance(self._shape, Changelog):
-            columns += [Column(c.name, c.type or "bigint") for c in self._shape.change_columns]
+        columns = _columns_of(self._shape)
         known = {column.name for column in columns}
         hidden = [name for name in self._shape.identity if name not in known]
         return columns + [Column(name, "string") for name in hidden]
 
-    def _row(self, given: Any) -> dict[str, Any]:
-        columns = self._columns()
-        types = {column.name: column.type for column in columns}
+    def _row(self, given: Any, output: str) -> dict[str, Any]:
         self._fed += 1
+        if output:
+            shape = self.outputs[output]
+            row = self._written(f"{self._name}.{output}", shape, _columns_of(shape), given)
+            return {"_output": output, f"_{output}": row}
+        return self._written(self._name, self._shape, self._columns(), given)
+
+    def _written(
+        self, of: str, shape: Shape, columns: Sequence[Column], given: Any
+    ) -> dict[str, Any]:
+        types = {column.name: column.type for column in columns}
         position = f"{self._fed:020}"
-        row: dict[str, Any] = {n: position for n in self._shape.identity if n.startswith("_")}
+        row: dict[str, Any] = {
+            n: position for n in shape.identity if n.startswith("_") and n in types
+        }
         if types.keys() >= _MESSAGE:
             if not isinstance(given, Mapping) or not given.keys() <= _MESSAGE:
                 given = {"value": given}
             row |= {"origin": self._name, "partition": "0", "position": position}
         elif not isinstance(given, Mapping):
-            raise PipelineError(f"{self._name}: expected a mapping of columns, not {given!r}")
+            raise PipelineError(f"{of}: expected a mapping of columns, not {given!r}")
+        if isinstance(shape, Changelog):
+            number = position if types[COMMIT_VERSION] == "string" else self._fed
+            version = given.get(shape.sequence, number) if shape.sequence else number
+            row |= {CHANGE_TYPE: "insert", COMMIT_VERSION: version}
         row |= given
         unknown = sorted(row.keys() - types.keys())
         if unknown:
             columns_known = ", ".join(name for name in types if not name.startswith("_"))
-            raise PipelineError(
-                f"{self._name} has no column {unknown[0]!r}. Columns: {columns_known}."
-            )
+            raise PipelineError(f"{of} has no column {unknown[0]!r}. Columns: {columns_known}.")
         return {name: _written(value, types[name] or "") for name, value in row.items()}
+
+
+def _columns_of(shape: Shape) -> list[Column]:
+    """Return the columns of a shape's rows with their types; those of a change among them."""
+    if shape == REJECTED:  # what the core makes one of
+        return [Column("reason", "string"), Column("payload", "binary")]
+    columns = [Column(column.name, column.type or "string") for column in shape.columns]
+    if isinstance(shape, Changelog):
+        columns += [Column(c.name, c.type or "bigint") for c in shape.change_columns]
+    return columns
 
 
 def _written(value: Any, kind: str) -> Any:

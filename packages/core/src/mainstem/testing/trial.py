@@ -94,11 +94,17 @@ class Trial:
     def feed(self, source: str, rows: Sequence[Any]) -> None:
         """Give a source rows for the next batch: mappings of its columns, or values of messages.
 
+        Args:
+            source: its name, or `name.output`.
+
         Raises:
             PipelineError: there is no such source, or it has no such column.
         """
-        _check("source", source, list(self._given))
-        self._given[source].feed(rows)
+        given = self._given.items()
+        known = [*self._given, *(f"{name}.{o}" for name, each in given for o in each.outputs)]
+        _check("source", source, known)
+        name, _, output = source.partition(".")
+        self._given[name].feed(rows, output)
 
     def advance(self, node: str, to: datetime) -> None:
         """Move a node's watermark to a time with the next batch, if it is not beyond it.
