@@ -87,6 +87,24 @@ def test_a_batch_is_a_trace_that_links_to_its_run(collector):
     }
 
 
+def test_a_batch_links_to_the_traces_of_its_messages(collector):
+    """Pass: each once, by what their headers say; what is no `traceparent` is none."""
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    values = [f"00-{trace}-{span}-01", "nonsense", f"00-{'0' * 32}-{span}-01"]
+    facts = {**BATCH, "headers": {"traceparent": values}}
+    run(plan_of(url=f"{collector.url}/v1/traces"), facts)
+    found, _ = spans(collector)
+    (own, messages) = found["batch out"].links
+    assert own.span_id == found["run p"].span_id
+    assert (messages.trace_id.hex(), messages.span_id.hex()) == (trace, span)
+
+
+def test_an_observer_asks_for_the_header_unless_told_not_to():
+    """Pass: `links: false` asks for nothing."""
+    assert plan_of().observers["traces"].header() == "traceparent"
+    assert plan_of(links=False).observers["traces"].header() is None
+
+
 def test_an_error_is_the_runs_status_without_secrets(collector):
     """Pass: its words are there, and the secret in them is not."""
     plan = plan_of(url=f"{collector.url}/v1/traces", service="orders")

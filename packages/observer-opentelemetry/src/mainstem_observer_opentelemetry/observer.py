@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class OpenTelemetry(Observer):
     """Sends a span for each batch, and one for the run, to a collector of OpenTelemetry's.
 
-    A batch is a trace of its own, which links to the span of its run: a run may go on for months. What
-    the collector does not take, after a few tries, is told in the log and lost.
+    A batch is a trace of its own, which links to the span of its run, for a run may go on for months, and
+    to the traces of some of its messages. What the collector does not take, after a few tries, is told in
+    the log and lost.
     """
 
     options: OpenTelemetryOptions
@@ -30,6 +31,9 @@ class OpenTelemetry(Observer):
         from mainstem_observer_opentelemetry.spans import Spans
 
         self._spans = Spans(plan, self.options)
+
+    def header(self) -> str | None:
+        return "traceparent" if self.options.links else None
 
     def batch(self, facts: Mapping[str, Any]) -> None:
         if self._spans is not None:

@@ -34,6 +34,11 @@ class OpenTelemetryOptions(Options):
         min_length=1,
         description="The service that spans are of; the pipeline's name when left out.",
     )
+    links: bool = option(
+        True,
+        description="Link a batch to the traces of up to 32 of its messages, by their header "
+        "`traceparent`, in queries without steps that keep state. Costs as much as to keep the batch.",
+    )
     answer_timeout: PositiveDuration = option(
         timedelta(seconds=5),
         advanced=True,

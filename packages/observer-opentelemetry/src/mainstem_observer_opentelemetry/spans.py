@@ -10,16 +10,19 @@ from importlib.metadata import version
 from typing import Any
 
 from mainstem import Plan
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from mainstem_observer_opentelemetry.options import OpenTelemetryOptions
 
 _NAME = "mainstem"
+_PARENTS = TraceContextTextMapPropagator()
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,7 +62,7 @@ class Spans:
         span = self._tracer.start_span(
             f"batch {facts['query']}",
             kind=SpanKind.CONSUMER,
-            links=[Link(self._run.get_span_context())],
+            links=[Link(self._run.get_span_context()), *_links(facts)],
             start_time=began,
             attributes=dict(_attributes(facts)),
         )
@@ -80,6 +83,14 @@ class Spans:
         closing.join(self._options.give_up.total_seconds())
         if closing.is_alive():
             _LOG.warning("the last spans were not taken in time (give_up)")
+
+
+def _links(facts: Mapping[str, Any]) -> Iterator[Link]:
+    """Yield the links to the traces that messages of a batch belong to."""
+    for value in facts.get("headers", {}).get("traceparent", ()):
+        found = get_current_span(_PARENTS.extract({"traceparent": value}, Context()))
+        if found.get_span_context().is_valid:
+            yield Link(found.get_span_context())
 
 
 def _attributes(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

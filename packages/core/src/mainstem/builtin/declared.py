@@ -32,7 +32,7 @@ from mainstem.builtin.stateless import refuse_state, stand_ins
 from mainstem.columns import EVENT_TIME, Column, quoted
 from mainstem.contracts.abilities import Branching
 from mainstem.contracts.columns import find_column
-from mainstem.contracts.shapes import PLACE
+from mainstem.contracts.shapes import ALONG
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -187,7 +187,7 @@ class Declared(Operator, Branching):
         """Return the reserved columns that go on: those that came, if rows stay rows."""
         if not self.options.row_wise:
             return []
-        came = [n for n in inputs.only.columns if n.startswith("_") and n != PLACE]
+        came = [n for n in inputs.only.columns if n.startswith("_") and n not in ALONG]
         lost = [name for name in {_ID: "", **dict.fromkeys(came)} if name not in frame.columns]
         if lost:
             message = f"does not pass on {', '.join(lost)}, as `row_wise: true` demands"

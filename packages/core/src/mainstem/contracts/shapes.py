@@ -220,6 +220,10 @@ class Changelog(Shape):
 #: The reserved column of where a row comes from, in words; there only while a failed batch is looked
 #: through for the row that it failed for.
 PLACE = "_place"
+#: The reserved column of the headers of a row's message that observers ask for.
+ASKED = "_asked"
+#: Columns that go along as far as rows stay rows, and that nothing counts on.
+ALONG = (PLACE, ASKED)
 
 
 def watermark_hint(shape: Shape, column: str = "...", where: str = "the input node") -> str:

@@ -29,8 +29,16 @@ class Observer(Component):
 
         Args:
             facts: what `mainstem run` prints as one JSON line (docs/running.md): rows are counts,
-                durations seconds, times ISO 8601 in UTC.
+                durations seconds, times ISO 8601 in UTC. Beside that, `headers` has some values of
+                each header that observers have asked for, by its name.
         """
+
+    def header(self) -> str | None:
+        """Return the name of a header of messages of which the facts of a batch are to have some values.
+
+        They are taken in queries without steps that keep state, which costs as much as to keep the batch.
+        """
+        return None
 
     def ended(self, plan: Plan, error: BaseException | None) -> None:
         """The run has ended: by itself or by a signal, or because of an error.
@@ -49,6 +57,11 @@ class Observers:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
+    def headers(self) -> frozenset[str]:
+        """Return the headers of messages that observers ask for."""
+        asked = [self._tell_one(name, "header") for name in self._plan.observers]
+        return frozenset(each for each in asked if each)
+
     def started(self, plan: Plan) -> None:
         """A run begins."""
         self._tell("started", plan)
@@ -66,9 +79,10 @@ class Observers:
             for name in reversed([*self._plan.observers]):
                 telling.callback(self._tell_one, name, what, *told)
 
-    def _tell_one(self, name: str, what: str, *told: Any) -> None:
+    def _tell_one(self, name: str, what: str, *told: Any) -> Any:
         try:
-            getattr(self._plan.observers[name], what)(*told)
+            return getattr(self._plan.observers[name], what)(*told)
         except Exception as error:
             words = self._plan.scrubber.clean(f"{type(error).__name__}: {error}")
             logging.getLogger(__name__).warning("observer %s, %s: %s", name, what, words)
+            return None

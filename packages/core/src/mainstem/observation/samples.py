@@ -33,6 +33,9 @@ class Samples:
     Args:
         show_rows: whether refused rows are kept, and shown with their content.
         clock: seconds.
+
+    Attributes:
+        headers: the headers of messages of which some values are taken.
     """
 
     def __init__(
@@ -46,11 +49,13 @@ class Samples:
         self._asked: dict[str, _Asked] = {}
         self._refused: dict[str, deque[dict[str, Any]]] = {}
         self._number = 0
+        self.headers: frozenset[str] = frozenset()
+        self._values: dict[tuple[str, int], Mapping[str, Sequence[str]]] = {}
 
-    def begin(self, plan: Plan) -> None:
-        """Take what runs."""
+    def begin(self, plan: Plan, headers: frozenset[str] = frozenset()) -> None:
+        """Take what runs, and which headers of messages are asked for."""
         with self._lock:
-            self._plan, self._queries = plan, {}
+            self._plan, self._queries, self.headers = plan, {}, headers
             for query in plan.queries:
                 for stream in _seen(plan, query):
                     self._queries.setdefault(str(stream), query.name)
@@ -110,6 +115,19 @@ class Samples:
             for row in rows:
                 self._number += 1
                 asked.rows.append({"number": self._number, "batch": batch, "row": row})
+
+    def put_values(self, query: str, batch: int, values: Mapping[str, Sequence[str]]) -> None:
+        """Leave values of the headers that are asked for, by their names."""
+        with self._lock:
+            self._values[query, batch] = values
+
+    def values(self, query: str, batch: int) -> Mapping[str, Sequence[str]]:
+        """Return what a batch has left of headers, once; what earlier ones have is dropped."""
+        with self._lock:
+            found = self._values.pop((query, batch), {})
+            for key in [key for key in self._values if key[0] == query and key[1] < batch]:
+                del self._values[key]
+            return found
 
     def put_refused(self, node: str, batch: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Leave rows that a node refused in a batch."""

@@ -57,9 +57,10 @@ class BatchFrames:
 
     def read(self, stream: Stream) -> DataFrame:
         """Return the rows of a stream in this batch."""
-        return self._frames.output(stream, self._whole(stream.node))
+        return self._frames.output(stream, self.whole(stream.node))
 
-    def _whole(self, name: str) -> DataFrame:
+    def whole(self, name: str) -> DataFrame:
+        """Return the rows of a node, with those of its named outputs still among them."""
         if name not in self._made:
             node = self._plan.nodes[name]
             inputs = Inputs(

@@ -117,7 +117,7 @@ class Batches:
     def _whole(self, frame: DataFrame, batch_id: int) -> None:
         failpoint("run.before-batch")
         self._syncing.planned(batch_id)
-        made = self._begin(frame, batch_id, self._sampling.begin())
+        made = self._begin(frame, batch_id, self._sampling.begin(frame))
         written: dict[str, dict[str, int]] = {}
         try:
             for name in self._query.sinks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ from mainstem.run.counting import OUTPUT, counted, counts, timed
 from mainstem.run.failures import REJECTION, blame, first_line
 from mainstem.run.lateness import behind
 from mainstem.run.spark_source import register
-from mainstem.run.telling import can_refuse, failing, placed, refusing, without_place
+from mainstem.run.telling import alone, can_refuse, failing, headed, placed, refusing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -109,6 +109,7 @@ class Frames:
         checking: make frames for Spark's check of streaming plans, never to run.
         instead: returns what takes the place of a read's frame, given the read's name and the frame.
         telling: fail for a row for which an expression fails by an error that names the row.
+        headers: the headers of messages that rows are to have with them.
     """
 
     def __init__(
@@ -123,8 +124,10 @@ class Frames:
         checking: bool = False,
         instead: Callable[[str, DataFrame], DataFrame] | None = None,
         telling: bool = False,
+        headers: Collection[str] = (),
     ) -> None:
         self._plan = plan
+        self._headers = headers
         self._telling = telling
         self._instead = instead
         self._query = query.name
@@ -168,6 +171,8 @@ class Frames:
             frame = self._finish(node, self._checked(node, frame))
             if self._telling and node.shape is not None:
                 frame = placed(frame, node.shape)
+            if node.shape is not None:
+                frame = headed(frame, node.shape, self._headers)
         elif isinstance(node, SinkNode):
             return self.union([self._streaming_output(stream) for stream in node.streams])
         else:
@@ -203,7 +208,7 @@ class Frames:
         )
         context.timed = self._times(node)
         if node.state is not None:
-            inputs = Inputs({port: without_place(frame) for port, frame in inputs.items()})
+            inputs = Inputs({port: alone(frame) for port, frame in inputs.items()})
         with self.blaming(node):
             if not (self._telling and can_refuse(node)):
                 frame = node.operator.apply(inputs, context)

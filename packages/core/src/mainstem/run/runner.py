@@ -124,12 +124,13 @@ class Run:
         stop: threading.Event,
         samples: Samples,
     ) -> None:
-        samples.begin(plan)
         self.plan = plan
+        self.samples = samples
         self.reporter = reporter
         self.stop = stop
         self.totals = Totals(plan)
         self.observers = Observers(plan)
+        samples.begin(plan, self.observers.headers())
         self.helpers: Helpers | None = None
         self.publishing: Publishing | None = None
         self.queries = [
@@ -239,4 +240,5 @@ class Run:
         self.reporter.batch(facts)
         if self.publishing is not None:
             self.publishing.tell()
-        self.observers.batch(facts)
+        values = self.samples.values(facts["query"], facts["batch"])
+        self.observers.batch({**facts, "headers": values} if values else facts)

@@ -124,6 +124,7 @@ class RunningQuery:
             checking=checking,
             instead=waiting.read if waiting is not None else None,
             telling=self._failed is not None,
+            headers=self._samples.headers,
         )
 
     def start(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.ddl import quoted
-from mainstem.contracts.shapes import REJECTED
+from mainstem.contracts.shapes import ALONG, ASKED, REJECTED
 from mainstem.observation.samples import REFUSED, Samples
 from mainstem.plan.model import Plan, Query, SinkNode, Stream
 from mainstem.run.batch_frames import BatchFrames
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Rows by output, by node.
 Counts = Mapping[str, Mapping[str, int]]
 _HIDDEN = "hidden: `mainstem run --show-rows` shows it"
+#: So many rows are looked at for the values of a header.
+_VALUES = 32
 #: So many characters of a refused row are kept.
 _PAYLOAD = 2_000
 
@@ -35,18 +37,27 @@ class Sampling:
     def __init__(self, plan: Plan, query: Query, samples: Samples) -> None:
         self._plan, self._query, self._samples = plan, query, samples
         self._wanted: Mapping[str, int] = {}
+        #: Whether the rows of the batch in hand have headers with them.
+        self._headed = False
         self._refusing = [
             name
             for name in (query.tail, *query.per_batch)
             if samples.show_rows and plan.readers(name, "rejected")
         ]
 
-    def begin(self) -> frozenset[str]:
-        """Return the nodes whose rows will be taken of the batch that begins."""
+    def begin(self, frame: DataFrame) -> frozenset[str]:
+        """Return the nodes whose rows will be taken of the batch that begins.
+
+        Args:
+            frame: the batch, as Spark gives it.
+        """
         self._wanted = self._samples.wanted(self._query.name)
         nodes = {name.partition(".")[0] for name in self._wanted}
         for name in [each for each in nodes if isinstance(self._plan.nodes[each], SinkNode)]:
             nodes |= {stream.node for stream in self._plan.nodes[name].streams}
+        self._headed = ASKED in frame.columns
+        if self._headed:
+            nodes.add(self._query.tail)
         return frozenset({*nodes, *self._refusing})
 
     def take(
@@ -65,6 +76,9 @@ class Sampling:
         try:
             for name, most in self._wanted.items():
                 self._samples.put(name, batch, self._rows(made, name, most, counts, given))
+            if self._headed:
+                values = {name: self._values(made, name) for name in self._samples.headers}
+                self._samples.put_values(self._query.name, batch, values)
             if self._samples.show_rows:
                 self._take_refused(made, batch, counts)
         except Exception as error:
@@ -96,6 +110,11 @@ class Sampling:
                 row |= {"reason": without_values(row["reason"]), "payload": _HIDDEN}
         return rows
 
+    def _values(self, made: BatchFrames, header: str) -> list[str]:
+        found = made.whole(self._query.tail).select(F.col(ASKED)[header].alias("value"))
+        rows = found.where("value IS NOT NULL").limit(_VALUES).collect()
+        return list(dict.fromkeys(row["value"] for row in rows))
+
     def _take_refused(self, made: BatchFrames, batch: int, counts: Counts) -> None:
         sinks = [name for name in self._query.sinks if counts.get(name, {}).get("rejected")]
         for name in (*self._refusing, *sinks):
@@ -117,7 +136,7 @@ def as_json(frame: DataFrame) -> DataFrame:
     Times are ISO 8601 in UTC, bytes are text where they are UTF-8, else base64.
     """
     columns = []
-    for name, kind in frame.dtypes:
+    for name, kind in frame.drop(*ALONG).dtypes:
         text = quoted(name)
         if kind == "binary":
             as_text = f"try_validate_utf8(CAST({text} AS STRING))"

@@ -8,13 +8,14 @@ again: by an error that names the row's place. Rows carry it from their source a
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from mainstem.contracts.components import Operator
 from mainstem.contracts.ddl import literal
-from mainstem.contracts.shapes import MESSAGE_COLUMNS, PLACE, Shape
+from mainstem.contracts.shapes import ALONG, ASKED, MESSAGE_COLUMNS, PLACE, Shape
 from mainstem.plan.model import Node
 from mainstem.run.counting import OUTPUT
 
@@ -67,9 +68,20 @@ def placed(frame: DataFrame, shape: Shape) -> DataFrame:
     return frame.withColumn(PLACE, F.expr(f"concat({place})"))
 
 
-def without_place(frame: DataFrame) -> DataFrame:
-    """Return a frame without the places of its rows."""
-    return frame.drop(PLACE)
+def headed(frame: DataFrame, shape: Shape, headers: Collection[str]) -> DataFrame:
+    """Add to the rows of a source the headers that observers ask for, as text, if they are messages."""
+    if not headers or shape.column("headers") is None:
+        return frame
+    entries = ", ".join(
+        f"{literal(name)}, try_validate_utf8(CAST(headers[{literal(name)}] AS STRING))"
+        for name in sorted(headers)
+    )
+    return frame.withColumn(ASKED, F.expr(f"map({entries})"))
+
+
+def alone(frame: DataFrame) -> DataFrame:
+    """Return a frame without what goes along with its rows."""
+    return frame.drop(*ALONG)
 
 
 def failing(node: Node, frame: DataFrame, *, show_rows: bool) -> DataFrame:
