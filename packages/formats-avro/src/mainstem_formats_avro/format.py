@@ -46,15 +46,15 @@ class AvroDecoderOptions(AvroOptions):
     types: dict[str, LocalPath] | None = option(
         None,
         min_length=1,
-        description="Instead of `schema_file`, where values of several types come: a column for each, by "
-        "name, and the file with its schema. It is null in rows of another type. A value's type is the "
-        "name of the record that it was written as.",
+        description="Instead of `schema_file`, where values of several types come: an output for each, "
+        "by name, and the file with its schema, whose fields are the columns. A value's type is the name "
+        "of the record that it was written as.",
         example={"placed": "./order_placed.avsc", "paid": "./order_paid.avsc"},
     )
-    other_types: Literal["refuse", "null"] = option(
+    other_types: Literal["refuse", "keep"] = option(
         "refuse",
         description="What becomes of a value whose type is none of `types`: it is refused, or a row of "
-        "nulls.",
+        "the main output, of what `keep` has.",
     )
     writer_files: tuple[LocalPath, ...] = option(
         (),
@@ -177,8 +177,12 @@ class AvroDecoder(Decoder):
         options = self.options
         return AvroReader(
             tuple(text.text for text in self._texts), others, options.framing, options.registry,
-            options.new_fields == "ignore", options.types is not None, options.other_types == "null",
+            options.new_fields == "ignore", options.types is not None, options.other_types == "keep",
         )  # fmt: skip
+
+    @property
+    def types(self) -> Sequence[str]:
+        return tuple(self.options.types or ())
 
     @cached_property
     def _texts(self) -> list[Text]:

@@ -63,13 +63,13 @@ class ProtobufDecoderOptions(ProtobufOptions):
         None,
         min_length=1,
         description="Instead of `message`, where messages of several names come (`framing: confluent`): "
-        "a column for each, with its name. It is null in rows of another.",
+        "an output for each, with its name, whose fields are the columns.",
         example={"placed": "shop.OrderPlaced", "paid": "shop.OrderPaid"},
     )
-    other_types: Literal["refuse", "null"] = option(
+    other_types: Literal["refuse", "keep"] = option(
         "refuse",
         description="What becomes of a message of a name that is none of `types`: it is refused, or a "
-        "row of nulls.",
+        "row of the main output, of what `keep` has.",
     )
     finer: Literal["refuse", "cut"] = option(
         "refuse",
@@ -168,8 +168,12 @@ class ProtobufDecoder(Decoder):
         return ProtobufReader(
             self._nodes, options.unknown is not None, options.finer == "cut", options.framing,
             options.registry, tuple(each.name for each in self._messages), options.types is not None,
-            options.other_types == "null",
+            options.other_types == "keep",
         )  # fmt: skip
+
+    @property
+    def types(self) -> Sequence[str]:
+        return tuple(self.options.types or ())
 
     @property
     def _nodes(self) -> tuple[Node, ...]:

@@ -31,6 +31,7 @@ from mainstem.columns import Column, literal, quoted, unquoted
 from mainstem.contracts.abilities import Branching, Checked, Deriving, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column, words_in
 from mainstem.contracts.components import Find
+from mainstem.contracts.ddl import parts_of
 from mainstem.contracts.formats import FormattedOptions, with_format
 from mainstem.contracts.options import Size
 from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -83,7 +84,10 @@ class DecodeOptions(FormattedOptions):
 
 
 class Decode(Operator, Branching, Expressions, Checked, Deriving):
-    """Turns messages into columns by a schema; what does not decode goes to `rejected`."""
+    """Turns messages into columns by a schema; what does not decode goes to `rejected`.
+
+    Where a format tells several types apart, each is an output of its own.
+    """
 
     options: DecodeOptions
     option_kinds = {"format": "format"}
@@ -103,7 +107,9 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
         """A message is one row, but what tells of changes can tell of two."""
-        return OperatorCapabilities(row_wise=True, keeps_rows=not self._tells_changes)
+        return OperatorCapabilities(
+            row_wise=True, keeps_rows=not self._tells_changes, splits=bool(self.decoder.types)
+        )
 
     def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
         options, parts = self.options, ["value"]
@@ -114,6 +120,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         value = [("input", part) for part in parts]
         own = self.decoder.columns(options.table_schema)
         found = {column.name: value for column in own}
+        found |= {field.name: value for type_ in self._typed(own) for field in _fields(type_)}
         for name, text in options.keep.items():  # what is in an envelope is no column that comes in
             words = {unquoted(word).lower() for word in words_in(text)}
             if options.envelope is not None and words & {"value", "attributes"}:
@@ -133,8 +140,8 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                     message = f"is not for {options.format}, which tells of changes"
                     raise OptionError(message, option=name)
         own = self.decoder.columns(options.table_schema)
-        columns = list(own)
-        check_names((column.name for column in columns), "format")
+        check_names((column.name for column in own), "format")
+        columns = [column for column in own if column.name not in self.decoder.types]
         if options.tombstones == "null":
             columns = [replace(column, nullable=True) for column in columns]
         names = {column.name.lower() for column in columns}
@@ -146,7 +153,17 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
             columns.append(Column(name, source.type if source else None))
         if isinstance(self.decoder, ChangesDecoder):
             return self._changelog(own, columns, inputs.only, self.decoder.options)
+        for type_ in self._typed(own):
+            taken = {column.name.lower() for column in columns}
+            for field in _fields(type_):
+                if field.name.lower() in taken:
+                    told = f"column {field.name!r} is one of {type_.name}"
+                    raise OptionError(told, option="keep", hint="Keep it under another name.")
         return Events(columns)
+
+    def _typed(self, own: Iterable[Column]) -> list[Column]:
+        """Return the columns that are a type's."""
+        return [column for column in own if column.name in self.decoder.types]
 
     def _changelog(
         self,
@@ -177,7 +194,14 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         return Changelog(columns, options.key, options.sequence, preimages=options.preimages)
 
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
-        return {"rejected": REJECTED}
+        if not self.decoder.types:
+            return {"rejected": REJECTED}
+        if "rejected" in self.decoder.types:
+            raise OptionError("'rejected' is what is refused, and no type", option="types")
+        beside = self.shape(inputs).columns
+        typed = self._typed(self.decoder.columns(self.options.table_schema))
+        found = {type_.name: Events([*_fields(type_), *beside]) for type_ in typed}
+        return {**found, "rejected": REJECTED}
 
     def expressions(self) -> Mapping[str, str]:
         return {f"keep.{name}": text for name, text in self.options.keep.items()}
@@ -241,11 +265,16 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
             f"{reason} AS __reason",
         )
         rejected = "IF(__reason IS NOT NULL, struct(__reason AS reason, __raw AS payload), NULL)"
+        typed = self._typed(columns)
+        beside = [quoted(c.name) for c in columns if c not in typed]
+        beside += map(quoted, self.options.keep)
+        cases = [f"WHEN {quoted(c.name)} IS NOT NULL THEN {literal(c.name)}" for c in typed]
         return frame.selectExpr(
             *reserved,
-            *map(quoted, [*(c.name for c in columns), *self.options.keep]),
-            "IF(__reason IS NOT NULL, 'rejected', NULL) AS _output",
+            *beside,
+            f"CASE WHEN __reason IS NOT NULL THEN 'rejected' {' '.join(cases)} END AS _output",
             *([f"{rejected} AS _rejected"] if told else []),
+            *(_typed_row(c, beside) for c in typed if c.name in ctx.wanted),
         )
 
     def decoding(self) -> Decoding:
@@ -336,6 +365,17 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                 ),
             )
         )
+
+
+def _fields(column: Column) -> tuple[Column, ...]:
+    return parts_of(column.type or "")
+
+
+def _typed_row(column: Column, beside: Sequence[str]) -> str:
+    """Return SQL for the rows of a type: its fields, and what stands beside them."""
+    own = (f"{quoted(column.name)}.{quoted(field.name)}" for field in _fields(column))
+    row = f"struct({', '.join([*own, *beside])})"
+    return f"IF({quoted(column.name)} IS NULL, NULL, {row}) AS {quoted(f'_{column.name}')}"
 
 
 #: What is known of an envelope, beside what is in it.

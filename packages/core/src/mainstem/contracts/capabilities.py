@@ -55,6 +55,8 @@ class OperatorCapabilities:
     #: A column of the output that has the name of one of the input is that one, unless the operator's SQL
     #: or the operator (`Deriving`) says otherwise.
     keeps_names: bool = True
+    #: Rows of named outputs, but for `rejected`, have the reserved columns of the rows they come from.
+    splits: bool = False
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,14 @@ class Decoder(Half):
         """Return what reads the columns for such a schema."""
 
     @property
+    def types(self) -> Sequence[str]:
+        """The columns, structs, that are each null but in values of one type; no value is of two.
+
+        Each is an output of `decode`, whose columns are its fields.
+        """
+        return ()
+
+    @property
     def pattern(self) -> str | None:
         """Spark's pattern of TIMESTAMP columns, which the reader then gives as texts; None for none."""
         return None

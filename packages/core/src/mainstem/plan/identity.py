@@ -62,7 +62,8 @@ def _starts(stream: Stream, nodes: Mapping[str, Node]) -> list[Stream]:
     """
     node = nodes[stream.node]
     if stream.output:
-        if not node.outputs[stream.output].column("_id") or not _given_id(node, nodes):
+        carried = node.splits(stream.output) or node.outputs[stream.output].column("_id")
+        if not carried or not _given_id(node, nodes):
             return [stream]
         above = node.streams or (Stream(node.name),)
     elif node.identity or not node.passes_ids:

@@ -118,6 +118,12 @@ class Node:
         """Whether rows keep their identity in this node."""
         return self.kind == "operator" and self.operator.capabilities.row_wise
 
+    def splits(self, output: str) -> bool:
+        """Whether the rows of a named output have the reserved columns of those they come from."""
+        return (
+            self.kind == "operator" and self.operator.capabilities.splits and output != "rejected"
+        )
+
     @property
     def passes_ids(self) -> bool:
         """Whether the `_id` of rows is made of that of the rows that come in."""

@@ -238,7 +238,8 @@ class Frames:
             frame = frame.where(F.col(OUTPUT) == stream.output)
             if node.outputs[stream.output] == REJECTED:
                 return self.refused(node, frame, F.col("_rejected"))
-            frame = frame.select(F.col(f"_{stream.output}.*"))
+            reserved = self._reserved(node, frame) if node.splits(stream.output) else []
+            frame = frame.select(*reserved, F.col(f"_{stream.output}.*"))
             if stream.output in node.makes_ids:
                 columns = identity_of(node.outputs[stream.output])
                 frame = frame.withColumn("_id", identifier(str(stream), columns, frame))
@@ -251,6 +252,12 @@ class Frames:
         else:
             frame = frame.where(F.col(OUTPUT).isNull())
         return frame.drop(OUTPUT, *(f"_{name}" for name in node.outputs))
+
+    @staticmethod
+    def _reserved(node: Node, frame: DataFrame) -> list[str]:
+        """Return the reserved columns of a frame that are its rows', whatever output they are of."""
+        own = {OUTPUT, *(f"_{name}" for name in node.outputs)}
+        return [quoted(n) for n in frame.columns if n.startswith("_") and n not in own]
 
     def _nothing(self, shape: Shape, frame: DataFrame) -> DataFrame:
         """Return no rows, in the columns of a shape."""

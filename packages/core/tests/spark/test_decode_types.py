@@ -1,0 +1,153 @@
+"""Values of several types: each type is an output of `decode`, with its fields and what is kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+
+import pytest
+from mainstem import DocumentError
+from mainstem.discovery import Word, installed_words
+from mainstem.plan import identity
+from mainstem.plan.build import make_plan
+from mainstem.plan.model import Stream
+from mainstem.registry import Registry
+from mainstem.run.runner import run
+from pyspark import cloudpickle
+
+PLUGIN = '''
+from dataclasses import dataclass
+
+import pyarrow as pa
+from mainstem import Decoder, Format, Options, hookimpl
+from mainstem.columns import Column
+
+KINDS = {"placed": "struct<id:bigint,city:string>", "paid": "struct<id:bigint,cents:bigint>"}
+
+
+class NoOptions(Options):
+    """None."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    def open(self):
+        return read
+
+
+def read(values):
+    rows, reasons = [], []
+    for value in values.to_pylist():
+        kind, _, rest = value.decode().partition(" ")
+        words = rest.split()
+        row = {"placed": None, "paid": None}
+        if kind == "placed":
+            row[kind] = {"id": int(words[0]), "city": words[1]}
+        elif kind == "paid":
+            row[kind] = {"id": int(words[0]), "cents": int(words[1])}
+        rows.append(row)
+        reasons.append("no words" if kind == "bad" else None)
+    structs = (
+        pa.struct([("id", pa.int64()), ("city", pa.string())]),
+        pa.struct([("id", pa.int64()), ("cents", pa.int64())]),
+    )
+    pairs = zip(("placed", "paid"), structs, strict=True)
+    return [pa.array([row[name] for row in rows], kind) for name, kind in pairs], reasons
+
+
+class WordsDecoder(Decoder):
+    options: NoOptions
+
+    def columns(self, schema):
+        return [Column(name, kind) for name, kind in KINDS.items()]
+
+    @property
+    def types(self):
+        return tuple(KINDS)
+
+    def reader(self, schema):
+        return Reader()
+
+
+class Words(Format):
+    """Words."""
+
+    decoder = WordsDecoder
+
+
+@hookimpl
+def mainstem_formats():
+    return {"words": Words}
+'''
+
+
+@pytest.fixture
+def plan_of(tmp_path, monkeypatch):
+    (tmp_path / "words_plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cloudpickle.register_pickle_by_value(import_module("words_plugin"))  # tasks have no such module
+    registry = Registry([*installed_words(), Word("format", "words", "told", "1", "words_plugin")])
+    (tmp_path / "in").mkdir()
+
+    def sink(name, of):
+        written = {"path": str(tmp_path / name), "format": "jsonlines"}
+        return {"use": "files", "from": of, "with": written}
+
+    def made(keep=None, sinks=()):
+        source = {"path": str(tmp_path / "in"), "format": "message"}
+        decode = {"format": "words", "keep": keep or {"line": "position"}}
+        file = tmp_path / "pipeline.yaml"
+        document = {
+            "pipeline": "p",
+            "trigger": {"available_now": True},
+            "sources": {"lines": {"use": "files", "with": source}},
+            "operators": {"event": {"use": "decode", "from": "lines", "with": decode}},
+            "sinks": {name: sink(name, of) for name, of in sinks},
+        }
+        file.write_text(json.dumps(document))
+        return make_plan(file, registry)
+
+    yield made
+    cloudpickle.unregister_pickle_by_value(sys.modules["words_plugin"])
+    sys.modules.pop("words_plugin", None)
+
+
+def rows(folder):
+    files = [file for file in folder.rglob("*.json*") if file.name[0] not in "._"]
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_each_type_comes_out_of_its_own_output(spark, plan_of, tmp_path):
+    """Pass: fields and what is kept; others come out of the main one, what is wrong out of `rejected`."""
+    lines = ["placed 1 Oslo", "paid 1 500", "cancelled 1", "bad", "placed 2 Bergen"]
+    (tmp_path / "in/1.txt").write_text("\n".join(lines))
+    sinks = {
+        "places": "event.placed",
+        "payments": "event.paid",
+        "rest": "event",
+        "bad": "event.rejected",
+    }
+    run(plan_of({"text": "CAST(value AS STRING)"}, sinks.items()))
+    found = {name: rows(tmp_path / name) for name in sinks}
+    assert sorted(found["places"], key=lambda row: row["id"]) == [
+        {"id": 1, "city": "Oslo", "text": lines[0]},
+        {"id": 2, "city": "Bergen", "text": lines[4]},
+    ]
+    assert found["payments"] == [{"id": 1, "cents": 500, "text": lines[1]}]
+    assert found["rest"] == [{"text": "cancelled 1"}]
+    assert [row["reason"] for row in found["bad"]] == ["no words"]
+
+
+def test_rows_of_a_type_have_the_identity_of_their_message(plan_of):
+    """Pass: so that sinks tell them apart, as they do those of the main output."""
+    plan = plan_of(sinks=[("places", "event.placed")])
+    assert identity.begins(Stream("event", "placed"), plan.nodes)
+    assert [c.name for c in plan.shape(Stream("event", "placed")).columns] == ["id", "city", "line"]
+    assert [c.name for c in plan.shape(Stream("event")).columns] == ["line"]
+
+
+def test_what_is_kept_needs_a_name_of_its_own(plan_of):
+    """Pass: it stands beside the fields of each type."""
+    with pytest.raises(DocumentError, match="'city' is one of placed"):
+        plan_of({"city": "position"}, [("places", "event.placed")])
