@@ -6,7 +6,9 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import pyarrow as pa
 from mainstem_testkit import FormatSuite
+from pyarrow import parquet
 
 ROW = "id BIGINT NOT NULL, name STRING, price DECIMAL(10,2), ratio DOUBLE, at TIMESTAMP, day DATE, raw BINARY"
 AT = datetime(2024, 2, 29, 1, 2, 3, 456789, tzinfo=UTC)
@@ -31,6 +33,82 @@ class TestJson(FormatSuite):
 
     def bad(self):
         return [b"", b"{", b"[]", b"{}", b'{"id": "1"}', b'{"id": 1, "price": 1.234}', b"\xff"]
+
+
+def table(rows, kinds, write):
+    """Return rows as a file's bytes."""
+    sink = pa.BufferOutputStream()
+    write(pa.Table.from_pylist(rows, pa.schema(kinds)), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def stream(rows, sink):
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+
+
+def file(rows, sink):
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows, max_chunksize=1)
+
+
+KINDS = [
+    ("id", pa.int32()), ("name", pa.dictionary(pa.int32(), pa.string())), ("price", pa.decimal128(8, 2)),
+    ("ratio", pa.float32()), ("at", pa.timestamp("ms", "Europe/Oslo")), ("day", pa.date64()),
+    ("raw", pa.large_binary()), ("more", pa.struct([("b", pa.large_list(pa.string()))])), ("rest", pa.int8()),
+]  # fmt: skip
+ROWS = [
+    {**FULL, "at": AT.replace(microsecond=456000), "more": {"b": ["x", None]}, "rest": 1},
+    {"id": 2, "more": {"b": None}},
+    {"id": 3},
+]
+READ = [
+    {**FULL, "at": AT.replace(microsecond=456000), "more": {"a": None, "b": ["x", None]}},
+    {"id": 2, "more": {"a": None, "b": None}},
+    {"id": 3},
+]
+
+
+class Tables(FormatSuite):
+    schema = f"{ROW}, more STRUCT<a: INT, b: ARRAY<STRING>>"
+    wrong_options = {"missing": {"missing": "sometimes"}}
+    writers = ()
+
+    def good(self):
+        return [
+            *((table(ROWS, KINDS, write), READ) for write in self.writers),
+            (table([{"id": 1}], [("id", pa.int64())], self.writers[0]), [{"id": 1}]),
+            (table([], KINDS, self.writers[0]), []),
+        ]
+
+    def bad(self):
+        def one(value, kind, name="id"):
+            return table(
+                [{"id": 1, name: value}], {"id": pa.int64(), name: kind}.items(), self.writers[0]
+            )
+
+        far = 253_402_300_800_000_000
+        return [
+            b"", b"PAR1", b"ARROW1", table(ROWS, KINDS, self.writers[0])[:-9], one(None, pa.int64()),
+            one(2**63, pa.uint64()), one("1", pa.string()), one(1.0, pa.float64()), one(1, pa.int64(), "name"),
+            one(Decimal("1.234"), pa.decimal128(9, 3), "price"), one(far, pa.timestamp("us", "UTC"), "at"),
+            one(datetime(2024, 1, 1), pa.timestamp("us"), "at"), one({"b": [1]}, pa.struct([("b", pa.list_(pa.int64()))]), "more"),
+            one({"a": "1"}, pa.struct([("a", pa.string())]), "more"), one("x", pa.string(), "raw"),
+            table([{"name": "x"}], [("name", pa.string())], self.writers[0]),
+        ]  # fmt: skip
+
+
+class TestParquet(Tables):
+    use = "parquet"
+    writers = (parquet.write_table,)
+
+
+class TestArrow(Tables):
+    use = "arrow"
+    writers = (stream, file)
+
+
+del Tables
 
 
 class TestAnyJson(FormatSuite):

@@ -218,7 +218,7 @@ def test_values_are_read_side_by_side_as_each_by_itself():
         values = [changed(random.choice(good), random) for _ in range(100)]
         arrays, reasons = made.read(pa.array(values, pa.binary()))
         wanted, alone = read_values(
-            pa.array(values, pa.binary()), made._kinds, lambda _: [], made._alone
+            pa.array(values, pa.binary()), made.kinds, lambda _: [], made._alone
         )
         assert reasons == alone
         for array, its in zip(arrays, wanted, strict=True):

@@ -58,6 +58,7 @@ from .contracts.formats import Decoder as Decoder
 from .contracts.formats import Encoder as Encoder
 from .contracts.formats import Format as Format
 from .contracts.formats import MapDecoder as MapDecoder
+from .contracts.formats import Several as Several
 from .contracts.formats import ValueReader as ValueReader
 from .contracts.formats import ValueWriter as ValueWriter
 from .contracts.guarantee import Level as Level

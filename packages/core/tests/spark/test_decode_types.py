@@ -1,4 +1,4 @@
-"""Values of several types: each type is an output of `decode`, with its fields and what is kept."""
+"""Values of several types, an output of `decode` each, and values that hold many rows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 import sys
 from importlib import import_module
 
+import pyarrow as pa
 import pytest
-from mainstem import DocumentError
+from mainstem import DocumentError, Inputs
+from mainstem.builtin.decode import Decode
 from mainstem.discovery import Word, installed_words
 from mainstem.plan import identity
 from mainstem.plan.build import make_plan
 from mainstem.plan.model import Stream
 from mainstem.registry import Registry
 from mainstem.run.runner import run
+from pyarrow import parquet
 from pyspark import cloudpickle
 
 PLUGIN = '''
@@ -151,3 +154,43 @@ def test_what_is_kept_needs_a_name_of_its_own(plan_of):
     """Pass: it stands beside the fields of each type."""
     with pytest.raises(DocumentError, match="'city' is one of placed"):
         plan_of({"city": "position"}, [("places", "event.placed")])
+
+
+def test_rows_of_tables_come_out_each_with_an_identity_of_its_own(spark, tmp_path):
+    """Pass: several, none, and a refused one; what is kept stands beside each."""
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table({"id": [1, 2, 3], "city": ["Oslo", None, "Bergen"]}), sink)
+    whole = sink.getvalue().to_pybytes()
+    empty = pa.BufferOutputStream()
+    parquet.write_table(pa.table({"id": pa.array([], pa.int64())}), empty)
+    given = {
+        "format": "parquet",
+        "schema": "id BIGINT NOT NULL, city STRING",
+        "keep": {"of": "origin"},
+    }
+    made = Decode(Decode.options_for(given, Registry().component).model_validate(given))
+    schema = "_id BINARY, value BINARY, origin STRING"
+    messages = [
+        (b"1", whole, "a"),
+        (b"2", b"no table", "b"),
+        (b"3", empty.getvalue().to_pybytes(), "c"),
+    ]
+    messages.append((b"4", whole, "d"))
+
+    class Context:
+        wanted = frozenset(["rejected"])
+
+    frame = made.apply(Inputs({"input": spark.createDataFrame(messages, schema)}), Context())
+    found = frame.collect()
+    good = [row for row in found if row["_output"] is None]
+    assert sorted((row["of"], row["id"], row["city"]) for row in good) == [
+        (of, *row) for of in "ad" for row in ((1, "Oslo"), (2, None), (3, "Bergen"))
+    ]
+    (bad,) = (row for row in found if row["_output"] == "rejected")
+    assert (bad["_id"], bad["of"], bad["_rejected"]["reason"]) == (b"2", "b", "not Parquet")
+    assert bad["_rejected"]["payload"] == b"no table"
+    ids = {bytes(row["_id"]) for row in good}
+    assert len(ids) == 6
+    assert {len(each) for each in ids} == {16}
+    again = made.apply(Inputs({"input": spark.createDataFrame(messages[::-1], schema)}), Context())
+    assert {bytes(row["_id"]) for row in again.collect() if row["_output"] is None} == ids

@@ -38,6 +38,14 @@ class AvroOptions(FramedOptions):
 class AvroDecoderOptions(AvroOptions):
     """Options of reading `avro`."""
 
+    framing: Literal["none", "confluent", "apicurio", "single_object", "container"] = option(  # type: ignore[assignment]
+        "none",
+        description="What stands before a value: nothing; the schema's number at a registry, as "
+        "Confluent's serializers write it, or Apicurio's with global ids; or its fingerprint, as Avro's "
+        "single-object encoding has it. `container`: a value is an object container file, which has its "
+        "schema, and many records.",
+    )
+
     schema_file: LocalPath | None = option(
         None,
         description="The file (.avsc) with the schema of a record, whose fields are the columns.",
@@ -72,6 +80,8 @@ class AvroDecoderOptions(AvroOptions):
     def _one_or_several(self) -> Self:
         if (self.schema_file is None) == (self.types is None):
             raise ValueError("give a `schema_file`, or `types`")
+        if self.types is not None and self.framing == "container":
+            raise ValueError("a container file holds one type, and no `types`")
         if self.types is not None and self.framing == "none":
             raise ValueError("`types` need a `framing`: a value alone does not tell its type")
         if self.types is None and self.other_types != "refuse":
@@ -106,6 +116,10 @@ class AvroReader:
 
     def open(self) -> Callable[..., Any]:
         """Return what reads a batch."""
+        if self.framing == "container":
+            from mainstem_formats_avro.containers import AvroFiles
+
+            return AvroFiles(self.schemas[0], new_fields=self.new_fields).read
         from mainstem_formats_avro.reading import AvroValues
 
         return AvroValues(
@@ -179,6 +193,10 @@ class AvroDecoder(Decoder):
             tuple(text.text for text in self._texts), others, options.framing, options.registry,
             options.new_fields == "ignore", options.types is not None, options.other_types == "keep",
         )  # fmt: skip
+
+    @property
+    def many(self) -> bool:
+        return self.options.framing == "container"
 
     @property
     def types(self) -> Sequence[str]:

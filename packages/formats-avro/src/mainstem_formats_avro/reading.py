@@ -37,6 +37,9 @@ class AvroValues:
         new_fields: whether values whose schema has fields that the reader's does not are read.
         by_type: whether each schema is a column, null in rows of another type; else there is one schema.
         other_types: whether a value of another type is a row of nulls, instead of refused.
+
+    Attributes:
+        kinds: the types of the columns.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class AvroValues:
         types = [kind(each) for each in self._readers]
         if not by_type:
             types = [column.type or "" for column in columns(self._readers[0])]
-        self._kinds: list[Any] = [arrow_type(each) for each in types]
+        self.kinds: list[Any] = [arrow_type(each) for each in types]
         self._new_fields = new_fields
         self._own: _Writer | None = None
         self._schemas: Schemas | None = None
@@ -65,7 +68,7 @@ class AvroValues:
             self._head, self._own = 0, _writer(self._readers[0], self._readers[0], 0)
         elif registry is None:
             self._head = HEAD
-            self._writers = {mark_of(text): self._resolved(text) for text in (*others, *schemas)}
+            self._writers = {mark_of(text): self.resolved(text) for text in (*others, *schemas)}
         else:
             self._schemas = Schemas(registry, framing)
             self._head = self._schemas.framing.size
@@ -77,7 +80,7 @@ class AvroValues:
             TransientError: the registry was away for too long.
             PermanentError: the registry refuses to be asked.
         """
-        return read_values(values, self._kinds, self._together, self._alone)
+        return read_values(values, self.kinds, self._together, self._alone)
 
     def _together(self, cursors: Cursors) -> Iterator[tuple[Rows, list[pa.Array[Any]]]]:
         rows = cursors.rows[~cursors.marked]
@@ -99,8 +102,8 @@ class AvroValues:
         found = writer.side_by_side(cursors, rows)
         if not self._by_type:
             return found
-        made: list[Any] = [pa.nulls(len(rows), its) for its in self._kinds]
-        fields = list(self._kinds[writer.number or 0])
+        made: list[Any] = [pa.nulls(len(rows), its) for its in self.kinds]
+        fields = list(self.kinds[writer.number or 0])
         made[writer.number or 0] = pa.StructArray.from_arrays(found, fields=fields)
         return made
 
@@ -108,7 +111,7 @@ class AvroValues:
         writer = self._own if self._own is not None else self._writer(value[: self._head])
         row: Sequence[Any]
         if writer.number is None:
-            return [None] * len(self._kinds)
+            return [None] * len(self.kinds)
         try:
             row, end = writer.single(value, self._head)
         except (IndexError, struct.error):
@@ -121,7 +124,7 @@ class AvroValues:
             raise Misfit("more bytes after the value")
         if self._by_type:
             its = dict(zip(self._readers[writer.number].names, row, strict=True))
-            return [its if n == writer.number else None for n in range(len(self._kinds))]
+            return [its if n == writer.number else None for n in range(len(self.kinds))]
         return row
 
     def _writer(self, head: bytes) -> _Writer:
@@ -153,7 +156,7 @@ class AvroValues:
             found = Misfit(f"schema {number} is {schema.kind}")
         else:
             try:
-                found = self._resolved(schema.text)
+                found = self.resolved(schema.text)
             except (ValueError, RecursionError, TypeError) as error:
                 told = str(error) if type(error) is ValueError else "it is no schema"
                 found = Misfit(f"schema {number}: {told}")
@@ -162,7 +165,12 @@ class AvroValues:
         self._writers[head] = found
         return found
 
-    def _resolved(self, text: str) -> _Writer:
+    def resolved(self, text: str) -> _Writer:
+        """Return what reads values that a schema has written.
+
+        Raises:
+            ValueError: no reader's schema is for them; a text that is no schema may raise others.
+        """
         number = named(text, self._texts)
         if number is None and self._by_type and self._other_types:
             return _Writer(None)

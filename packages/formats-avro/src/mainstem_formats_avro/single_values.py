@@ -36,7 +36,8 @@ class Misfit(ValueError):  # noqa: N818
 # -- types --------------------------------------------------------------------------------------
 
 
-def _long(held: bytes, at: int) -> tuple[int, int]:
+def long_of(held: bytes, at: int) -> tuple[int, int]:
+    """Read a long."""
     byte = held[at]
     at += 1
     if byte < 0x80:
@@ -57,7 +58,7 @@ def _long(held: bytes, at: int) -> tuple[int, int]:
 
 
 def _int(held: bytes, at: int) -> tuple[int, int]:
-    value, at = _long(held, at)
+    value, at = long_of(held, at)
     if not -(2**31) <= value < 2**31:
         raise Misfit("an int has more than 32 bits")
     return value, at
@@ -78,8 +79,9 @@ def _double(held: bytes, at: int) -> tuple[float, int]:
     return _DOUBLE.unpack_from(held, at)[0], at + 8
 
 
-def _bytes(held: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _long(held, at)
+def bytes_of(held: bytes, at: int) -> tuple[bytes, int]:
+    """Read bytes with their length before them."""
+    size, at = long_of(held, at)
     end = at + size
     if size < 0:
         raise Misfit("a length is negative")
@@ -89,13 +91,13 @@ def _bytes(held: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _string(held: bytes, at: int) -> tuple[str, int]:
-    value, at = _bytes(held, at)
+    value, at = bytes_of(held, at)
     return value.decode(), at
 
 
 _PLAIN: dict[str, Read] = {
-    "boolean": _boolean, "int": _int, "long": _long, "float": _float, "double": _double,
-    "bytes": _bytes, "string": _string,
+    "boolean": _boolean, "int": _int, "long": long_of, "float": _float, "double": _double,
+    "bytes": bytes_of, "string": _string,
 }  # fmt: skip
 
 
@@ -108,7 +110,7 @@ def _reader(writer: Node, reader: Node) -> Read:
     may = reader.nullable
 
     def maybe(held: bytes, at: int) -> tuple[Any, int]:
-        branch, at = _long(held, at)
+        branch, at = long_of(held, at)
         if branch == null:
             if not may:
                 raise Misfit("a null where none may be")
@@ -129,13 +131,13 @@ def _plain(writer: Node, reader: Node) -> Read:
     if word == "date":
         return _time(_int, 1, FIRST_DAY, LAST_DAY)
     if "timestamp-" in word:
-        return _time(_long, 1000 if word.endswith("millis") else 1, FIRST, LAST)
+        return _time(long_of, 1000 if word.endswith("millis") else 1, FIRST, LAST)
     if word == "enum":
         return _enum(writer, reader)
     if word == "fixed":
         return _fixed(writer.size)
     if word.endswith("-decimal"):
-        return _decimal(_bytes if word == "bytes-decimal" else _fixed(writer.size), writer)
+        return _decimal(bytes_of if word == "bytes-decimal" else _fixed(writer.size), writer)
     if word == "array":
         return _blocks(_reader(writer.parts[0], reader.parts[0]))
     if word == "map":
@@ -201,7 +203,7 @@ def _null(_held: bytes, at: int) -> tuple[None, int]:
 
 def _branches(each: Sequence[Read]) -> Read:
     def branch(held: bytes, at: int) -> tuple[None, int]:
-        number, at = _long(held, at)
+        number, at = long_of(held, at)
         if not 0 <= number < len(each):
             raise Misfit("a union has no such branch")
         return None, each[number](held, at)[1]
@@ -290,12 +292,12 @@ def _blocks(each: Read) -> Read:
     def blocks(held: bytes, at: int) -> tuple[list[Any], int]:
         found: list[Any] = []
         while True:
-            count, at = _long(held, at)
+            count, at = long_of(held, at)
             if count == 0:
                 return found, at
             end = None
             if count < 0:
-                size, at = _long(held, at)
+                size, at = long_of(held, at)
                 if size < 0:
                     raise Misfit("a length is negative")
                 count, end = -count, at + size

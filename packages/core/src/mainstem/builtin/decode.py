@@ -79,7 +79,8 @@ class DecodeOptions(FormattedOptions):
         "64 MiB",
         validate_default=True,
         advanced=True,
-        description="The most that a compressed value may become; a larger one is refused.",
+        description="The most that a compressed value, or the rows of one that holds many, may become; a "
+        "larger one is refused.",
     )
 
 
@@ -106,10 +107,9 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
 
     @property
     def capabilities(self) -> OperatorCapabilities:  # type: ignore[override]
-        """A message is one row, but what tells of changes can tell of two."""
-        return OperatorCapabilities(
-            row_wise=True, keeps_rows=not self._tells_changes, splits=bool(self.decoder.types)
-        )
+        """A message is one row, but what tells of changes can tell of two, and a table has many."""
+        one = not (self._tells_changes or self.decoder.many)
+        return OperatorCapabilities(row_wise=True, keeps_rows=one, splits=bool(self.decoder.types))
 
     def made_of(self, inputs: Inputs[Shape]) -> Mapping[str, Iterable[tuple[str, str]]]:
         options, parts = self.options, ["value"]
@@ -134,11 +134,11 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
 
     def shape(self, inputs: Inputs[Shape]) -> Shape:
         options = self.options
-        if self._tells_changes:
+        if self._tells_changes or self.decoder.many:
             for name in ("tombstones", "envelope"):
                 if name in options.model_fields_set and getattr(options, name) is not None:
-                    message = f"is not for {options.format}, which tells of changes"
-                    raise OptionError(message, option=name)
+                    does = "tells of changes" if self._tells_changes else "holds many rows"
+                    raise OptionError(f"is not for {options.format}, which {does}", option=name)
         own = self.decoder.columns(options.table_schema)
         check_names((column.name for column in own), "format")
         columns = [column for column in own if column.name not in self.decoder.types]
@@ -223,6 +223,8 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         told = "rejected" in ctx.wanted
         if isinstance(self.decoder, ChangesDecoder):
             return self._changes(frame, self.decoder.options.sequence, told=told)
+        if self.decoder.many:
+            return self._many(frame, told=told)
         whole = "value"
         if self.options.envelope is not None:
             whole = "__whole"
@@ -285,6 +287,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
             tuple(decoder.columns(options.table_schema)),
             decoder.reader(options.table_schema),
             changes=self._tells_changes,
+            many=self.decoder.many,
             patterned=decoder.pattern is not None,
             codec=options.compression or "",
             limit=options.max_size,
@@ -319,6 +322,41 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                 words = literal(f"{column.name} {NO_VARIANT}")
                 cases.append(f"WHEN {missing} THEN {words}")
         return f"CASE {' '.join(cases)} END"
+
+    def _many(self, frame: DataFrame, *, told: bool) -> DataFrame:
+        """Return the rows of each message, and one for a message that is refused.
+
+        A row's `_id` is made of its message's, and of its place in it.
+        """
+        from pyspark.sql import functions as F  # noqa: N812
+
+        reserved = [quoted(name) for name in frame.columns if name.startswith("_")]
+        decoding = self.decoding()
+        place = "encode(CAST(__place AS STRING), 'UTF-8')"
+        refused = "IF(__reason IS NULL, NULL, struct(__reason AS reason, __raw AS payload))"
+        own = f"IF(__reason IS NULL, unhex(md5(concat(_id, {place}))), _id) AS _id"
+        return (
+            frame.select(
+                *map(F.expr, reserved),
+                *(F.expr(text).alias(name) for name, text in self.options.keep.items()),
+                F.col("value").alias("__raw"),
+                decoding.call(F.col("value")).alias("__read"),
+            )
+            .selectExpr(
+                *reserved,
+                *map(quoted, self.options.keep),
+                "__read.reason AS __reason",
+                "IF(__read.reason IS NULL, NULL, __raw) AS __raw",  # not once more for each row
+                "posexplode(IF(__read.reason IS NULL, __read.rows, array(NULL))) AS (__place, __row)",
+            )
+            .selectExpr(
+                *(own if name == "`_id`" else name for name in reserved),
+                *(f"__row.c{n} AS {quoted(c.name)}" for n, c in enumerate(decoding.columns)),
+                *map(quoted, self.options.keep),
+                "IF(__reason IS NULL, NULL, 'rejected') AS _output",
+                *([f"{refused} AS _rejected"] if told else []),
+            )
+        )
 
     def _changes(self, frame: DataFrame, sequence: str, *, told: bool) -> DataFrame:
         """Return the changes of each message: a row each, and one for a message that is refused."""

@@ -16,7 +16,7 @@ from mainstem.formats.words import word_of
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
-    from mainstem.contracts.formats import Decoded
+    from mainstem.contracts.formats import Decoded, Several
     from mainstem.formats.arrow import Array
 
 #: Why text that is JSON is no VARIANT.
@@ -27,14 +27,16 @@ NO_VARIANT = "has a key twice, or is too deep or too large for a VARIANT"
 class Decoding:
     """How values are read; it goes to the tasks, and each makes the reader ready there.
 
-    `format` is the format's word, `changes` whether a value tells of changes, `patterned` whether
-    TIMESTAMPs come out as texts; `codec` and `limit` are those of compressed values.
+    `format` is the format's word, `changes` whether a value tells of changes, `many` whether it holds
+    rows, `patterned` whether TIMESTAMPs come out as texts; `codec` is that of compressed values, `limit`
+    how many bytes one may become.
     """
 
     format: str
     columns: tuple[Column, ...]
     reader: ValueReader
     changes: bool = False
+    many: bool = False
     patterned: bool = False
     codec: str = ""
     limit: int = 0
@@ -50,6 +52,8 @@ class Decoding:
         if self.changes:
             row = ", ".join(["type: STRING", *fields])
             return f"STRUCT<changes: ARRAY<STRUCT<{row}>>, at: TIMESTAMP, reason: STRING>"
+        if self.many:
+            return f"STRUCT<rows: ARRAY<STRUCT<{', '.join(fields)}>>, reason: STRING>"
         return f"STRUCT<{', '.join([*fields, 'reason: STRING'])}>"
 
     def written_type(self, column: Column) -> str:
@@ -74,10 +78,13 @@ class _Call:
 def opened(decoding: Decoding) -> Callable[..., Array]:
     """Return what reads a batch in this process: arrays of bytes become one array of structs."""
     read = decoding.reader.open()
-    into = _changes if decoding.changes else structure
+    into: Callable[[Any], Array] = structure
+    if decoding.changes or decoding.many:
+        into = _changes if decoding.changes else _several
+    limit = (decoding.limit,) if decoding.many else ()
 
     def made(*arrays: Array) -> Array:
-        return into(read(*arrays))
+        return into(read(*arrays, *limit))
 
     return _decompressing(made, decoding) if decoding.codec else made
 
@@ -118,6 +125,18 @@ def structure(decoded: Decoded) -> Array:
     arrays, reasons = decoded
     names = [*(f"c{number}" for number in range(len(arrays))), "reason"]
     return pa.StructArray.from_arrays([*arrays, pa.array(reasons, pa.string())], names)
+
+
+def _several(made: Several) -> Array:
+    """Return the rows of each message as one struct for each."""
+    from mainstem.formats.arrow import pa
+
+    rows = pa.StructArray.from_arrays(made.rows, [f"c{n}" for n in range(len(made.rows))])
+    offsets = pa.array([0, *made.ends], pa.int32())
+    lists = pa.ListArray.from_arrays(offsets, rows)
+    return pa.StructArray.from_arrays(
+        [lists, pa.array(made.reasons, pa.string())], ["rows", "reason"]
+    )
 
 
 def _changes(made: Changes) -> Array:

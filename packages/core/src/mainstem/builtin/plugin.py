@@ -17,6 +17,7 @@ from mainstem.builtin.formats.logfmt import Logfmt
 from mainstem.builtin.formats.mysql_changes import CanalJson, MaxwellJson
 from mainstem.builtin.formats.raw import Raw
 from mainstem.builtin.formats.syslog import Syslog
+from mainstem.builtin.formats.tables import ArrowIPC, Parquet
 from mainstem.builtin.microbatch import Microbatch
 from mainstem.builtin.python_call import PythonCall
 from mainstem.builtin.rate import Rate
@@ -75,6 +76,8 @@ def mainstem_formats() -> dict[str, type[Format]]:
         "fixed": Fixed,
         "json": Json,
         "logfmt": Logfmt,
+        "parquet": Parquet,
+        "arrow": ArrowIPC,
         "raw": Raw,
         "syslog": Syslog,
     }

@@ -78,6 +78,15 @@ class Decoder(Half):
         """Return what reads the columns for such a schema."""
 
     @property
+    def many(self) -> bool:
+        """Whether a value holds rows, none, one or several, all of which are read or none.
+
+        The reader is then called with an array of values and with how many bytes the rows of one may
+        take, written plainly; it returns `Several`.
+        """
+        return False
+
+    @property
     def types(self) -> Sequence[str]:
         """The columns, structs, that are each null but in values of one type; no value is of two.
 
@@ -174,6 +183,21 @@ class ChangesDecoder(Decoder):
     """How values become the changes of a table, none, one or several each."""
 
     options: ChangesOptions
+
+
+@dataclass
+class Several:
+    """The rows of a batch of messages, none, one or several of each.
+
+    Attributes:
+        ends: for each message where its rows end.
+        rows: the values, by column.
+        reasons: for each message why it is refused, or None.
+    """
+
+    ends: list[int] = field(default_factory=list)
+    rows: Sequence[Any] = ()
+    reasons: list[str | None] = field(default_factory=list)
 
 
 @dataclass

@@ -49,7 +49,8 @@ class FormatSuite(Suite):
         """Return values that are read, each with what is read: different ones, of every kind of column.
 
         What is read is the row, its columns by name as Arrow gives them to Python; those left out are
-        null. Of a format of changes it is a list of them, each with `type`.
+        null. Of a format of changes it is a list of them, each with `type`; of one whose values hold many
+        rows, a list of rows.
         """
         raise NotImplementedError
 
@@ -108,11 +109,12 @@ class FormatSuite(Suite):
     def test_good_values_are_read_and_bad_ones_refused(self) -> None:
         """The good ones are read as what they are, and each of the bad ones has a reason."""
         names = [column.name for column in self.decode().decoding().columns]
-        changes = self.decode().decoding().changes
+        decoding = self.decode().decoding()
+        changes, many = decoding.changes, decoding.changes or decoding.many
         for (value, wanted), row in zip(self.good(), self._read(self._values()), strict=True):
             assert row["reason"] is None, value
-            found = row["changes"] if changes else [row]
-            for one, its in zip(found, wanted if changes else [wanted], strict=True):
+            found = row["changes" if changes else "rows"] if many else [row]
+            for one, its in zip(found, wanted if many else [wanted], strict=True):
                 known = {name: one[f"c{number}"] for number, name in enumerate(names)}
                 kind = {"type": one["type"]} if changes else {}
                 assert {**known, **kind} == {**dict.fromkeys(names), **its}, value
@@ -127,7 +129,7 @@ class FormatSuite(Suite):
     def test_columns_are_of_their_types(self) -> None:
         """What is read has the columns that the plan tells, typed, and no null where none may be."""
         decode = self.decode()
-        if isinstance(decode.decoder, ChangesDecoder):
+        if isinstance(decode.decoder, ChangesDecoder) or decode.decoder.many:
             not_claimed("a row for each value")
         import pyarrow as pa
 
@@ -155,9 +157,10 @@ class FormatSuite(Suite):
         """Cut, changed and doubled values, and random bytes, are read or refused: a row each."""
         values = self._odd(random.Random(1), _ODD)
         columns = self.decode().decoding().columns
-        changes = self.decode().decoding().changes
+        decoding = self.decode().decoding()
+        one = not (decoding.changes or decoding.many)
         for row in self._read(values):
-            if row["reason"] is None and not changes:
+            if row["reason"] is None and one:
                 lacking = [
                     column.name
                     for number, column in enumerate(columns)
