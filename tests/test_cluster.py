@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from totals_document import changed, minute, totals, write
 
 ROOT = Path(__file__).parent.parent
@@ -53,19 +55,27 @@ def test_a_document_runs_on_executors_of_their_own(pipeline):
     assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
 
 
-#: What the workers have.
-WHEELS = (
-    "mainstem",
+#: What the workers have, beside what that needs of this repository.
+PLUGINS = (
     "mainstem-broker-amqp",
     "mainstem-database-sql",
-    "mainstem-egress",
     "mainstem-fault-tolerance",
-    "mainstem-ingress",
-    "mainstem-keyed-state",
-    "mainstem-lookup",
     "mainstem-operators-joins",
     "mainstem-operators-windows",
 )
+
+
+def needed() -> list[str]:
+    """Return the distributions of this repository that the plugins are, and need."""
+    found: dict[str, None] = {}
+    left = [*PLUGINS]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found[name] = None
+            asked = (Requirement(text) for text in requires(name) or ())
+            left += [r.name for r in asked if r.name.startswith("mainstem") and not r.marker]
+    return sorted(found)
 
 
 class Cluster:
@@ -124,7 +134,7 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
     hidden = getattr(request, "param", "")
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     assert uv, "uv is needed to make the workers' environments"
-    for package in WHEELS:
+    for package in needed():
         command = [uv, "build", "-q", "--wheel", "--package", package, "--out-dir", tmp_path, ROOT]
         subprocess.run(command, check=True)
     wheels = sorted(tmp_path.glob("*.whl"))
