@@ -121,6 +121,33 @@ class TestAnyJson(FormatSuite):
         return [b"", b"{", b"nul"]
 
 
+class TestJsonTypes(FormatSuite):
+    use = "json"
+    wrong_options = {"schemas": {"by_type": {"field": "kind"}}}
+
+    def options(self):
+        schemas = {
+            "placed": "id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>",
+            "paid": "id BIGINT, kind STRING, any VARIANT",
+        }
+        names = {"paid": "com.example.Paid"}
+        return {"by_type": {"field": "kind", "schemas": schemas, "names": names}, "extra": "reject"}  # fmt: skip
+
+    def good(self):
+        return [
+            (b'{"kind": "placed", "id": 1, "at": "2024-02-29T01:02:03.456789Z", "tags": ["x", null]}',
+             {"placed": {"id": 1, "at": AT, "tags": ["x", None]}}),
+            (b'{"id": 2, "any": [1], "kind": "com.example.Paid"}',
+             {"paid": {"id": 2, "kind": "com.example.Paid", "any": "[1]"}}),
+        ]  # fmt: skip
+
+    def bad(self):
+        return [
+            b"", b"{", b"[]", b"{}", b'{"kind": "paid"}', b'{"kind": null}', b'{"kind": 1}', b'{"kind": "placed"}',
+            b'{"kind": "placed", "id": "1"}', b'{"kind": "placed", "id": 1, "city": "Oslo"}',
+        ]  # fmt: skip
+
+
 class TestCsv(FormatSuite):
     use = "csv"
     schema = ROW

@@ -8,8 +8,10 @@ from importlib import import_module
 
 import pyarrow as pa
 import pytest
-from mainstem import DocumentError, Inputs
+from mainstem import DocumentError, Events, Inputs, OptionError
 from mainstem.builtin.decode import Decode
+from mainstem.builtin.decoding import opened
+from mainstem.contracts.shapes import MESSAGE_COLUMNS
 from mainstem.discovery import Word, installed_words
 from mainstem.plan import identity
 from mainstem.plan.build import make_plan
@@ -194,3 +196,47 @@ def test_rows_of_tables_come_out_each_with_an_identity_of_its_own(spark, tmp_pat
     assert {len(each) for each in ids} == {16}
     again = made.apply(Inputs({"input": spark.createDataFrame(messages[::-1], schema)}), Context())
     assert {bytes(row["_id"]) for row in again.collect() if row["_output"] is None} == ids
+
+
+SCHEMAS = {"placed": "id BIGINT, city STRING", "paid": "id BIGINT, cents BIGINT"}
+
+
+def of_json(**by_type):
+    given = {"format": "json", "by_type": {"field": "kind", "schemas": SCHEMAS, **by_type}}
+    return Decode(Decode.options_for(given, Registry().component).model_validate(given))
+
+
+def test_objects_of_json_are_told_apart_by_a_field():
+    """Pass: by what it says, under other names too; another type is refused, or a row of the main output."""
+    values = [
+        b'{"kind": "OrderPlaced", "id": 1, "city": "Oslo"}',
+        b'{"kind": "paid", "id": 1, "cents": 500}',
+        b'{"kind": "gone", "id": 1}',
+        b'{"id": 1}',
+    ]
+    names = {"placed": "OrderPlaced"}
+    for others, told in (("refuse", ["kind is 'gone'", "kind is null"]), ("keep", [None, None])):
+        read = opened(of_json(names=names, others=others).decoding())
+        found = read(pa.array(values, pa.binary())).to_pylist()
+        assert [row["c0"] for row in found] == [{"id": 1, "city": "Oslo"}, None, None, None]
+        assert [row["c1"] for row in found] == [None, {"id": 1, "cents": 500}, None, None]
+        assert [row["reason"] for row in found] == [None, None, *told]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"schema": "id BIGINT"}, "`by_type` has the schemas"),
+        ({"timestamp_format": "yyyy"}, "not of `by_type`"),
+        ({"by_type": {"field": "k", "schemas": SCHEMAS, "names": {"pad": "x"}}}, "names` has pad"),
+        ({"by_type": {"field": "k", "schemas": SCHEMAS, "names": {"paid": "placed"}}}, "two types"),
+        ({"by_type": {"field": "k", "schemas": {"rejected": "id INT"}}}, "what is refused"),
+    ],
+)
+def test_types_of_json_that_do_not_fit_are_told(given, told):
+    """Pass: before Spark, at the option."""
+    whole = {"format": "json", "by_type": {"field": "kind", "schemas": SCHEMAS}, **given}
+    made = Decode(Decode.options_for(whole, Registry().component).model_validate(whole))
+    inputs = Inputs({"input": Events(MESSAGE_COLUMNS)})
+    with pytest.raises(OptionError, match=told):
+        made.outputs(inputs)
