@@ -21,6 +21,7 @@ operators:
     with: {{format: json, schema: "id BIGINT NOT NULL, name STRING, at TIMESTAMP"}}
     watermark: {{column: at, delay: 1 minute}}
   kept: {{use: select, from: order, with: {{where: "name <> '${{env:SHOP_SECRET}}x'"}}}}
+  reasons: {{use: select, from: order.rejected, with: {{columns: {{told: CAST(payload AS STRING)}}}}}}
   by_minute:
     use: aggregate
     from: order
@@ -28,6 +29,7 @@ operators:
 sinks:
   out: {{use: console, from: kept}}
   minutes: {{use: console, from: by_minute}}
+  told: {{use: console, from: reasons}}
   bad: {{use: console, from: order.rejected}}
 """
 
@@ -54,11 +56,11 @@ def rows(trial, name, after=0):
 
 def test_who_looks_sees_some_rows_of_each_batch_and_nothing_is_counted_twice(shop):
     """Pass: of an operator, a sink and what has state; secrets are hidden, and what was refused too."""
-    seen = ("kept", "out", "by_minute", "order.rejected", "bad")
+    seen = ("kept", "out", "by_minute", "order.rejected", "bad", "reasons", "told")
     with shop() as trial:
         trial.feed("lines", orders(1, 2, 3))
         trial.batch()
-        assert [rows(trial, name) for name in seen] == [[]] * 5, "nobody looked"
+        assert [rows(trial, name) for name in seen] == [[]] * 7, "nobody looked"
         trial.feed("lines", [*orders(4, 5, 6), '{"id": "abc"}'])
         trial.batch()
         kept = rows(trial, "kept")
@@ -69,6 +71,10 @@ def test_who_looks_sees_some_rows_of_each_batch_and_nothing_is_counted_twice(sho
         for name in ("order.rejected", "bad"):
             (bad,) = rows(trial, name)
             assert "--show-rows" in bad["payload"]
+            assert "abc" not in str(bad)
+        for name in ("reasons", "told"):
+            (bad,) = rows(trial, name)
+            assert "--show-rows" in bad["row"]
             assert "abc" not in str(bad)
         told = [facts["nodes"] for facts in trial.facts if facts["rows_in"] == 4]
         assert len(told) == 2, "a query for each anchor"
@@ -105,7 +111,7 @@ def test_what_can_not_be_seen_is_told(tmp_path):
     assert samples.ask("anything") == {"rows": [], "last": 0}, "the run has not begun"
     text = DOCUMENT.replace("${{env:SHOP_SECRET}}", "").format(folder=tmp_path)
     before, _, after = text.partition("  out:")
-    text = f"{before}{after[after.index('  minutes:') : after.index('  bad:')]}"
+    text = f"{before}{after[after.index('  minutes:') : after.index('  told:')]}"
     samples.begin(make_plan(text.replace("use: decode", "use: decode\n    on_rejected: drop")))
     with pytest.raises(PipelineError, match="Did you mean 'by_minute'"):
         samples.ask("by_minut")

@@ -117,3 +117,63 @@ def test_what_is_no_file_is_told():
     at = odd.index(b"deflate")
     odd[at : at + 7] = b"brotli!"
     assert read(bytes(odd))[1] == ["it is compressed by brotli!"]
+
+
+def odd_schema(*fields):
+    """Return a file that claims a schema, beside the fields that are read."""
+    schema = {**ORDER, "fields": [*ORDER["fields"], *fields]}
+    whole = file(ORDER, ROWS[:1])
+    text = json.dumps(schema).encode()
+    start = whole.index(b"{")
+    end = whole.index(b"}]}", start) + 3
+    header = bytearray(whole[:start])
+    size = len(text) << 1
+    # The length before the text, of two bytes then and now.
+    while header and header[-1] < 0x80 and len(header) > 5 and header[-2] >= 0x80:
+        del header[-2:]
+        break
+    return bytes(header) + bytes([size & 0x7F | 0x80, size >> 7]) + text + whole[end:]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "x", "type": {"type": "record", "name": "E", "fields": ["x"]}},
+        {"name": "x", "type": {"type": "fixed", "name": "F", "size": 1e400}},
+        {"name": "x", "type": {"type": "fixed", "name": "F", "size": -5}},
+        {"name": "x", "type": {"type": "array", "items": "null"}},
+        {
+            "name": "x",
+            "type": {"type": "array", "items": {"type": "record", "name": "N", "fields": []}},
+        },
+        {
+            "name": "x",
+            "type": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
+        },
+    ],
+    ids=["fields", "endless", "negative", "nulls", "empty", "nothing"],
+)
+def test_a_schema_that_a_message_claims_does_no_harm(field):
+    """Pass: refused as no schema, whatever reading it raises, and before any number of nothings is counted."""
+    rows, (reason,) = read(odd_schema(field))
+    assert rows == [[]]
+    assert reason.startswith("its schema: ")
+
+
+def test_records_of_nothing_within_each_other_take_no_time():
+    """Pass: forty levels of two each are skipped as what they are."""
+    inner = {"type": "record", "name": "T0", "fields": []}
+    fields = [{"name": "x0", "type": inner}]
+    for n in range(1, 40):
+        its = [{"name": "a", "type": f"T{n - 1}"}, {"name": "b", "type": f"T{n - 1}"}]
+        fields.append({"name": f"x{n}", "type": {"type": "record", "name": f"T{n}", "fields": its}})
+    rows, reasons = read(odd_schema(*fields))
+    assert reasons == [None]
+    assert rows == [ROWS[:1]]
+
+
+def test_a_file_cut_within_its_head_is_refused():
+    """Pass: it is not taken for one without records."""
+    head = file(ORDER, [])
+    for less in (1, 3, 16):
+        assert read(head[:-less])[1] == ["the file is cut"]

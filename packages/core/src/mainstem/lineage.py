@@ -9,20 +9,18 @@ What a source refuses, has lost, or takes to be too early, is of what its main o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from mainstem.contracts.abilities import Checked, Dataset, Deriving, Located
-from mainstem.contracts.columns import words_in
+from mainstem.contracts.columns import names_all, words_in
 from mainstem.contracts.components import Operator
 from mainstem.contracts.ddl import Column, unquoted
 from mainstem.contracts.shapes import LOST, REJECTED, Inputs, Shape
 from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors, shape_of
 
 #: That SQL means all columns.
-_STAR = re.compile(r"(?:^|[(,.]|\b(?:select|distinct|all))\s*\*", re.IGNORECASE)
 #: A column of what a source reads: its stream, and its name.
 Origin = tuple[Stream, str]
 
@@ -150,7 +148,7 @@ def _made_of(
     """Return the ports and columns that a column of an output is made of."""
     component, keeps = node.component, True
     everything = [(port, each.name) for port, given in inputs.items() for each in _shown(given)]
-    if output:
+    if output and not node.splits(output):
         keeps = node.outputs[output].names != REJECTED.names
     else:
         if isinstance(component, Deriving):
@@ -163,7 +161,7 @@ def _made_of(
                 for each in component.statements(inputs)
                 if each.form == "query" or (each.column or "").lower() == column.lower()
             ]
-            if any(map(_STAR.search, named)):
+            if any(map(names_all, named)):
                 return everything
             if named:
                 words = {unquoted(word).lower() for text in named for word in words_in(text)}

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pyarrow as pa
 import pytest
-from mainstem import DocumentError, Events, Inputs, OptionError
+from mainstem import DocumentError, Events, Inputs, OptionError, PipelineError
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
 from mainstem.contracts.shapes import MESSAGE_COLUMNS
@@ -144,6 +144,30 @@ def test_each_type_comes_out_of_its_own_output(spark, plan_of, tmp_path):
     assert [row["reason"] for row in found["bad"]] == ["no words"]
 
 
+def test_a_refused_row_ends_the_run_though_types_alone_are_read(spark, plan_of, tmp_path):
+    """Pass: as the plan says where nobody reads what is refused."""
+    (tmp_path / "in/1.txt").write_text("placed 1 Oslo\nbad\n")
+    with pytest.raises(PipelineError, match="nobody reads event.rejected"):
+        run(plan_of(sinks=[("places", "event.placed")]))
+
+
+def test_a_variant_that_is_none_refuses_its_row(spark):
+    """Pass: within a type as where it stands alone."""
+    made = of_json(schemas={"placed": "id BIGINT, body VARIANT"})
+    values = [
+        b'{"kind": "placed", "id": 1, "body": {"a": 1, "a": 2}}',
+        b'{"kind": "placed", "id": 2}',
+    ]
+    frame = spark.createDataFrame([(value,) for value in values], "value BINARY")
+
+    class Context:
+        wanted = frozenset(["rejected", "placed"])
+
+    found = made.apply(Inputs({"input": frame}), Context()).collect()
+    assert [row["_output"] for row in found] == ["rejected", "placed"]
+    assert "body has a key twice" in found[0]["_rejected"]["reason"]
+
+
 def test_rows_of_a_type_have_the_identity_of_their_message(plan_of):
     """Pass: so that sinks tell them apart, as they do those of the main output."""
     plan = plan_of(sinks=[("places", "event.placed")])
@@ -230,7 +254,12 @@ def test_objects_of_json_are_told_apart_by_a_field():
         ({"timestamp_format": "yyyy"}, "not of `by_type`"),
         ({"by_type": {"field": "k", "schemas": SCHEMAS, "names": {"pad": "x"}}}, "names` has pad"),
         ({"by_type": {"field": "k", "schemas": SCHEMAS, "names": {"paid": "placed"}}}, "two types"),
-        ({"by_type": {"field": "k", "schemas": {"rejected": "id INT"}}}, "what is refused"),
+        (
+            {"by_type": {"field": "k", "schemas": {"rejected": "id INT"}}},
+            "can't be called 'rejected'",
+        ),
+        ({"by_type": {"field": "k", "schemas": {"id": "id INT"}}}, "can't be called 'id'"),
+        ({"keep": {"paid": "origin"}}, "'paid' is already in the schema"),
     ],
 )
 def test_types_of_json_that_do_not_fit_are_told(given, told):

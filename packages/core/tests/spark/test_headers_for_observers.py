@@ -11,6 +11,7 @@ from mainstem.observation.reporter import Silent
 from mainstem.plan.build import make_plan
 from mainstem.registry import Registry
 from mainstem.run.runner import run
+from mainstem.run.telling import headed
 
 PLUGIN = '''
 from mainstem import Events, Observer, Options, Source, option
@@ -94,16 +95,20 @@ def registry(tmp_path, monkeypatch):
     sys.modules.pop("headed_plugin", None)
 
 
-def test_an_observer_gets_values_of_the_header_it_asks_for(spark, tmp_path, registry):
-    """Pass: each once, of each batch; rows are counted once; the run's own report has none of them."""
+@pytest.mark.parametrize("all_", [False, True])
+def test_an_observer_gets_values_of_the_header_it_asks_for(spark, tmp_path, registry, all_):
+    """Pass: each once, of each batch; rows are counted once; the run's own report has none of them. SQL that names all
+    columns sees what it sees without an observer; below it nothing is known of headers.
+    """
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.txt").write_text("\n".join(map(str, range(30))))
     file = tmp_path / "pipeline.yaml"
+    columns = {"value": "value", **({"all": "to_json(struct(*))"} if all_ else {})}
     document = {
         "pipeline": "p",
         "trigger": {"available_now": True},
         "sources": {"lines": {"use": "headed", "with": {"path": str(tmp_path / "in")}}},
-        "operators": {"kept": {"use": "select", "from": "lines", "with": {"where": "true"}}},
+        "operators": {"kept": {"use": "select", "from": "lines", "with": {"columns": columns}}},
         "sinks": {
             "out": {"use": "files", "from": "kept", "with": {"path": "out", "format": "jsonlines"}}
         },
@@ -113,10 +118,22 @@ def test_an_observer_gets_values_of_the_header_it_asks_for(spark, tmp_path, regi
     told = Told()
     run(make_plan(file, registry), reporter=told)
     (facts,) = sys.modules["headed_plugin"].Asking.told
-    assert sorted(facts["headers"]["t"]) == [f"h{n}" for n in range(5)]
     assert facts["nodes"]["lines"]["rows"] == facts["nodes"]["out"]["rows"] == 30
-    assert [{**each, "headers": facts["headers"]} for each in told.facts] == [facts]
     files = [file for file in (tmp_path / "out").rglob("*.json*") if file.name[0] not in "._"]
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert len(rows) == 30
     assert not {name for row in rows for name in row if name.startswith("_")}
+    assert "_asked" not in str(rows)
+    if all_:
+        assert "headers" not in facts
+        return
+    assert sorted(facts["headers"]["t"]) == [f"h{n}" for n in range(5)]
+    assert [{**each, "headers": facts["headers"]} for each in told.facts] == [facts]
+
+
+def test_a_column_headers_that_is_none_of_messages_is_left_alone(spark):
+    """Pass: such as a database's table may have."""
+    for text in ("'x'", "map('a', 'b')", "array(1)"):
+        frame = spark.sql(f"SELECT {text} AS headers")
+        assert headed(frame, {"t"}).columns == ["headers"]
+    assert "_asked" in headed(spark.sql("SELECT map('a', X'00') AS headers"), {"t"}).columns

@@ -66,6 +66,8 @@ class AvroFiles:
             raise Misfit("it is no container file")
         told, at = _header(value)
         sync, at = value[at : at + _SYNC], at + _SYNC
+        if len(sync) < _SYNC:
+            raise IndexError
         single = self._single(_text(told, "avro.schema"))
         codec = told.get("avro.codec", b"null").decode()
         rows: list[Any] = []
@@ -87,7 +89,7 @@ class AvroFiles:
         if found is None:
             try:
                 found = self._values.resolved(text).single
-            except (ValueError, RecursionError, TypeError) as error:
+            except Exception as error:  # a message can claim anything to be a schema
                 told = str(error) if type(error) is ValueError else "it is no schema"
                 found = Misfit(f"its schema: {told}")
             if len(self._singles) >= _MOST:

@@ -157,6 +157,7 @@ def skipping(schema: Any, space: str, known: Mapping[str, tuple[Any, str]]) -> R
         ValueError: it is no schema.
     """
     skips: dict[str, Read] = {}
+    made: set[str] = set()
 
     def named(name: str) -> Read:
         if name not in known:
@@ -164,7 +165,8 @@ def skipping(schema: Any, space: str, known: Mapping[str, tuple[Any, str]]) -> R
         if name not in skips:
             skips[name] = lambda held, at: skips[name](held, at)  # of itself, until it is made
             skips[name] = of(*known[name])
-        return lambda held, at: skips[name](held, at)
+            made.add(name)
+        return skips[name] if name in made else lambda held, at: skips[name](held, at)
 
     def of(schema: Any, space: str) -> Read:
         while isinstance(schema, dict) and isinstance(schema.get("type"), dict | list):
@@ -183,13 +185,14 @@ def skipping(schema: Any, space: str, known: Mapping[str, tuple[Any, str]]) -> R
             name = str(schema.get("name"))
             inner = own if isinstance(own, str) else space
             inner = name.rpartition(".")[0] if "." in name else inner
-            return _in_turn([of(each.get("type"), inner) for each in schema.get("fields", ())])
+            fields = [of(each.get("type"), inner) for each in schema.get("fields", ())]
+            return _in_turn([step for step in fields if step is not _null])
         if word == "enum":
             return _int
         if word == "fixed":
-            return _fixed(int(schema.get("size", 0)))
+            return _skipped_fixed(schema.get("size", 0))
         if word == "array":
-            return _blocks(of(schema.get("items"), space))
+            return _blocks(_something(of(schema.get("items"), space)))
         if word == "map":
             return _blocks(_pair(of(schema.get("values"), space)))
         return of(word, space)
@@ -211,7 +214,27 @@ def _branches(each: Sequence[Read]) -> Read:
     return branch
 
 
+def _something(each: Read) -> Read:
+    """Return what reads items of an array, which take bytes: else there may be any number of them.
+
+    Raises:
+        ValueError: they take none.
+    """
+    if each is _null:
+        raise ValueError("an array of items that take no bytes")
+    return each
+
+
+def _skipped_fixed(size: Any) -> Read:
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise ValueError("a fixed has no size")
+    return _fixed(size) if size else _null
+
+
 def _in_turn(each: Sequence[Read]) -> Read:
+    if not each:
+        return _null  # takes no bytes, however it is nested
+
     def all_of_them(held: bytes, at: int) -> tuple[None, int]:
         for step in each:
             at = step(held, at)[1]

@@ -34,7 +34,13 @@ from mainstem.contracts.components import Find
 from mainstem.contracts.ddl import parts_of
 from mainstem.contracts.formats import FormattedOptions, with_format
 from mainstem.contracts.options import Size
-from mainstem.contracts.shapes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from mainstem.contracts.shapes import (
+    ALONG,
+    CHANGE_TYPE,
+    CHANGELOG_COLUMNS,
+    COMMIT_TIMESTAMP,
+    COMMIT_VERSION,
+)
 from mainstem.formats.words import Codec
 
 if TYPE_CHECKING:
@@ -144,7 +150,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         columns = [column for column in own if column.name not in self.decoder.types]
         if options.tombstones == "null":
             columns = [replace(column, nullable=True) for column in columns]
-        names = {column.name.lower() for column in columns}
+        names = {column.name.lower() for column in own}
         check_names(options.keep, "keep")
         for name, expression in options.keep.items():
             if name.lower() in names:
@@ -153,10 +159,13 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
             columns.append(Column(name, source.type if source else None))
         if isinstance(self.decoder, ChangesDecoder):
             return self._changelog(own, columns, inputs.only, self.decoder.options)
+        if taken := sorted({f"_{name}" for name in self.decoder.types} & _RESERVED):
+            raise OptionError(f"a type can't be called {taken[0][1:]!r}", option="format")
         for type_ in self._typed(own):
-            taken = {column.name.lower() for column in columns}
+            taken_names = {column.name.lower() for column in columns}
+            check_names((field.name for field in _fields(type_)), "format")
             for field in _fields(type_):
-                if field.name.lower() in taken:
+                if field.name.lower() in taken_names:
                     told = f"column {field.name!r} is one of {type_.name}"
                     raise OptionError(told, option="keep", hint="Keep it under another name.")
         return Events(columns)
@@ -196,8 +205,6 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
     def outputs(self, inputs: Inputs[Shape]) -> Mapping[str, Shape]:
         if not self.decoder.types:
             return {"rejected": REJECTED}
-        if "rejected" in self.decoder.types:
-            raise OptionError("'rejected' is what is refused, and no type", option="types")
         beside = self.shape(inputs).columns
         typed = self._typed(self.decoder.columns(self.options.table_schema))
         found = {type_.name: Events([*_fields(type_), *beside]) for type_ in typed}
@@ -311,6 +318,11 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         values = self._values(decoding)
         for number, (column, value) in enumerate(zip(decoding.columns, values, strict=True)):
             kind = column.type or ""
+            for field in _fields(column) if column.name in self.decoder.types else ():
+                if field.type == "variant":
+                    read = f"__read.c{number}.{quoted(field.name)}"
+                    lost = f"{read} IS NOT NULL AND try_parse_json({read}) IS NULL"
+                    cases.append(f"WHEN {lost} THEN {literal(f'{field.name} {NO_VARIANT}')}")
             pattern = decoding.patterned and kind == "timestamp"
             missing = f"__read.c{number} IS NOT NULL AND {value} IS NULL"
             if pattern and not self.decoder.loose:
@@ -403,6 +415,12 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                 ),
             )
         )
+
+
+#: What a type's name, behind an underscore, would be taken for.
+_RESERVED = {
+    *CHANGELOG_COLUMNS, *ALONG, "_id", "_output", "_rejected", "_early", "_late", "_rows",
+}  # fmt: skip
 
 
 def _fields(column: Column) -> tuple[Column, ...]:

@@ -19,6 +19,12 @@ _WORDS = re.compile(
     r"""|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d[\w.]*|(`(?:[^`]|``)+`|[^\W\d]\w*)""",
     re.DOTALL,
 )
+_STAR = re.compile(r"(?:^|[(,.]|\b(?:select|distinct|all))\s*\*", re.IGNORECASE)
+
+
+def names_all(text: str) -> bool:
+    """Whether SQL names all columns, as `struct(*)` and `SELECT *` do, and `count(*)` seems to."""
+    return _STAR.search(text) is not None
 
 
 def words_in(sql: str) -> list[str]:

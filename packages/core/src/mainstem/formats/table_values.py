@@ -8,11 +8,16 @@ from typing import Literal
 from mainstem.contracts.ddl import Column
 from mainstem.contracts.formats import Several
 from mainstem.formats.arrow import Array, DataType, pa, pc
+from mainstem.formats.arrow_messages import declared_size
 from mainstem.formats.kinds import arrow_type
 
 #: So many rows are made at a time, and what they take is looked at.
 _PART = 1_000
 _FILE = b"ARROW1"
+_TOO_LARGE = "more than {} bytes of rows"
+
+#: The names of all columns of a table, and some of its rows.
+Part = tuple[Sequence[str], Array]
 #: The first and the last time of the years 1 to 9999, in microseconds since 1970, and their days.
 _TIMES = -62_135_596_800_000_000, 253_402_300_799_999_999
 _DAYS = -719_162, 2_932_896
@@ -47,7 +52,11 @@ class TableValues:
         self._missing, self._extra = missing, extra
 
     def read(self, values: Array, limit: int) -> Several:
-        """Return the rows of each value, all of them or none."""
+        """Return the rows of each value, all of them or none.
+
+        Raises:
+            ValueError: the rows of all of them together are more than a batch can hold.
+        """
         rows: list[list[Array]] = [[pa.nulls(0, kind)] for kind in self._kinds]
         found = Several()
         count = 0
@@ -64,7 +73,13 @@ class TableValues:
                     rows[number] += part
                 count += sum(map(len, parts[0]))
             found.ends.append(count)
-        found.rows = [pa.concat_arrays(arrays) for arrays in rows]
+        try:
+            found.rows = [pa.concat_arrays(arrays) for arrays in rows]
+        except pa.ArrowInvalid:
+            raise ValueError(
+                f"the rows of {len(values)} messages are more than a batch can hold: lower "
+                "spark.sql.execution.arrow.maxRecordsPerBatch under spark.conf"
+            ) from None
         return found
 
     def _value(self, value: bytes | None, limit: int) -> list[list[Array]]:
@@ -73,17 +88,21 @@ class TableValues:
             raise Misfit("the value is null")
         made: list[list[Array]] = [[] for _ in self._columns]
         size = 0
-        for batch in self._parts(value, [column.name for column in self._columns], limit):
+        for names, batch in self._parts(value, [column.name for column in self._columns], limit):
             batch.validate(full=True)  # a file can say anything of itself
-            size += batch.nbytes
+            size += sum(_size(batch.column(n)) for n in range(batch.num_columns))
             if size > limit:
-                raise Misfit(f"more than {limit} bytes of rows")
-            for number, array in enumerate(self._fitting(batch)):
+                raise Misfit(_TOO_LARGE.format(limit))
+            for number, array in enumerate(self._fitting(names, batch)):
                 made[number].append(array)
         return made
 
-    def _fitting(self, batch: Array) -> Iterator[Array]:
-        names = batch.schema.names
+    def _fitting(self, names: Sequence[str], batch: Array) -> Iterator[Array]:
+        """Yield the columns of a part of a table.
+
+        Args:
+            names: those of all the table's columns, of which the part may lack some.
+        """
         if len(set(names)) < len(names):
             raise Misfit("two of its columns have one name")
         own = [column.name for column in self._columns]
@@ -101,60 +120,51 @@ class TableValues:
             yield array
 
 
-def _parquet(value: bytes, names: Sequence[str], limit: int) -> Iterator[Array]:
+def _parquet(value: bytes, names: Sequence[str], limit: int) -> Iterator[Part]:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(pa.BufferReader(value))
-    schema = file.schema_arrow
-    if file.metadata.num_rows * max(len(schema), 1) > limit:
-        raise Misfit(f"more than {limit} bytes of rows")
-    if not file.metadata.num_rows:
-        yield pa.RecordBatch.from_pylist([], schema=schema)
-        return
-    if not set(names) & set(schema.names):  # rows of nothing that is read
-        yield from file.iter_batches(_PART)
-        return
+    there, told = file.schema_arrow.names, file.metadata
+    # What it says of single columns is not looked at: of odd ones Arrow ends the process.
+    if told.num_rows > limit:
+        raise Misfit(_TOO_LARGE.format(limit))
     # A text that is there a million times is kept once, until it is known how much that makes.
-    texts = [f.name for f in schema if f.name in names and _is_text(f.type)]
+    texts = [f.name for f in file.schema_arrow if f.name in names and _is_text(f.type)]
     sparing = parquet.ParquetFile(pa.BufferReader(value), read_dictionary=texts)
-    rest = [pa.field(f.name, f.type) for f in schema if f.name not in names]
-    left = limit
-    for batch in sparing.iter_batches(_PART, columns=[n for n in schema.names if n in names]):
-        left -= sum(_size(batch.column(n)) for n in range(batch.num_columns))
-        if left < 0:
-            raise Misfit(f"more than {limit} bytes of rows")
-        arrays = [*batch.columns, *(pa.nulls(batch.num_rows, f.type) for f in rest)]
-        yield pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *(f.name for f in rest)])
+    if not told.num_rows:
+        yield there, pa.RecordBatch.from_pylist([], schema=file.schema_arrow)
+    for batch in sparing.iter_batches(_PART, columns=[n for n in there if n in names]):
+        yield there, batch
 
 
-def _arrow(value: bytes, _: Sequence[str], limit: int) -> Iterator[Array]:
-    source = pa.BufferReader(value)
-    if value.startswith(_FILE):
-        file = pa.ipc.open_file(source)
-        if not file.num_record_batches:
-            yield pa.RecordBatch.from_pylist([], schema=file.schema)
-        for number in range(file.num_record_batches):
-            yield from _checked(file.get_batch(number), limit)
-        return
+def _arrow(value: bytes, _: Sequence[str], limit: int) -> Iterator[Part]:
+    # A file is a stream with a head, and with places of its parts at its end.
+    source = pa.BufferReader(value[8:] if value.startswith(_FILE) else value)
+    size = 0
+    for message in pa.ipc.MessageReader.open_stream(source):
+        size += declared_size(message.metadata.to_pybytes(), message.body)
+        if size > limit:
+            raise Misfit(_TOO_LARGE.format(limit))
+    source.seek(0)
     with pa.ipc.open_stream(source) as stream:
-        yield pa.RecordBatch.from_pylist([], schema=stream.schema)
+        yield stream.schema.names, pa.RecordBatch.from_pylist([], schema=stream.schema)
         for batch in stream:
-            yield from _checked(batch, limit)
-
-
-def _checked(batch: Array, limit: int) -> Iterator[Array]:
-    batch.validate(full=True)
-    if sum(_size(batch.column(n)) for n in range(batch.num_columns)) > limit:
-        raise Misfit(f"more than {limit} bytes of rows")
-    yield batch
+            yield stream.schema.names, batch
 
 
 def _size(array: Array) -> int:
     """Return how many bytes an array takes, written plainly."""
-    if not pa.types.is_dictionary(array.type) or not _is_text(array.type.value_type):
-        return int(array.nbytes)
-    lengths = pc.binary_length(array.dictionary)
-    return int(pc.sum(pc.take(lengths, array.indices)).as_py() or 0)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        if not _is_text(kind.value_type):
+            return len(array) * 8
+        lengths = pc.binary_length(array.dictionary)
+        return int(pc.sum(pc.take(lengths, array.indices)).as_py() or 0) + 4 * len(array)
+    if pa.types.is_struct(kind):
+        return sum(_size(array.field(n)) for n in range(kind.num_fields)) + len(array)
+    if _family(kind) == "list":
+        return _size(array.flatten()) + 4 * len(array)
+    return int(array.nbytes)
 
 
 def _is_text(kind: DataType) -> bool:
@@ -189,21 +199,14 @@ def _as(array: Array, kind: DataType, column: Column) -> Array:
     Raises:
         Misfit: that has not all of them.
     """
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
     if not _fits(array.type, kind):
         raise Misfit(f"{column.name} is no {column.type}: the table has {array.type}")
     try:
-        made = _cast(array, kind)
+        return _cast(array, kind)
+    except _Far:
+        raise Misfit(f"{column.name} is beyond the years 1 to 9999") from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise Misfit(f"{column.name} is no {column.type}") from None
-    limits = _TIMES if pa.types.is_timestamp(kind) else _DAYS if pa.types.is_date(kind) else None
-    if limits is not None and len(made):
-        found = pc.min_max(made.cast(pa.int64() if limits is _TIMES else pa.int32()))
-        least, most = found["min"].as_py(), found["max"].as_py()
-        if least is not None and not (limits[0] <= least and most <= limits[1]):
-            raise Misfit(f"{column.name} is beyond the years 1 to 9999")
-    return made
 
 
 def _fits(given: DataType, wanted: DataType) -> bool:
@@ -230,9 +233,18 @@ def _fits(given: DataType, wanted: DataType) -> bool:
     return True
 
 
+class _Far(ValueError):  # noqa: N818
+    """A time is beyond the years 1 to 9999."""
+
+
 def _cast(array: Array, kind: DataType) -> Array:
-    if array.type == kind:
-        return array
+    """Return values in a type of their kind.
+
+    Raises:
+        ArrowInvalid: the type has not all of them.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
     if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
         names = [array.type.field(n).name for n in range(array.type.num_fields)]
         fields = [
@@ -249,4 +261,17 @@ def _cast(array: Array, kind: DataType) -> Array:
         return (
             pc.if_else(array.is_null(), pa.scalar(None, kind), made) if array.null_count else made
         )
-    return array.cast(kind, safe=True)
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        keys, items = _cast(array.keys, kind.key_type), _cast(array.items, kind.item_type)
+        made = pa.MapArray.from_arrays(array.offsets, keys, items, type=kind)
+        return (
+            pc.if_else(array.is_null(), pa.scalar(None, kind), made) if array.null_count else made
+        )
+    made = array if array.type == kind else array.cast(kind, safe=True)
+    limits = _TIMES if pa.types.is_timestamp(kind) else _DAYS if pa.types.is_date(kind) else None
+    if limits is not None and len(made):
+        found = pc.min_max(made.cast(pa.int64() if limits is _TIMES else pa.int32()))
+        least, most = found["min"].as_py(), found["max"].as_py()
+        if least is not None and not (limits[0] <= least and most <= limits[1]):
+            raise _Far
+    return made

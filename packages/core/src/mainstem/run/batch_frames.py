@@ -35,6 +35,7 @@ class BatchFrames:
         self._nodes = query_nodes
         self._looked_at = looked_at
         self._made: dict[str, DataFrame] = {}
+        self._refused: dict[str, DataFrame] = {}
         self._kept: list[DataFrame] = []
         self.observations: dict[str, Any] = {}
 
@@ -49,14 +50,16 @@ class BatchFrames:
         self._made[tail] = self.keep(frame) if self._often(tail, readers) else frame
 
     def put(self, name: str, frame: DataFrame) -> None:
-        """Take the rows of a node that were made elsewhere: what a sink refused."""
-        self._made[name] = frame
+        """Take the rows that a sink refused."""
+        self._refused[name] = frame
 
     def _often(self, name: str, readers: int) -> bool:
         return readers + (name in self._looked_at) > 1
 
     def read(self, stream: Stream) -> DataFrame:
         """Return the rows of a stream in this batch."""
+        if stream.output and stream.node in self._refused:
+            return self._refused[stream.node]
         return self._frames.output(stream, self.whole(stream.node))
 
     def whole(self, name: str) -> DataFrame:

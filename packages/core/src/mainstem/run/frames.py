@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812
 
+from mainstem.contracts.abilities import Checked
+from mainstem.contracts.columns import names_all
 from mainstem.contracts.contexts import Progress
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.log_source import Reading
@@ -171,8 +173,8 @@ class Frames:
             frame = self._finish(node, self._checked(node, frame))
             if self._telling and node.shape is not None:
                 frame = placed(frame, node.shape)
-            if node.shape is not None:
-                frame = headed(frame, node.shape, self._headers)
+            with self.blaming(node):
+                frame = headed(frame, self._headers)
         elif isinstance(node, SinkNode):
             return self.union([self._streaming_output(stream) for stream in node.streams])
         else:
@@ -209,6 +211,8 @@ class Frames:
         context.timed = self._times(node)
         if node.state is not None:
             inputs = Inputs({port: alone(frame) for port, frame in inputs.items()})
+        if _names_all(node):
+            inputs = Inputs({port: alone(frame) for port, frame in inputs.items()})
         with self.blaming(node):
             if not (self._telling and can_refuse(node)):
                 frame = node.operator.apply(inputs, context)
@@ -234,8 +238,13 @@ class Frames:
             # A source or operator that has nothing to give there; what a sink refused is whole already.
             gives_none = stream.output and node.kind != "sink"
             return self._nothing(node.outputs[stream.output], frame) if gives_none else frame
+        unread = self._plan.wants(node, "rejected") and not self._plan.readers(
+            node.name, "rejected"
+        )
+        fails = unread and "_rejected" in frame.columns
         if stream.output:
-            frame = frame.where(F.col(OUTPUT) == stream.output)
+            its = F.col(OUTPUT) == stream.output
+            frame = frame.where(self._or_fail(node, frame, its) if fails else its)
             if node.outputs[stream.output] == REJECTED:
                 return self.refused(node, frame, F.col("_rejected"))
             reserved = self._reserved(node, frame) if node.splits(stream.output) else []
@@ -244,13 +253,8 @@ class Frames:
                 columns = identity_of(node.outputs[stream.output])
                 frame = frame.withColumn("_id", identifier(str(stream), columns, frame))
             return frame
-        unread = self._plan.wants(node, "rejected") and not self._plan.readers(
-            node.name, "rejected"
-        )
-        if unread and "_rejected" in frame.columns:
-            frame = frame.where(self._main_or_fail(node, frame))
-        else:
-            frame = frame.where(F.col(OUTPUT).isNull())
+        main = F.col(OUTPUT).isNull()
+        frame = frame.where(self._or_fail(node, frame, main) if fails else main)
         return frame.drop(OUTPUT, *(f"_{name}" for name in node.outputs))
 
     @staticmethod
@@ -278,14 +282,18 @@ class Frames:
             F.current_timestamp().alias("at"),
         )
 
-    def _main_or_fail(self, node: Node, frame: DataFrame) -> Any:
-        """Return a condition that keeps main rows and fails on a refused one, told by its `_id`."""
+    def _or_fail(self, node: Node, frame: DataFrame, its: Any) -> Any:
+        """Return a condition that keeps an output's rows and fails on a refused one, told by its `_id`.
+
+        Args:
+            its: whether a row is of the output.
+        """
         parts = [F.lit(REJECTION + node.name), F.col("_rejected.reason")]
         parts.append(F.hex("_id") if "_id" in frame.columns else F.lit(""))
         payload = F.col("_rejected.payload").cast("string") if self._show_rows else F.lit("")
         message = F.concat_ws("\x1f", *parts, F.coalesce(payload, F.lit("")))
         failing = F.when(F.col(OUTPUT) == "rejected", F.raise_error(message).cast("boolean"))
-        return failing.otherwise(F.col(OUTPUT).isNull())
+        return failing.otherwise(its)
 
     def union(self, frames: list[DataFrame]) -> DataFrame:
         """Return same-shaped frames as one; reserved columns that not all have become null."""
@@ -335,6 +343,7 @@ class Frames:
         """Send rows whose event time is too far ahead of the batch's clock to their output.
 
         Their time is null in the main output: so it does not move the watermark, which is put on next.
+        Rows of other outputs, which have their time within them, move it no further either.
         """
         assert node.watermark is not None  # noqa: S101
         time = quoted(node.watermark.column)
@@ -349,7 +358,7 @@ class Frames:
             frame = frame.withColumn(f"_{EARLY}", F.when(F.col("__early"), row))
         return (
             frame.withColumn(OUTPUT, F.when(F.col("__early"), F.lit(EARLY)).otherwise(output))
-            .withColumn(node.watermark.column, F.expr(f"IF(__early, NULL, {time})"))
+            .withColumn(node.watermark.column, F.expr(f"IF({time} > {limit}, NULL, {time})"))
             .drop("__early")
         )
 
@@ -365,6 +374,13 @@ class Frames:
             message = self._plan.scrubber.clean(error.message)
             problem = Problem(message, ".".join(at), self._plan.file, hint=error.hint)
             raise DocumentError([problem]) from error
+
+
+def _names_all(node: Node) -> bool:
+    """Whether an operator's SQL names all columns of its rows, whatever they are."""
+    if not isinstance(node.component, Checked) or not node.shapes:
+        return False
+    return any(names_all(statement.text) for statement in node.component.statements(node.shapes))
 
 
 def _problem(error: Any, plan: Plan, node: Node) -> Problem:

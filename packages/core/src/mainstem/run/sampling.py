@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from mainstem.contracts.ddl import quoted
 from mainstem.contracts.shapes import ALONG, ASKED, REJECTED
 from mainstem.observation.samples import REFUSED, Samples
-from mainstem.plan.model import Plan, Query, SinkNode, Stream
+from mainstem.plan.model import Plan, Query, SinkNode, Stream, ancestors
 from mainstem.run.batch_frames import BatchFrames
 from mainstem.run.failures import without_values
 
@@ -73,17 +74,16 @@ class Sampling:
             counts: the rows of each node by output; of a sink, what it refused.
             given: returns what a sink is given.
         """
-        try:
-            for name, most in self._wanted.items():
+        for name, most in self._wanted.items():
+            with _told():
                 self._samples.put(name, batch, self._rows(made, name, most, counts, given))
-            if self._headed:
+        if self._headed:
+            with _told():
                 values = {name: self._values(made, name) for name in self._samples.headers}
                 self._samples.put_values(self._query.name, batch, values)
-            if self._samples.show_rows:
+        if self._samples.show_rows:
+            with _told():
                 self._take_refused(made, batch, counts)
-        except Exception as error:
-            kind = type(error).__name__
-            logging.getLogger(__name__).warning("the rows of a batch can't be shown: %s", kind)
 
     def _rows(
         self,
@@ -105,10 +105,19 @@ class Sampling:
         else:
             return []
         rows = json_rows(frame, most)
-        if shape == REJECTED and not self._samples.show_rows:
+        if self._samples.show_rows:
+            return rows
+        if shape == REJECTED:
             for row in rows:
                 row |= {"reason": without_values(row["reason"]), "payload": _HIDDEN}
-        return rows
+            return rows
+        return [{"row": _HIDDEN} for _ in rows] if self._of_refused(node_name) else rows
+
+    def _of_refused(self, name: str) -> bool:
+        """Whether rows of a node, or some of them, are made of what was refused."""
+        nodes = {name, *ancestors(name, self._plan.nodes)}
+        streams = [stream for each in nodes for stream in self._plan.nodes[each].streams]
+        return any(self._plan.shape(each) == REJECTED for each in streams)
 
     def _values(self, made: BatchFrames, header: str) -> list[str]:
         found = made.whole(self._query.tail).select(F.col(ASKED)[header].alias("value"))
@@ -121,8 +130,18 @@ class Sampling:
             if counts.get(name, {}).get("rejected", 1):
                 rows = json_rows(made.read(Stream(name, "rejected")), REFUSED)
                 for row in rows:
-                    row["payload"] = (row["payload"] or "")[:_PAYLOAD]
+                    row["payload"] = self._plan.scrubber.clean(row["payload"] or "")[:_PAYLOAD]
                 self._samples.put_refused(name, batch, rows)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn what fails into a warning: who looks ends no run."""
+    try:
+        yield
+    except Exception as error:
+        kind = type(error).__name__
+        logging.getLogger(__name__).warning("the rows of a batch can't be shown: %s", kind)
 
 
 def json_rows(frame: DataFrame, most: int) -> list[dict[str, Any]]:

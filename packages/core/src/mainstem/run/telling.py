@@ -68,9 +68,9 @@ def placed(frame: DataFrame, shape: Shape) -> DataFrame:
     return frame.withColumn(PLACE, F.expr(f"concat({place})"))
 
 
-def headed(frame: DataFrame, shape: Shape, headers: Collection[str]) -> DataFrame:
-    """Add to the rows of a source the headers that observers ask for, as text, if they are messages."""
-    if not headers or shape.column("headers") is None:
+def headed(frame: DataFrame, headers: Collection[str]) -> DataFrame:
+    """Add to the rows of a source the headers that observers ask for, as text, if they have any."""
+    if not headers or ("headers", "map<string,binary>") not in frame.dtypes:
         return frame
     entries = ", ".join(
         f"{literal(name)}, try_validate_utf8(CAST(headers[{literal(name)}] AS STRING))"
