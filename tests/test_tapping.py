@@ -40,7 +40,11 @@ def shop(spark, tmp_path, monkeypatch):
     plan = make_plan(DOCUMENT.format(folder=tmp_path))
 
     def begin(**more):
-        return Trial(plan, tmp_path, spark, **more)
+        trial = Trial(plan, tmp_path, spark, **more)
+        trial.samples._clock = lambda: (
+            0.0
+        )  # who asked is taken to look on, however slow the machine
+        return trial
 
     return begin
 
