@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -70,6 +71,21 @@ def test_a_program_that_fails_is_started_again():
         assert made.caught_up() is True
     with pytest.raises(PermanentError, match="No such file"), receiver(command=["/no/such"]):
         pass
+
+
+def test_what_a_program_says_last_is_waited_for(monkeypatch):
+    """Pass: it is told with the end, however late it is heard."""
+    hear = PipeReceiver._hear
+
+    def slowly(*given):
+        time.sleep(0.5)
+        hear(*given)
+
+    monkeypatch.setattr(PipeReceiver, "_hear", slowly)
+    text = "import sys; print('oh dear', file=sys.stderr); sys.exit(3)"
+    wanted = pytest.raises(TransientError, match="ended with 3: oh dear")
+    with receiver(command=python(text)) as made, wanted:
+        taken(made, 1)
 
 
 def test_a_program_that_only_closes_its_output_is_ended():

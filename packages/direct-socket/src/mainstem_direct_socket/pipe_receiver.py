@@ -40,6 +40,7 @@ class PipeReceiver(Receiver):
         self._descriptor: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._said: deque[str] = deque(maxlen=_LINES)
+        self._listening: threading.Thread | None = None
         #: Whether no more will come.
         self._ended = False
         self._paused = False
@@ -73,8 +74,9 @@ class PipeReceiver(Receiver):
             raise PermanentError(f"{command[0]}: {error.strerror}") from None
         assert self._process.stdout is not None  # noqa: S101
         self._descriptor = self._process.stdout.fileno()
-        listen = threading.Thread(target=self._hear, args=(self._process.stderr,), daemon=True)
-        listen.start()
+        said = self._process.stderr
+        self._listening = threading.Thread(target=self._hear, args=(said,), daemon=True)
+        self._listening.start()
 
     def _hear(self, said: IO[bytes]) -> None:
         """Keep the last lines of what a program says beside its output."""
@@ -145,6 +147,8 @@ class PipeReceiver(Receiver):
             self._ended = True
             return
         code = _ended(process)
+        if self._listening is not None:
+            self._listening.join(_LEAVE)  # its last words; a child of its own may keep on
         if self.options.restart == "never" or (self.options.restart == "failed" and not code):
             self._ended = True
             return
