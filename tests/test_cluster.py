@@ -208,6 +208,43 @@ def test_a_document_runs_on_a_standalone_master_with_two_workers(pipeline, clust
     assert {Path(prefix.split()[0]).name for prefix in prefixes} <= {"one", "two"}
 
 
+def submitted(pipeline, master: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the document by `spark-submit`, as the page on clusters says."""
+    program = "import pyspark, mainstem.__main__ as m; print(pyspark.__path__[0], m.__file__)"
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    home, main = said.stdout.split()
+    command = [f"{home}/bin/spark-submit", "--master", master, main, "run", "pipeline.yaml"]
+    return subprocess.run(
+        [*command, "--set", f"spark.master={master}"],
+        cwd=pipeline.folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "SPARK_HOME": home, "PYSPARK_PYTHON": sys.executable, **env},
+    )  # fmt: skip
+
+
+@pytest.mark.in_turn
+def test_a_document_is_submitted(pipeline):
+    """Pass: totals as by `mainstem run`; what is wrong has the same exit code."""
+    fed(pipeline, "local[2]")
+    result = submitted(pipeline, "local[2]")
+    assert result.returncode == 0, result.stderr
+    assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
+    (pipeline.folder / "pipeline.yaml").write_text("pipeline: p\nsource: {}\n")
+    assert submitted(pipeline, "local[2]").returncode == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_document_is_submitted_to_a_standalone_master(pipeline, cluster):
+    """Pass: totals as on a local master, with the workers' own Pythons."""
+    fed(pipeline, cluster.url)
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    result = submitted(pipeline, cluster.url, PYSPARK_PYTHON="python3", PATH=found)
+    assert result.returncode == 0, result.stderr
+    assert [n for *_, n in totals(pipeline)] == [2, 3, 4]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(
