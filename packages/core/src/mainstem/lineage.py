@@ -20,7 +20,6 @@ from mainstem.contracts.ddl import Column, unquoted
 from mainstem.contracts.shapes import LOST, REJECTED, Inputs, Shape
 from mainstem.plan.model import EARLY, Node, Plan, SinkNode, Stream, ancestors, shape_of
 
-#: That SQL means all columns.
 #: A column of what a source reads: its stream, and its name.
 Origin = tuple[Stream, str]
 

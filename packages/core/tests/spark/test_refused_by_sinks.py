@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 from mainstem.builtin.files_sink import FilesSink
+from mainstem.plan.model import Stream
+from mainstem.run.batch_frames import BatchFrames
 
 
 @pytest.mark.parametrize("query", [{}, {"query": "own"}], ids=["shared", "own"])
@@ -66,3 +68,17 @@ def test_refused_rows_keep_their_ids_where_a_step_makes_new_ones(pipeline, monke
     for name in ("out", "bad"):
         ids = [row.get("_id") for row in pipeline.rows(name)]
         assert len(ids) == len(set(ids) - {None}) == 2
+
+
+def test_what_a_sink_refused_takes_the_place_of_nothing():
+    """Pass: of a sink that joins queries, what it is given is still there beside what it refused."""
+
+    class Plain:
+        def output(self, stream, frame):
+            return frame
+
+    made = BatchFrames(Plain(), plan=None, query_nodes=("out",))
+    made._made["out"] = given = object()
+    made.put("out", refused := object())
+    assert made.read(Stream("out")) is given
+    assert made.read(Stream("out", "rejected")) is refused

@@ -89,9 +89,8 @@ class AvroFiles:
         if found is None:
             try:
                 found = self._values.resolved(text).single
-            except Exception as error:  # a message can claim anything to be a schema
-                told = str(error) if type(error) is ValueError else "it is no schema"
-                found = Misfit(f"its schema: {told}")
+            except ValueError as error:
+                found = Misfit(f"its schema: {error}")
             if len(self._singles) >= _MOST:
                 self._singles.clear()
             self._singles[text] = found

@@ -157,9 +157,8 @@ class AvroValues:
         else:
             try:
                 found = self.resolved(schema.text)
-            except (ValueError, RecursionError, TypeError) as error:
-                told = str(error) if type(error) is ValueError else "it is no schema"
-                found = Misfit(f"schema {number}: {told}")
+            except ValueError as error:
+                found = Misfit(f"schema {number}: {error}")
         if len(self._writers) >= _MOST:
             self._writers.clear()
         self._writers[head] = found
@@ -169,8 +168,16 @@ class AvroValues:
         """Return what reads values that a schema has written.
 
         Raises:
-            ValueError: no reader's schema is for them; a text that is no schema may raise others.
+            ValueError: no reader's schema is for them, or it is no schema; says why.
         """
+        try:
+            return self._resolved(text)
+        except Exception as error:  # anybody can claim anything to be a schema
+            if type(error) is ValueError:
+                raise
+            raise ValueError("it is no schema") from None
+
+    def _resolved(self, text: str) -> _Writer:
         number = named(text, self._texts)
         if number is None and self._by_type and self._other_types:
             return _Writer(None)

@@ -137,7 +137,7 @@ class Samples:
 
 
 def _seen(plan: Plan, query: Query) -> list[Stream]:
-    """Return the streams whose rows a query's batches have in hand: from its anchor on."""
+    """Return the streams whose rows a query's batches have in hand: from its tail on."""
     found = []
     for name in (query.tail, *query.per_batch, *query.sinks):
         node = plan.nodes[name]
