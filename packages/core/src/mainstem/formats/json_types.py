@@ -67,5 +67,5 @@ class JsonTypes:
         places: list[int | None] = [None] * len(values)
         for place, (index, reason) in enumerate(zip(rows, reasons, strict=True)):
             told[index] = reason
-            places[index] = place if reason is None else None
+            places[index] = place
         return structs.take(pa.array(places, pa.int64()))
