@@ -550,3 +550,15 @@ def test_columns_that_do_not_fit_the_schema_are_told(tmp_path, columns, told):
     with pytest.raises(OptionError, match=told):
         made.encoder.check(read_columns(columns))
     made.encoder.check(read_columns("id BIGINT"))
+
+
+def test_a_type_that_has_another_in_it_may_be_used_again():
+    """Pass: by its name, as Debezium's envelopes do for the row before and after."""
+    city = {"type": "record", "name": "City", "fields": [{"name": "name", "type": "string"}]}
+    row = {"type": "record", "name": "Row", "fields": [{"name": "city", "type": city}]}
+    fields = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]}]
+    found = schemas.read(json.dumps({"type": "record", "name": "Envelope", "fields": fields}))
+    assert found.parts[0].ddl == found.parts[1].ddl == "STRUCT<`city`: STRUCT<`name`: STRING>>"
+    twice = [{"name": "a", "type": city}, {"name": "b", "type": dict(city)}]
+    with pytest.raises(ValueError, match="City is there twice"):
+        schemas.read(json.dumps({"type": "record", "name": "Envelope", "fields": twice}))

@@ -10,10 +10,10 @@ from io import BytesIO
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from fastavro import parse_schema, schemaless_writer
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from mainstem import Inputs, OptionError, PermanentError, TransientError
 from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
@@ -21,6 +21,7 @@ from mainstem.builtin.encode import Encode
 from mainstem.registry import Registry
 from mainstem_formats_avro.fingerprints import mark_of
 from mainstem_formats_avro.reading import AvroValues
+from mainstem_formats_avro.references import whole
 from mainstem_formats_avro.writing import AvroRows, head_of
 from mainstem_registry import FRAMINGS, RegistryOptions
 from mainstem_testkit.proxy import FaultProxy
@@ -252,7 +253,7 @@ def test_a_registry_that_is_away_holds_the_batch(apicurio, topic):
     [
         ({"framing": "confluent"}, "needs a `registry`"),
         ({"registry": {"url": "http://a"}}, "has no registry"),
-        ({"framing": "apicurio", "registry": {"url": "http://a"}, "subject": "a"}, "only read"),
+        ({"framing": "apicurio", "registry": {"url": "http://a"}, "subject": "a"}, "Input should be 'none', "),
         ({"framing": "confluent", "registry": {"url": "http://a"}}, "needs a `subject`"),
         ({"subject": "a"}, "needs a `subject`"),
     ],
@@ -305,3 +306,112 @@ def test_a_schema_that_is_not_registered_is_told(apicurio, topic):
     """Pass: with `register: false`."""
     with pytest.raises(PermanentError, match=f"has not this schema under {topic}"):
         head_of(ORDER, "confluent", options(apicurio.url), topic, False)
+
+
+# -- schemas that refer to others ---------------------------------------------------------------
+
+CITY = '{"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}'
+ADDRESS = json.dumps({
+    "type": "record", "name": "Address", "namespace": "shop", "fields": [
+        {"name": "city", "type": "geo.City"}, {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+    ],
+})  # fmt: skip
+SENT = json.dumps({
+    "type": "record", "name": "Sent", "namespace": "shop", "fields": [
+        {"name": "id", "type": "long"}, {"name": "to", "type": ["null", "Address"]},
+        {"name": "more", "type": {"type": "array", "items": "shop.Address"}}, {"name": "kind", "type": "Kind"},
+        {"name": "by", "type": {"type": "map", "values": "geo.City"}},
+    ],
+})  # fmt: skip
+ROW = {
+    "id": 1, "to": {"city": {"name": "x"}, "kind": "B"}, "more": [{"city": {"name": "y"}, "kind": "A"}], "kind": "A",
+    "by": {"k": {"name": "z"}},
+}  # fmt: skip
+
+
+def test_named_types_of_other_schemas_are_in_the_whole():
+    """Pass: each once, where it comes first, in its own namespace; fastavro makes the same of the parts."""
+    made = whole(SENT, [ADDRESS, CITY, OTHER])
+    known = {}
+    for each in (CITY, ADDRESS, SENT):
+        told = parse_schema(json.loads(each), named_schemas=known)
+    assert made.count('"symbols"') == made.count('"City"') == made.count('"Address"') == 1
+    assert "Other" not in made
+    stream = BytesIO()
+    schemaless_writer(stream, told, ROW)
+    assert schemaless_reader(BytesIO(stream.getvalue()), parse_schema(json.loads(made))) == ROW
+    assert whole(SENT, ()) == SENT
+    assert json.loads(whole(OTHER, [CITY])) == {**json.loads(OTHER), "namespace": ""}
+    again = json.dumps({"type": "record", "name": "geo.Both", "fields": [
+        {"name": "a", "type": "City"}, {"name": "b", "type": {"type": "fixed", "name": "City2", "size": 2}},
+        {"name": "c", "type": {"type": "City"}}, {"name": "d", "type": "City3"},
+    ]})  # fmt: skip
+    found = json.loads(whole(again, [CITY]))["fields"]
+    assert found[0]["type"] == json.loads(CITY)
+    assert found[2]["type"] == {"type": "City"}
+    assert found[3]["type"] == "City3"
+    with pytest.raises(ValueError, match="no JSON"):
+        whole(SENT, ["{"])
+
+
+def test_values_whose_schema_refers_to_others_are_read(apicurio, topic, tmp_path):
+    """Pass: what Confluent's serializer writes, by such a schema; with a document whose files refer too."""
+    client = SchemaRegistryClient({"url": apicurio.url})
+    for name, text, uses in (("geo.City", CITY, ()), ("shop.Address", ADDRESS, ("geo.City",))):
+        refers = [SchemaReference(each, f"{topic}-{each}", 1) for each in uses]
+        client.register_schema(f"{topic}-{name}", Schema(text, "AVRO", refers))
+    refers = [SchemaReference("shop.Address", f"{topic}-shop.Address", 1)]
+    context = SerializationContext(topic, MessageField.VALUE)
+    write = AvroSerializer(client, Schema(SENT, "AVRO", refers))
+    value = write(ROW, context)
+    files = {}
+    for name, text in (("sent", SENT), ("address", ADDRESS), ("city", CITY)):
+        files[name] = tmp_path / f"{name}.avsc"
+        files[name].write_text(text)
+    given = {
+        "format": "avro", "schema_file": str(files["sent"]), "framing": "confluent",
+        "registry": {"url": apicurio.url}, "reference_files": [str(files["address"]), str(files["city"])],
+    }  # fmt: skip
+    decode = Decode(Decode.options_for(given, Registry().component).model_validate(given))
+    found = opened(decode.decoding())(pa.array([value], pa.binary())).to_pylist()
+    assert found[0]["reason"] is None
+    assert [found[0][f"c{n}"] for n in range(4)] == [
+        ROW[name] for name in ("id", "to", "more", "kind")
+    ]
+    given["reference_files"] = [str(files["address"])]
+    with pytest.raises(OptionError, match=r"no type 'geo.City'"):
+        Decode(Decode.options_for(given, Registry().component).model_validate(given)).decoding()
+
+
+# -- numbers in headers -------------------------------------------------------------------------
+
+
+def test_schemas_that_headers_name_are_found(spark, apicurio, topic, tmp_path):
+    """Pass: by global and by content ids, through Spark; without a header, and without headers, refused."""
+    apicurio.register(topic, NEW)
+    own = apicurio.own(f"groups/default/artifacts/{topic}/versions/1")
+    value = written(NEW, {"id": 1, "name": "a", "count": 2, "more": "x"})
+    headers = [
+        {f"apicurio.value.{key}": own[key].to_bytes(8, "big")} for key in ("globalId", "contentId")
+    ]
+    file = tmp_path / "order.avsc"
+    file.write_text(ORDER)
+    given = {
+        "format": "avro", "schema_file": str(file), "framing": "apicurio_headers",
+        "registry": {"url": apicurio.own_url}, "keep": {"n": "offset"},
+    }  # fmt: skip
+    decode = Decode(Decode.options_for(given, Registry().component).model_validate(given))
+    rows = [(n, value, each) for n, each in enumerate([*headers, {"a": b"b"}, None])]
+    frame = spark.createDataFrame(rows, "offset INT, value BINARY, headers MAP<STRING, BINARY>")
+
+    class Context:
+        node = "row"
+        wanted = frozenset(["rejected"])
+
+    for each in (frame, frame.drop("headers")):
+        made = decode.apply(Inputs({"input": each}), Context()).orderBy("n").collect()
+        there = 2 if "headers" in each.columns else 0
+        assert [(row["id"], row["name"]) for row in made[:there]] == [(1, "a")] * there
+        assert [row["_rejected"]["reason"] for row in made[there:]] == ["it names no schema"] * (
+            4 - there
+        )

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
+import jsonschema
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from mainstem import Inputs, OptionError, PermanentError
 from mainstem.builtin.decode import Decode
+from mainstem.builtin.encode import Encode
 from mainstem.columns import read_columns
 from mainstem.registry import Registry
 from mainstem_formats_json_schema import schemas
@@ -253,6 +256,78 @@ def test_hostile_values_are_refused_in_bounded_time():
     assert all(reasons)
 
 
+class Context:
+    node = "row"
+    wanted = frozenset(["rejected"])
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+WRITTEN = {
+    "type": "object", "additionalProperties": False, "required": ["id", "name"],
+    "properties": {
+        "id": {"type": "integer", "minimum": 1}, "name": {"type": ["string", "null"]}, "note": {"type": "string"},
+        "price": {"type": "number"}, "line": {"anyOf": [LINE, {"type": "null"}]}, "tags": {"type": "array"},
+        "at": {"type": "string", "format": "date-time"}, "raw": {"type": "string", "contentEncoding": "base64"},
+    },
+}  # fmt: skip
+WRITTEN_COLUMNS = (
+    "id BIGINT, name STRING, note STRING, price DECIMAL(38,18), line STRUCT<article: STRING, count: BIGINT>, "
+    "tags ARRAY<STRING>, at TIMESTAMP, raw BINARY"
+)
+
+
+def encoder(tmp_path, schema=WRITTEN, **more):
+    file = tmp_path / "written.json"
+    file.write_text(json.dumps(schema))
+    given = {"format": "json-schema", "schema_file": str(file), "on_error": "reject", **more}
+    return Encode(Encode.options_for(given, Registry().component).model_validate(given))
+
+
+def test_rows_become_what_the_schema_allows(spark, tmp_path):
+    """Pass: nulls are left out, or there where they must be; digits stay; other rows are refused."""
+    price = Decimal("1234567890123456789.123456789012345678")
+    none = [None] * 3
+    frame = spark.createDataFrame([
+        (1, "a", "n", price, ("pen", 2), ["x"], datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC), bytearray(b"\0\xff")),
+        (2, None, None, Decimal("1.5"), ("pen", None), *none),
+        (3, None, None, None, None, ["x", None], None, None),
+        (0, "a", None, None, None, *none),
+        (4, "a", None, None, (None, 2), *none),
+    ], WRITTEN_COLUMNS).coalesce(1)  # fmt: skip
+    rows = encoder(tmp_path).apply(Inputs({"input": frame}), Context()).collect()
+    values = [bytes(row["value"]).decode() for row in rows if row["_output"] is None]
+    assert '"price":1234567890123456789.123456789012345678' in values[0]
+    held = list(map(json.loads, values))
+    assert held[0] == {
+        "id": 1, "name": "a", "note": "n", "price": pytest.approx(1.2345678901234568e18),
+        "line": {"article": "pen", "count": 2}, "tags": ["x"], "at": "2024-02-29T01:02:03.000000Z", "raw": "AP8=",
+    }  # fmt: skip
+    assert held[1] == {"id": 2, "name": None, "price": 1.5, "line": {"article": "pen"}}
+    assert held[2] == {"id": 3, "name": None, "tags": ["x", None]}
+    for each in held:
+        jsonschema.validate(each, WRITTEN)
+    told = [row["_rejected"]["reason"] for row in rows if row["_output"] is not None]
+    assert told == ["id: minimum", "line: anyOf"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("id BIGINT", "the schema's name is required"),
+        ("id BIGINT, name STRING, nam STRING", "allows no nam beside at, id"),
+        ("id BIGINT, name STRING, tags ARRAY<MAP<INT, STRING>>", "no keys as those of column tags"),
+    ],
+)
+def test_columns_that_the_schema_can_t_have_are_told(tmp_path, columns, told):
+    """Pass: before Spark."""
+    with pytest.raises(OptionError, match=told):
+        encoder(tmp_path).encoder.check(read_columns(columns))
+    encoder(tmp_path, {**WRITTEN, "additionalProperties": True}).encoder.check(
+        read_columns("id BIGINT, name STRING, more STRING")
+    )
+
+
 # -- a registry ---------------------------------------------------------------------------------
 
 
@@ -281,9 +356,32 @@ def test_values_of_a_registry_are_read(apicurio, request):
     ]  # fmt: skip
 
 
-class Context:
-    node = "row"
-    wanted = frozenset(["rejected"])
+def test_what_is_written_confluents_own_library_reads(spark, apicurio, request, tmp_path):
+    """Pass: behind the number of the schema, which is registered."""
+    topic = f"{request.node.name}-{time.time_ns()}"
+    encode = encoder(
+        tmp_path, framing="confluent", subject=f"{topic}-value", registry={"url": apicurio.url}
+    )
+    frame = spark.sql("SELECT 5 AS id, 'a' AS name")
+    value = bytes(encode.apply(Inputs({"input": frame}), Context()).first()["value"])
+    assert json.loads(apicurio.ask(f"subjects/{topic}-value/versions/latest")["schema"]) == WRITTEN
+    read = JSONDeserializer(json.dumps(WRITTEN))
+    context = SerializationContext(topic, MessageField.VALUE)
+    assert read(value, context) == {"id": 5, "name": "a"}
+
+
+def test_schemas_that_headers_name_are_looked_up(apicurio, request):
+    """Pass: a value of one that is JSON's; one without a number is refused."""
+    topic = f"{request.node.name}-{time.time_ns()}"
+    apicurio.register(topic, json.dumps(ORDER), "JSON")
+    number = apicurio.own(f"groups/default/artifacts/{topic}/versions/1")["globalId"]
+    registry = RegistryOptions(url=apicurio.own_url, give_up=timedelta(seconds=5))
+    made = JsonSchemaValues(json.dumps(ORDER), read_columns(COLUMNS), registry, "apicurio_headers")
+    values = pa.array([encoded(VALUE)] * 3, pa.binary())
+    ids = pa.array([number.to_bytes(8, "big"), None, (2**40).to_bytes(8, "big")], pa.binary())
+    arrays, reasons = made.read(values, ids, pa.nulls(3, pa.binary()))
+    assert arrays[0].to_pylist() == [1, None, None]
+    assert reasons == [None, "it names no schema", f"the registry has no schema {2**40}"]
 
 
 def test_through_spark(spark, tmp_path):

@@ -21,7 +21,7 @@ from mainstem_formats_protobuf import schemas
 from mainstem_formats_protobuf.compiler import load
 from mainstem_formats_protobuf.heads import Heads, head_of, written
 from mainstem_formats_protobuf.reading import ProtobufValues
-from mainstem_formats_protobuf.sources import imports, places
+from mainstem_formats_protobuf.sources import imports, places, with_imports
 from mainstem_formats_protobuf.writing import ProtobufRows
 from mainstem_registry import RegistryOptions
 from pydantic import ValidationError
@@ -119,7 +119,9 @@ def test_confluents_own_library_reads_and_writes_the_same(apicurio, topic, file)
         message = kind(**{node.name: value for node, value in zip(nodes, row, strict=True)})
         value = ProtobufSerializer(kind, client, {"use.deprecated.format": False})(message, context)
         assert read(file, name, [value], apicurio.url) == ([row], [None])
-        mine = head_of(options(apicurio.url), "confluent", f"{topic}-mine", TEXT, name, True)
+        mine = head_of(
+            options(apicurio.url), "confluent", f"{topic}-mine", with_imports(file), name, True
+        )
         made = ProtobufRows(nodes, [node.name for node in nodes], head=mine)
         (written_,), reasons = made.write(*(pa.array([each]) for each in row))
         assert reasons == [None]
@@ -239,22 +241,79 @@ def test_there_and_back_through_spark(spark, apicurio, topic, file):
     assert back.select("a").orderBy("a").collect() == frame.collect()
 
 
+IMPORTING = """syntax = "proto3";
+import "shop.proto";
+import "parts/kind.proto";
+import "google/protobuf/duration.proto";
+message Order { shop.Third third = 1; parts.Kind kind = 2; google.protobuf.Duration took = 3; }
+"""
+KIND = """syntax = "proto3";
+package parts;
+import "shop.proto";
+message Kind { string name = 1; shop.Third third = 2; }
+"""
+
+
+def test_schemas_that_import_others_refer_to_them(spark, apicurio, topic, file, tmp_path):
+    """Pass: each under the name of its import; Confluent's library writes what is read, and the other way."""
+    (tmp_path / "more" / "parts").mkdir(parents=True)
+    (tmp_path / "more" / "parts" / "kind.proto").write_text(KIND)
+    order = tmp_path / "order.proto"
+    order.write_text(IMPORTING)
+    folders = (tmp_path / "more",)
+    assert [each.name for each in with_imports(order, folders)] == [
+        "shop.proto", "parts/kind.proto", "order.proto",
+    ]  # fmt: skip
+    held = descriptor_pb2.FileDescriptorSet.FromString(load(order, folders))
+    pool = descriptor_pool.DescriptorPool()
+    for each in held.file:
+        pool.Add(each)
+    kind = message_factory.GetMessageClass(pool.FindMessageTypeByName("Order"))
+    context = SerializationContext(topic, MessageField.VALUE)
+    message = kind()
+    message.third.a, message.kind.name, message.kind.third.a, message.took.seconds = 5, "k", 6, 7
+    client = SchemaRegistryClient({"url": apicurio.url})
+    value = ProtobufSerializer(kind, client, {"use.deprecated.format": False})(message, context)
+    more = {"import_folders": [str(folders[0])], "message": "Order"}
+    frame = spark.createDataFrame([(bytearray(value),)], "value BINARY")
+    rows = operator(Decode, order, apicurio.url, **more).apply(
+        Inputs({"input": frame}), Context()
+    ).select("third", "kind", "took")  # fmt: skip
+    (row,) = rows.collect()
+    assert row.asDict(recursive=True)["kind"] == {"name": "k", "third": {"a": 6}}
+    subject = f"{topic}-mine"
+    encode = operator(Encode, order, apicurio.url, subject=subject, **more)
+    encode.encoder.check(
+        read_columns(", ".join(f"{f.name} {f.dataType.simpleString()}" for f in rows.schema))
+    )
+    back = encode.apply(Inputs({"input": rows}), Context()).first()["value"]
+    assert (
+        ProtobufDeserializer(kind, {"use.deprecated.format": False})(bytes(back), context)
+        == message
+    )
+    found = apicurio.ask(f"subjects/{subject}/versions/latest")["references"]
+    assert sorted((each["name"], each["subject"]) for each in found) == [
+        ("parts/kind.proto", "parts/kind.proto"), ("shop.proto", "shop.proto"),
+    ]  # fmt: skip
+    again = operator(Encode, order, apicurio.url, subject=subject, register=False, **more)
+    assert again.apply(Inputs({"input": rows}), Context()).first()["value"] == back
+
+
 def test_what_a_registry_cannot_be_given_is_told(file, tmp_path):
-    """Pass: before Spark: descriptor sets, files with imports, messages of others."""
+    """Pass: before Spark: descriptor sets, imports that are not there, messages of others."""
     columns = read_columns("a INT")
     made = tmp_path / "set.desc"
     made.write_bytes(load(file))
-    importing = tmp_path / "importing.proto"
-    importing.write_text(
-        'syntax = "proto3";\nimport "shop.proto";\nmessage A { shop.Third a = 1; }'
-    )
-    for path, message, told in (
-        (made, "shop.Third", "give that"),
-        (importing, "A", "it imports shop.proto"),
-    ):
-        encode = operator(Encode, path, "http://a", subject="a", message=message)
-        with pytest.raises(OptionError, match=told):
-            encode.encoder.check(columns[:0] if message == "A" else columns)
+    set_file = tmp_path / "importing.proto"
+    set_file.write_text('syntax = "proto3";\nimport "gone.proto";\nmessage A { int32 a = 1; }')
+    with pytest.raises(ValueError, match="imports gone.proto, which is not there"):
+        with_imports(set_file)
+    (tmp_path / "gone.proto").write_text('syntax = "proto3";\nimport "importing.proto";')
+    with pytest.raises(ValueError, match="importing.proto imports itself"):
+        with_imports(set_file)
+    encode = operator(Encode, made, "http://a", subject="a", message="shop.Third")
+    with pytest.raises(OptionError, match="give that"):
+        encode.encoder.check(columns)
     known = tmp_path / "known.proto"
     known.write_text(
         'syntax = "proto3";\nimport "google/protobuf/duration.proto";\nmessage A { google.protobuf.Duration a = 1; }'

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pyarrow as pa
 import pytest
 from mainstem import ExternalError, PermanentError, TransientError
 from mainstem_registry import FRAMINGS, RegistryOptions, Schemas, UnknownSchema
@@ -96,9 +97,8 @@ def test_schemas_are_found_by_their_numbers(apicurio, subject):
     own = apicurio.ask(f"subjects/{subject}/versions/latest")
     assert own["id"] == number
     with Client(options(apicurio.own_url)) as client:
-        found = client.schema(1, "apicurio")
-        assert found is not None
-        assert json.loads(found.text)["type"] == "record"
+        its = apicurio.own(f"groups/default/artifacts/{subject}/versions/1")["globalId"]
+        assert client.schema(its, "globalIds") == Schema(text, "")
     for _ in range(2):
         with pytest.raises(UnknownSchema, match="the registry has no schema 987654"):
             schemas.schema(schemas.framing.head(987_654))
@@ -137,6 +137,91 @@ def test_a_schema_that_is_none_is_told(apicurio, subject):
         Schemas(options(apicurio.url), "confluent").head(
             subject, Schema("{", "AVRO"), register=True
         )
+
+
+ADDRESS = avro(("city", "string"), name="Address")
+REFERRING = avro(("id", "long"), ("to", ["null", "Address"]))
+
+
+def referring(apicurio, subject):
+    """Register two schemas, one of which refers to the other; return its number."""
+    apicurio.register(f"{subject}-address", ADDRESS)
+    reference = {"name": "Address", "subject": f"{subject}-address", "version": 1}
+    body = {"schema": REFERRING, "schemaType": "AVRO", "references": [reference]}
+    return apicurio.ask(f"subjects/{subject}/versions", body)["id"]
+
+
+def test_what_a_schema_refers_to_is_had_with_it(apicurio, subject):
+    """Pass: by the numbers of all three kinds."""
+    number = referring(apicurio, subject)
+    schemas = Schemas(options(apicurio.url), "confluent")
+    schema, others = schemas.with_references(schemas.framing.head(number))
+    assert (schema.text, others) == (REFERRING, [ADDRESS])
+    own = apicurio.own(f"groups/default/artifacts/{subject}/versions/1")
+    schemas = Schemas(options(apicurio.own_url), "apicurio_headers")
+    for mark, key in ((b"\0", "globalId"), (b"\1", "contentId")):
+        schema, others = schemas.with_references(mark + own[key].to_bytes(8, "big"))
+        assert json.loads(schema.text) == json.loads(REFERRING)
+        assert list(map(json.loads, others)) == [json.loads(ADDRESS)]
+
+
+@pytest.mark.parametrize(
+    ("to", "told"),
+    [
+        ({"name": "B", "subject": "b", "version": 7}, "it refers to B, which is not there"),
+        ({"name": "B", "subject": "deeper", "version": 0}, "it refers to more than 200 others"),
+        ({"name": "B"}, "what it refers to is not told"),
+        ("B", "what it refers to is not told"),
+    ],
+)
+def test_what_can_t_be_referred_to_is_told(to, told):
+    """Pass: the value's schema is unknown then, and so it stays for a while."""
+    seen = []
+
+    def answer(path):
+        seen.append(path)
+        if path.startswith("/schemas/ids/5"):
+            return {"schema": '"A"', "references": [to]}
+        if "deeper" in path:
+            version = int(path.rpartition("/")[2]) + 1
+            its = {"name": f"B{version}", "subject": "deeper", "version": version}
+            return {"schema": '"B"', "references": [its]}
+        return {"error_code": 40402}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            found = answer(self.path)
+            self.send_response(404 if "error_code" in found else 200)
+            self.end_headers()
+            self.wfile.write(json.dumps(found).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with Served(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        schemas = Schemas(options(f"http://127.0.0.1:{server.server_port}"), "confluent")
+        for _ in range(2):
+            with pytest.raises(UnknownSchema, match=f"schema 5: {told}"):
+                schemas.with_references(schemas.framing.head(5))
+        assert len(seen) == len(set(seen))
+
+
+def test_numbers_in_headers_come_before_values():
+    """Pass: global ids and content ids apart; what has none is no head."""
+    framing = FRAMINGS["apicurio_headers"]
+    assert framing.headers("key") == ("apicurio.key.globalId", "apicurio.key.contentId")
+    number = (258).to_bytes(8, "big")
+    values = pa.array([b"a", b"b", b"c", None, b"e"], pa.binary())
+    found = framing.framed(
+        values,
+        pa.array([number, None, None, number, b"1"], pa.binary()),
+        pa.array([None, number, None, None, None], pa.binary()),
+    ).to_pylist()
+    assert [None if each is None else each[9:] for each in found] == [b"a", b"b", b"c", None, b"e"]
+    assert [framing.number(each) for each in found if each is not None] == [258, 258, None, None]
+    assert [framing.ids(each) for each in found[:2]] == ["globalIds", "contentIds"]
+    assert FRAMINGS["confluent"].framed(values) is values
 
 
 # -- one that is away ---------------------------------------------------------------------------
@@ -236,19 +321,6 @@ def test_a_certificate_of_somebody_else_is_told(tmp_path):
         Schemas(gone, "confluent").schema(b"\0\0\0\0\1")
 
 
-def test_schemas_that_refer_to_others_are_told():
-    """Pass: a row is refused for it, and the registry asked once."""
-    body = json.dumps({"schema": "{}", "references": [{"name": "a", "subject": "b", "version": 1}]})
-    seen = []
-    server, place = served(200, body.encode(), seen)
-    with server:
-        schemas = Schemas(options(f"http://{place}"), "confluent")
-        for _ in range(3):
-            with pytest.raises(UnknownSchema, match="refers to others"):
-                schemas.schema(b"\0\0\0\0\1")
-    assert len(seen) == 1
-
-
 # -- who asks -----------------------------------------------------------------------------------
 
 
@@ -327,6 +399,41 @@ def test_a_schema_is_pulled_into_a_file(apicurio, subject, tmp_path):
     code, said = command("subjects", MAINSTEM_REGISTRY=apicurio.url)
     assert code == 0
     assert subject in said.splitlines()
+
+
+def test_what_a_schema_refers_to_is_pulled_with_it(apicurio, subject, tmp_path):
+    """Pass: a file each, of Avro by the type's name; `--check` looks at all; no name leads elsewhere."""
+    referring(apicurio, subject)
+    file = tmp_path / "order.avsc"
+    told = ("pull", subject, str(file), "--registry", apicurio.url)
+    code, said = command(*told)
+    assert code == 0, said
+    assert json.loads((tmp_path / "Address.avsc").read_text()) == json.loads(ADDRESS)
+    assert command(*told, "--check")[0] == 0
+    (tmp_path / "Address.avsc").write_text("{}")
+    code, said = command(*told, "--check")
+    assert code != 0
+    assert "Address.avsc is not the latest" in said
+    code, said = command(
+        "pull", subject, str(tmp_path / "Address.avsc"), "--registry", apicurio.url
+    )
+    assert code != 0
+    assert "write it into another file" in said
+    apicurio.register(
+        f"{subject}-base", 'syntax = "proto3"; message B { int32 a = 1; }', "PROTOBUF"
+    )
+    body = {
+        "schema": 'syntax = "proto3"; import "../b.proto"; message A { B b = 1; }',
+        "schemaType": "PROTOBUF",
+        "references": [{"name": "../b.proto", "subject": f"{subject}-base", "version": 1}],
+    }
+    apicurio.ask(f"subjects/{subject}-up/versions", body)
+    code, said = command(
+        "pull", f"{subject}-up", str(tmp_path / "in" / "a.proto"), "--registry", apicurio.url
+    )
+    assert code != 0
+    assert "which is no file's name" in said
+    assert not (tmp_path / "b.proto").exists()
 
 
 def test_a_subject_that_is_not_there_is_told(apicurio, subject, tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mainstem import ChangesDecoder, ChangesOptions, Format, LocalPath, OptionError, option
 from mainstem.columns import Column
-from mainstem_registry import FramedOptions, RegistryOptions
+from mainstem_registry import FramedOptions, RegistryOptions, headers_of
 
 from mainstem_formats_avro import schemas
 from mainstem_formats_avro.format import Text, loaded
@@ -24,10 +24,11 @@ _UNAVAILABLE = "__debezium_unavailable_value"
 class DebeziumAvroDecoderOptions(ChangesOptions, FramedOptions):
     """Options of reading `debezium-avro`."""
 
-    framing: Literal["none", "confluent", "apicurio"] = option(  # type: ignore[assignment]
+    framing: Literal["none", "confluent", "apicurio", "apicurio_headers"] = option(  # type: ignore[assignment]
         "none",
         description="What stands before a value, and before a key: nothing, or the schema's number at a "
-        "registry, as Confluent's converter writes it, or Apicurio's with global ids.",
+        "registry, as Confluent's converter writes it, or Apicurio's with global ids "
+        "(`apicurio_headers`: in headers of the message, or content ids).",
     )
     schema_file: LocalPath = option(
         description="The file (.avsc) with the schema of values: an envelope with `before`, `after` and "
@@ -75,8 +76,11 @@ class _Envelopes:
             self._keys = AvroValues([told.key_schema], **framed)
             self._key_names = schemas.read(told.key_schema).names
 
-    def read(self, values: pa.Array[Any], keys: pa.Array[Any]) -> Any:
+    def read(self, values: pa.Array[Any], keys: pa.Array[Any], *headers: pa.Array[Any]) -> Any:
         """Return the changes that messages tell, given their values and keys as bytes.
+
+        Args:
+            headers: what a framing reads of the messages' headers, for values and then for keys.
 
         Raises:
             TransientError: the registry was away for too long.
@@ -84,9 +88,10 @@ class _Envelopes:
         """
         from mainstem.changes import Told, changes_told
 
-        arrays, reasons = self._values.read(values)
+        half = len(headers) // 2
+        arrays, reasons = self._values.read(values, *headers[:half])
         parts = {name: arrays[at].to_pylist() for name, at in self._at.items()}
-        its_keys = self._told_keys(keys)
+        its_keys = self._told_keys(keys, *headers[half:])
         there = values.is_valid().to_pylist()
         messages: list[list[Told] | str] = []
         for number, reason in enumerate(reasons):
@@ -106,11 +111,13 @@ class _Envelopes:
         told_by = self._told
         return changes_told(told_by.columns, told_by.key, messages, preimages=told_by.preimages)
 
-    def _told_keys(self, keys: pa.Array[Any]) -> list[dict[str, Any] | None]:
+    def _told_keys(
+        self, keys: pa.Array[Any], *headers: pa.Array[Any]
+    ) -> list[dict[str, Any] | None]:
         """Return what messages' keys tell, None for what can't be read."""
         if self._keys is None or self._key_names is None:
             return [None] * len(keys)
-        arrays, reasons = self._keys.read(keys)
+        arrays, reasons = self._keys.read(keys, *headers)
         rows = zip(*(array.to_pylist() for array in arrays), strict=True)
         return [
             None if reason is not None else dict(zip(self._key_names, row, strict=True))
@@ -165,6 +172,11 @@ class DebeziumAvroDecoder(ChangesDecoder):
             self._schema.text, key_schema, tuple(self.columns(schema)), tuple(options.key or ()),
             options.preimages, options.framing, options.registry,
         )  # fmt: skip
+
+    @property
+    def headers(self) -> Sequence[str]:
+        framing = self.options.framing
+        return (*headers_of(framing), *headers_of(framing, "key"))
 
     @property
     def _after(self) -> Node:

@@ -18,32 +18,49 @@ from mainstem import (
     option,
 )  # fmt: skip
 from mainstem.columns import Column, check_fields, check_names
-from mainstem_registry import FramedOptions, RegistryOptions, SubjectOptions, schema_text
+from mainstem_registry import (
+    FramedOptions,
+    RegistryOptions,
+    SubjectOptions,
+    headers_of,
+    schema_text,
+)
 from pydantic import model_validator
 
 from mainstem_formats_avro import schemas
+from mainstem_formats_avro.references import whole
+
+_Read = Literal[
+    "none", "confluent", "apicurio", "apicurio_headers", "single_object", "container"
+]  # fmt: skip
 
 
 class AvroOptions(FramedOptions):
     """Options of `avro`, read and written."""
 
-    framing: Literal["none", "confluent", "apicurio", "single_object"] = option(  # type: ignore[assignment]
+    framing: Literal["none", "confluent", "single_object"] = option(  # type: ignore[assignment]
         "none",
         description="What stands before a value: nothing; the schema's number at a registry, as "
-        "Confluent's serializers write it, or Apicurio's with global ids; or its fingerprint, as Avro's "
-        "single-object encoding has it.",
+        "Confluent's serializers write it; or its fingerprint, as Avro's single-object encoding has it.",
+    )
+    reference_files: tuple[LocalPath, ...] = option(
+        (),
+        description="Files with the schemas of types to which the others refer by name, in any order. "
+        "What is registered at a registry is the whole, without references.",
+        example=["./address.avsc"],
     )
 
 
 class AvroDecoderOptions(AvroOptions):
     """Options of reading `avro`."""
 
-    framing: Literal["none", "confluent", "apicurio", "single_object", "container"] = option(  # type: ignore[assignment]
+    framing: _Read = option(  # type: ignore[assignment]
         "none",
         description="What stands before a value: nothing; the schema's number at a registry, as "
-        "Confluent's serializers write it, or Apicurio's with global ids; or its fingerprint, as Avro's "
-        "single-object encoding has it. `container`: a value is an object container file, which has its "
-        "schema, and many records.",
+        "Confluent's serializers write it, or Apicurio's with global ids (`apicurio_headers`: in a "
+        "header of the message, or its content id); or its fingerprint, as Avro's single-object encoding "
+        "has it. `container`: a value is an object container file, which has its schema, and many "
+        "records.",
     )
 
     schema_file: LocalPath | None = option(
@@ -163,9 +180,8 @@ class AvroDecoder(Decoder):
             message = "are for `framing: single_object`"
             raise OptionError(message, option="writer_files")
         wanted = [text.node for text in self._texts]
-        for file in options.writer_files:
+        for file, text in zip(options.writer_files, self._written, strict=True):
             try:
-                text = schema_text(file, "writer_files")
                 writer = schemas.read(text, writer=True)
                 number = schemas.named(text, [each.text for each in self._texts])
                 if number is None:
@@ -187,10 +203,9 @@ class AvroDecoder(Decoder):
         ]
 
     def reader(self, schema: Sequence[Column] | None) -> AvroReader:
-        others = tuple(schema_text(file, "writer_files") for file in self.options.writer_files)
         options = self.options
         return AvroReader(
-            tuple(text.text for text in self._texts), others, options.framing, options.registry,
+            tuple(text.text for text in self._texts), self._written, options.framing, options.registry,
             options.new_fields == "ignore", options.types is not None, options.other_types == "keep",
         )  # fmt: skip
 
@@ -202,13 +217,29 @@ class AvroDecoder(Decoder):
     def types(self) -> Sequence[str]:
         return tuple(self.options.types or ())
 
+    @property
+    def headers(self) -> Sequence[str]:
+        return headers_of(self.options.framing)
+
+    @cached_property
+    def _written(self) -> tuple[str, ...]:
+        """The schemas of other writers."""
+        known = [schema_text(file, "reference_files") for file in self.options.reference_files]
+        found = []
+        for file in self.options.writer_files:
+            try:
+                found.append(whole(schema_text(file, "writer_files"), known))
+            except ValueError as error:
+                raise OptionError(f"{file}: {error}", option="writer_files") from None
+        return tuple(found)
+
     @cached_property
     def _texts(self) -> list[Text]:
         options = self.options
         if options.types is None:
             assert options.schema_file is not None  # noqa: S101
-            return [loaded(options.schema_file, "schema_file")]
-        return [loaded(file, "types") for file in options.types.values()]
+            return [loaded(options.schema_file, "schema_file", options.reference_files)]
+        return [loaded(file, "types", options.reference_files) for file in options.types.values()]
 
 
 class AvroEncoder(ArrowEncoder):
@@ -234,7 +265,7 @@ class AvroEncoder(ArrowEncoder):
 
     @cached_property
     def _text(self) -> Text:
-        return loaded(self.options.schema_file, "schema_file")
+        return loaded(self.options.schema_file, "schema_file", self.options.reference_files)
 
 
 class Avro(Format):
@@ -250,17 +281,19 @@ class Text(NamedTuple):
     node: schemas.Node
 
 
-def loaded(file: Path, option: str) -> Text:
+def loaded(file: Path, option: str, others: Sequence[Path] = ()) -> Text:
     """Return the schema in a file.
 
     Args:
         option: the option that names it.
+        others: the files with those to which it refers.
 
     Raises:
         OptionError: it can't be read, or is none; says why.
     """
-    text = schema_text(file, option)
+    known = [schema_text(each, "reference_files") for each in others]
     try:
+        text = whole(schema_text(file, option), known)
         return Text(text, schemas.read(text))
     except ValueError as error:
         raise OptionError(str(error), option=option) from None

@@ -13,6 +13,7 @@ from mainstem_registry import RegistryOptions, Schemas, UnknownSchema
 
 from mainstem_formats_avro import side_by_side, single_values
 from mainstem_formats_avro.fingerprints import HEAD, MARK, mark_of
+from mainstem_formats_avro.references import whole
 from mainstem_formats_avro.schemas import (
     Node,
     check_resolves,
@@ -73,13 +74,20 @@ class AvroValues:
             self._schemas = Schemas(registry, framing)
             self._head = self._schemas.framing.size
 
-    def read(self, values: pa.Array[Any]) -> tuple[list[pa.Array[Any]], list[str | None]]:
+    def read(
+        self, values: pa.Array[Any], *headers: pa.Array[Any]
+    ) -> tuple[list[pa.Array[Any]], list[str | None]]:
         """Return the columns of an array of bytes, and why rows are refused.
+
+        Args:
+            headers: what a framing reads of the messages' headers.
 
         Raises:
             TransientError: the registry was away for too long.
             PermanentError: the registry refuses to be asked.
         """
+        if self._schemas is not None:
+            values = self._schemas.framing.framed(values, *headers)
         return read_values(values, self.kinds, self._together, self._alone)
 
     def _together(self, cursors: Cursors) -> Iterator[tuple[Rows, list[pa.Array[Any]]]]:
@@ -148,7 +156,7 @@ class AvroValues:
     def _asked(self, head: bytes, schemas: Schemas) -> _Writer | Misfit:
         found: _Writer | Misfit
         try:
-            schema = schemas.schema(head)
+            schema, others = schemas.with_references(head)
         except UnknownSchema as error:
             return Misfit(str(error))
         number = schemas.framing.number(head)
@@ -156,7 +164,7 @@ class AvroValues:
             found = Misfit(f"schema {number} is {schema.kind}")
         else:
             try:
-                found = self.resolved(schema.text)
+                found = self.resolved(schema.text, others)
             except ValueError as error:
                 found = Misfit(f"schema {number}: {error}")
         if len(self._writers) >= _MOST:
@@ -164,14 +172,17 @@ class AvroValues:
         self._writers[head] = found
         return found
 
-    def resolved(self, text: str) -> _Writer:
+    def resolved(self, text: str, others: Sequence[str] = ()) -> _Writer:
         """Return what reads values that a schema has written.
+
+        Args:
+            others: the texts of those to which it refers.
 
         Raises:
             ValueError: no reader's schema is for them, or it is no schema; says why.
         """
         try:
-            return self._resolved(text)
+            return self._resolved(whole(text, others))
         except Exception as error:  # anybody can claim anything to be a schema
             if type(error) is ValueError:
                 raise

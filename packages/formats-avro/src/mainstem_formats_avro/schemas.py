@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from mainstem.columns import Column, quoted, read_columns
 
-_PRIMITIVES: Mapping[str, str] = {
+PRIMITIVES: Mapping[str, str] = {
     "boolean": "BOOLEAN", "int": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "bytes": "BINARY", "string": "STRING",
 }  # fmt: skip
@@ -29,6 +29,8 @@ _CONNECT: Mapping[tuple[str, str], str] = {
     ("long", "io.debezium.time.Timestamp"): "local-timestamp-millis",
     ("long", "io.debezium.time.MicroTimestamp"): "local-timestamp-micros",
 }
+#: The words of types that have names.
+NAMED = ("record", "error", "enum", "fixed")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_DIGITS = 38
 #: How many types a schema may have, named ones where they stand.
@@ -149,10 +151,10 @@ def names_of(text: str) -> list[str]:
         held = held["type"]
     if not isinstance(held, dict) or not isinstance(held.get("name"), str):
         return []
-    whole = _whole(held["name"], _space(held, ""))
+    whole = whole_name(held["name"], _space(held, ""))
     space, aliases = whole.rpartition(".")[0], held.get("aliases")
     more = aliases if isinstance(aliases, list) else []
-    return [whole, *(_whole(str(each), space) for each in more)]
+    return [whole, *(whole_name(str(each), space) for each in more)]
 
 
 def _space(schema: Mapping[str, Any], space: str) -> str:
@@ -170,6 +172,20 @@ def needed(record: Node) -> list[str]:
     ]
 
 
+def collect(schema: Any, space: str, known: dict[str, tuple[Any, str]]) -> None:
+    """Note the named types of a schema, each with the namespace of what is in it."""
+    if isinstance(schema, list):
+        for each in schema:
+            collect(each, space, known)
+    elif isinstance(schema, dict):
+        if schema.get("type") in NAMED:
+            name = whole_name(str(schema.get("name")), _space(schema, space))
+            space = name.rpartition(".")[0]
+            known.setdefault(name, (schema, space))
+        for key in ("type", "items", "values", "fields"):
+            collect(schema.get(key), space, known)
+
+
 class _Names:
     """Looks types up by their names."""
 
@@ -178,20 +194,7 @@ class _Names:
         self._left = _MOST_TYPES
         self._lenient = writer is not None
         if self._lenient:
-            self._collect(writer, "")
-
-    def _collect(self, schema: Any, space: str) -> None:
-        """Look all named types of a schema up before it is read."""
-        if isinstance(schema, list):
-            for each in schema:
-                self._collect(each, space)
-        elif isinstance(schema, dict):
-            if schema.get("type") in ("record", "error", "enum", "fixed"):
-                name = _whole(str(schema.get("name")), _space(schema, space))
-                space = name.rpartition(".")[0]
-                self._known.setdefault(name, (schema, space))
-            for key in ("type", "items", "values", "fields"):
-                self._collect(schema.get(key), space)
+            collect(writer, "", self._known)
 
     def node(self, schema: Any, space: str, path: str, within: Sequence[str]) -> Node:
         """Return a type.
@@ -213,11 +216,11 @@ class _Names:
         if isinstance(schema, list):
             return self._union(schema, space, path, within)
         if isinstance(schema, str):
-            if schema in _PRIMITIVES:
-                return Node(schema, _PRIMITIVES[schema])
+            if schema in PRIMITIVES:
+                return Node(schema, PRIMITIVES[schema])
             if schema == "null":
                 raise ValueError(f"{where}: null alone is no type of a column")
-            name = _whole(schema, space)
+            name = whole_name(schema, space)
             if name not in self._known:
                 raise ValueError(f"{where}: there is no type {schema!r} before it")
             if name in within:
@@ -227,9 +230,9 @@ class _Names:
         word = schema.get("type") if isinstance(schema, dict) else None
         if not isinstance(word, str):
             raise ValueError(f"{where}: it is no Avro schema")
-        if word in ("record", "error", "enum", "fixed"):
-            name = _whole(_name(schema, where), _space(schema, space))
-            if name in self._known and not self._lenient:
+        if word in NAMED:
+            name = whole_name(_name(schema, where), _space(schema, space))
+            if self._known.get(name, (schema,))[0] is not schema and not self._lenient:
                 raise ValueError(f"{where}: {name} is there twice")
             self._known[name] = (schema, name.rpartition(".")[0])
             return self._named(schema, name.rpartition(".")[0], path, name, within)
@@ -239,7 +242,7 @@ class _Names:
         if word == "map":
             value = self.node(schema.get("values"), space, f"{path}{{}}", within)
             return Node("map", f"MAP<STRING, {value.ddl}>", parts=(value,))
-        if word in _PRIMITIVES:
+        if word in PRIMITIVES:
             return _logical(schema, word)
         return self.node(word, space, path, within)
 
@@ -257,7 +260,7 @@ class _Names:
             return Node("enum", "STRING", symbols=tuple(symbols), fallback=fallback)
         if word == "fixed":
             size = schema.get("size")
-            if not _is_whole(size) or size < 1:
+            if not _iswhole_name(size) or size < 1:
                 raise ValueError(f"{where}: a fixed has a size of one byte or more")
             return replace(_logical(schema, "fixed"), size=size)
         fields = schema.get("fields")
@@ -306,7 +309,8 @@ class _Names:
         return replace(found, nullable=True, null_first=plain[0] == "null")
 
 
-def _whole(name: str, space: str) -> str:
+def whole_name(name: str, space: str) -> str:
+    """Return a type's name with its namespace, which is that around it if it has none."""
     return name if "." in name or not space else f"{space}.{name}"
 
 
@@ -314,7 +318,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
-def _is_whole(value: Any) -> TypeGuard[int]:
+def _iswhole_name(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -331,8 +335,8 @@ def _logical(schema: Mapping[str, Any], word: str) -> Node:
     if word in ("bytes", "fixed") and logical == "decimal":
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if (
-            _is_whole(precision)
-            and _is_whole(scale)
+            _iswhole_name(precision)
+            and _iswhole_name(scale)
             and 0 < precision <= _MOST_DIGITS
             and 0 <= scale <= precision
         ):
@@ -342,7 +346,7 @@ def _logical(schema: Mapping[str, Any], word: str) -> Node:
         logical = _CONNECT.get((word, str(schema.get("connect.name"))))
     if isinstance(logical, str) and (found := _LOGICAL.get((word, logical))):
         return Node(logical, found)
-    return Node(word, _PRIMITIVES.get(word, "BINARY"))
+    return Node(word, PRIMITIVES.get(word, "BINARY"))
 
 
 def _word(schema: Any) -> str:
@@ -379,11 +383,11 @@ def _default(node: Node, held: Any, path: str) -> Any:
         return held if isinstance(held, bool) else NOTHING
     if word in ("int", "long", "date") or "timestamp-" in word:
         bits = 32 if word in ("int", "date") else 64
-        if not _is_whole(held) or not -(2 ** (bits - 1)) <= held < 2 ** (bits - 1):
+        if not _iswhole_name(held) or not -(2 ** (bits - 1)) <= held < 2 ** (bits - 1):
             return NOTHING
         return held * 1000 if word.endswith("millis") else held
     if word in ("float", "double"):
-        return float(held) if _is_whole(held) or isinstance(held, float) else NOTHING
+        return float(held) if _iswhole_name(held) or isinstance(held, float) else NOTHING
     if word in ("string", "enum"):
         good = isinstance(held, str) and (word == "string" or held in node.symbols)
         return held if good else NOTHING

@@ -59,6 +59,24 @@ def check(text: str) -> None:
         raise ValueError(f"the schema is no JSON: {error}") from None
 
 
+def top(text: str) -> tuple[tuple[str, ...], frozenset[str] | None]:
+    """Return the properties that a schema needs at the top, and those that it allows, None for any.
+
+    Raises:
+        ValueError: it is no schema that stands by itself.
+    """
+    check(text)
+    root = json.loads(text)
+    held, _ = _Columns(root).plain(root, ())
+    held = held or {}
+    needed = held.get("required")
+    names = tuple(map(str, needed)) if isinstance(needed, list) else ()
+    closed = held.get("additionalProperties") is False and "patternProperties" not in held
+    properties = held.get("properties")
+    known = frozenset(properties) if isinstance(properties, dict) else frozenset()
+    return names, known if closed else None
+
+
 def _checked(text: str) -> Any:
     root = json.loads(text)
     held = root if isinstance(root, dict) else {}
@@ -93,7 +111,7 @@ class _Columns:
         self._left = _MOST_TYPES
 
     def all(self) -> tuple[Column, ...]:
-        held, _ = self._plain(self._root, ())
+        held, _ = self.plain(self._root, ())
         properties = held.get("properties") if held is not None else None
         if not isinstance(properties, dict) or not properties:
             raise ValueError("the schema describes no object with properties")
@@ -116,7 +134,7 @@ class _Columns:
         self._left -= 1
         if self._left < 0:
             raise ValueError(f"the schema has more than {_MOST_TYPES:,} types")
-        held, seen = self._plain(schema, within)
+        held, seen = self.plain(schema, within)
         if held is None:
             return _VARIANT, True
         words = held.get("type")
@@ -156,7 +174,7 @@ class _Columns:
             return f"MAP<STRING, {self._type(more, within, f'{path}{{}}')[0]}>"
         return _VARIANT
 
-    def _plain(
+    def plain(
         self, schema: Any, within: Sequence[str]
     ) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
         """Return a schema with its reference looked up; None for one that can't be, or is in itself."""

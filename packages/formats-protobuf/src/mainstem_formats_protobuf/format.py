@@ -17,13 +17,13 @@ from mainstem import (
     option,
 )  # fmt: skip
 from mainstem.columns import Column, check_fields, check_names
-from mainstem_registry import FramedOptions, RegistryOptions, SubjectOptions
+from mainstem_registry import File, FramedOptions, RegistryOptions, SubjectOptions
 from pydantic import model_validator
 
 from mainstem_formats_protobuf import schemas
 from mainstem_formats_protobuf.compiler import load
 from mainstem_formats_protobuf.schemas import Node
-from mainstem_formats_protobuf.sources import imports, places
+from mainstem_formats_protobuf.sources import places, with_imports
 
 
 class ProtobufOptions(FramedOptions):
@@ -118,7 +118,7 @@ class ProtobufReader:
 
 @dataclass(frozen=True)
 class ProtobufWriter:
-    """Writes rows with columns of these names; `text` is that of the .proto file, for a registry."""
+    """Writes rows with columns of these names; `files` are those of the schema, for a registry."""
 
     nodes: tuple[Node, ...]
     names: tuple[str, ...]
@@ -127,7 +127,7 @@ class ProtobufWriter:
     registry: RegistryOptions | None
     subject: str | None
     register: bool
-    text: str
+    files: tuple[File, ...]
     name: str
 
     def open(self) -> Callable[..., Any]:
@@ -139,7 +139,12 @@ class ProtobufWriter:
             from mainstem_formats_protobuf.heads import head_of
 
             head = head_of(
-                self.registry, self.framing, self.subject or "", self.text, self.name, self.register
+                self.registry,
+                self.framing,
+                self.subject or "",
+                self.files,
+                self.name,
+                self.register,
             )
         return ProtobufRows(self.nodes, self.names, self.unknown, head=head).write
 
@@ -222,10 +227,10 @@ class ProtobufEncoder(ArrowEncoder):
     def writer(self, columns: Sequence[Column]) -> ValueWriter:
         names = tuple(column.name for column in columns)
         options = self.options
-        text = "" if options.registry is None else options.schema_file.read_text(encoding="utf-8")
+        files = () if options.registry is None else _files(options)
         return ProtobufWriter(
             self._message.nodes, names, options.unknown, options.framing, options.registry,
-            options.subject, options.register_schema, text, self._message.name,
+            options.subject, options.register_schema, files, self._message.name,
         )  # fmt: skip
 
     @cached_property
@@ -251,18 +256,20 @@ def _check_registered(options: ProtobufOptions, name: str) -> None:
     file = options.schema_file
     if file.suffix != ".proto":
         raise OptionError("a registry keeps the .proto file: give that", option="schema_file")
-    text = file.read_text(encoding="utf-8")
-    if others := imports(text):
-        told = (
-            f"it imports {', '.join(others)}, and what a registry has of it can't refer to others"
-        )
-        raise OptionError(told, option="schema_file")
-    found = places(text)
+    found = places(_files(options)[-1].text)
     if name not in found:
         raise OptionError(f"{name} is not in the file itself", option="message")
     if not found[name]:
         told = f"the place of {name} is not sure: the message around it has maps"
         raise OptionError(told, option="message")
+
+
+def _files(options: ProtobufOptions) -> tuple[File, ...]:
+    """Return the .proto file behind those that it imports, and they do."""
+    try:
+        return with_imports(options.schema_file, options.import_folders)
+    except ValueError as error:
+        raise OptionError(str(error), option="schema_file") from None
 
 
 def _loaded(options: ProtobufOptions, message: str | None, key: str) -> _Loaded:

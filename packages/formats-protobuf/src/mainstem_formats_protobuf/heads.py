@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainstem_registry import RegistryOptions, Schemas, UnknownSchema
+from mainstem_registry import File, RegistryOptions, Schemas, UnknownSchema
 from mainstem_registry.client import Schema
 
 from mainstem_formats_protobuf.sources import places
@@ -85,19 +85,27 @@ class Heads:
 
 
 def head_of(
-    registry: RegistryOptions, framing: str, subject: str, text: str, name: str, register: bool
+    registry: RegistryOptions,
+    framing: str,
+    subject: str,
+    files: Sequence[File],
+    name: str,
+    register: bool,
 ) -> bytes:
     """Return what stands before each message of a name.
 
     Args:
-        text: of the .proto file.
+        files: the .proto file behind those that it imports, and they do.
 
     Raises:
         TransientError: the registry was away for too long.
         PermanentError: it does not have the schema, or refuses it.
     """
-    head = Schemas(registry, framing).head(subject, Schema(text, _KIND), register=register)
-    return head + written(places(text)[name])
+    *others, own = files
+    head = Schemas(registry, framing).head(
+        subject, Schema(own.text, _KIND), register=register, files=others, uses=own.uses
+    )
+    return head + written(places(own.text)[name])
 
 
 def written(place: Sequence[int]) -> bytes:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from mainstem_registry import File, schema_text
 
 from mainstem_formats_protobuf import descriptors
 from mainstem_formats_protobuf.wire import SIZED, as_varint
@@ -124,6 +127,34 @@ def imports(text: str) -> list[str]:
         r'^\s*import\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']', text, re.MULTILINE
     )
     return [name for name in found if not name.startswith("google/protobuf/")]
+
+
+def with_imports(path: Path, folders: Sequence[Path] = ()) -> tuple[File, ...]:
+    """Return a .proto file behind all that it imports, and they do, each by the name that imports have.
+
+    Args:
+        folders: in which what it imports is looked for, beside its own.
+
+    Raises:
+        ValueError: a file is not there, or can't be read.
+    """
+    found: dict[str, File] = {}
+
+    def add(name: str, file: Path, within: tuple[str, ...]) -> None:
+        if name in within:
+            raise ValueError(f"{name} imports itself")
+        text = schema_text(file, "schema_file")
+        for other in imports(text):
+            if other not in found:
+                held = [folder / other for folder in (path.parent, *folders)]
+                there = next((each for each in held if each.is_file()), None)
+                if there is None:
+                    raise ValueError(f"{name} imports {other}, which is not there")
+                add(other, there, (*within, name))
+        found[name] = File(name, text, tuple(imports(text)))
+
+    add(path.name, path, ())
+    return tuple(found.values())
 
 
 def _words(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from mainstem import ExternalError, PermanentError, TransientError
 
-from mainstem_registry.framing import APICURIO, UnknownSchema
+from mainstem_registry.framing import IDS, UnknownSchema
 from mainstem_registry.options import RegistryOptions
 
 #: How large a schema may be, in bytes.
@@ -25,17 +25,32 @@ _NOT_THERE = frozenset((40401, 40402, 40403))
 _JSON = "application/vnd.schemaregistry.v1+json"
 
 
+class Reference(NamedTuple):
+    """A schema that another one refers to by a name: a version of a subject, `group` is Apicurio's."""
+
+    name: str
+    subject: str
+    version: str
+    group: str | None = None
+
+
 class Schema(NamedTuple):
     """A schema as a registry has it; `kind` is `AVRO`, `PROTOBUF`, `JSON`, empty if it is unknown."""
 
     text: str
     kind: str
-    #: The subjects whose schemas it refers to.
-    references: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
+
+
+class Registered(NamedTuple):
+    """A schema's number, and its version under a subject."""
+
+    number: int
+    version: int
 
 
 class Client:
-    """Asks a registry, by the API of Confluent's, or for global ids by Apicurio's own.
+    """Asks a registry, by the API of Confluent's, or for its own ids by Apicurio's.
 
     Raises:
         PermanentError: the address is none, or a file of `tls` can't be read.
@@ -67,18 +82,35 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def schema(self, number: int, framing: str) -> Schema | None:
+    def schema(self, number: int, ids: str = IDS) -> Schema | None:
         """Return the schema of a number; None if there is none.
+
+        Args:
+            ids: what the number is.
 
         Raises:
             UnknownSchema: what is there can't be read.
             TransientError: the registry is away.
             PermanentError: it refuses the request.
         """
-        if framing == APICURIO:
-            text = self._ask("GET", f"ids/globalIds/{number}", text=True)
-            return None if text is None else Schema(text, "")
-        return _schema(self._ask("GET", f"schemas/ids/{number}"))
+        if ids == IDS:
+            return _schema(self._ask("GET", f"schemas/ids/{number}"))
+        text = self._ask("GET", f"ids/{ids}/{number}", text=True)
+        if text is None:
+            return None
+        told = self._ask("GET", f"ids/{ids}/{number}/references")
+        return Schema(text, "", _references(told, "artifactId"))
+
+    def referred(self, to: Reference) -> Schema | None:
+        """Return the schema that another one refers to; None if it is not there."""
+        subject, version = quote(to.subject, safe=""), quote(to.version, safe="")
+        if to.group is None:
+            return _schema(self._ask("GET", f"subjects/{subject}/versions/{version}"))
+        its = f"groups/{quote(to.group, safe='')}/artifacts/{subject}/versions/{version}"
+        text = self._ask("GET", f"{its}/content", text=True)
+        if text is None:
+            return None
+        return Schema(text, "", _references(self._ask("GET", f"{its}/references"), "artifactId"))
 
     def latest(self, subject: str) -> Schema | None:
         """Return the latest schema of a subject; None if there is none."""
@@ -109,10 +141,12 @@ class Client:
             )
         return _number(found, self.place)
 
-    def find(self, subject: str, schema: Schema) -> int | None:
-        """Return the number of a schema under a subject; None if it is not registered."""
+    def find(self, subject: str, schema: Schema) -> Registered | None:
+        """Return what a schema is under a subject; None if it is not registered."""
         found = self._ask("POST", f"subjects/{quote(subject, safe='')}", _body(schema))
-        return None if found is None else _number(found, self.place)
+        if found is None:
+            return None
+        return Registered(_number(found, self.place), _number(found, self.place, "version"))
 
     def _ask(
         self,
@@ -191,9 +225,13 @@ class _Conflict(NamedTuple):
     why: str
 
 
-def _body(schema: Schema) -> dict[str, str]:
+def _body(schema: Schema) -> dict[str, Any]:
     kind = {} if schema.kind in ("", "AVRO") else {"schemaType": schema.kind}
-    return {"schema": schema.text, **kind}
+    references = [
+        {"name": each.name, "subject": each.subject, "version": int(each.version)}
+        for each in schema.references
+    ]
+    return {"schema": schema.text, **kind, **({"references": references} if references else {})}
 
 
 def _schema(found: Any) -> Schema | None:
@@ -201,15 +239,35 @@ def _schema(found: Any) -> Schema | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
         raise UnknownSchema("its schema is no text")
-    references = found.get("references") or ()
-    names = [str(each.get("subject")) for each in references if isinstance(each, dict)]
-    return Schema(found["schema"], str(found.get("schemaType") or "AVRO"), tuple(names))
+    kind = str(found.get("schemaType") or "AVRO")
+    return Schema(found["schema"], kind, _references(found.get("references"), "subject"))
 
 
-def _number(found: Any, place: str) -> int:
-    number = found.get("id") if isinstance(found, dict) else None
+def _references(told: Any, subject: str) -> tuple[Reference, ...]:
+    """Return what a registry says that a schema refers to.
+
+    Args:
+        subject: the key of a reference's subject.
+
+    Raises:
+        UnknownSchema: it says nothing of the kind.
+    """
+    if told is None:
+        return ()
+    found = []
+    for each in told if isinstance(told, list) else [told]:
+        if not isinstance(each, dict) or not isinstance(each.get(subject), str):
+            raise UnknownSchema("what it refers to is not told")
+        group = None if subject == "subject" else str(each.get("groupId") or "default")
+        name, version = str(each.get("name", "")), str(each.get("version", ""))
+        found.append(Reference(name, each[subject], version, group))
+    return tuple(found)
+
+
+def _number(found: Any, place: str, key: str = "id") -> int:
+    number = found.get(key) if isinstance(found, dict) else None
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
-        raise PermanentError(f"{place}: its answer has no id")
+        raise PermanentError(f"{place}: its answer has no {key}")
     return number
 
 

@@ -13,7 +13,9 @@ from mainstem_registry.framing import UnknownSchema
 from mainstem_registry.options import RegistryOptions
 
 if TYPE_CHECKING:
-    from mainstem_registry.client import Client
+    from mainstem_registry.client import Client, Schema
+
+_AVRO = "AVRO"
 
 Registry = Annotated[
     str,
@@ -45,7 +47,7 @@ def pull(
         bool, typer.Option("--check", help="Write nothing; fail when the file is another.")
     ] = False,
 ) -> None:
-    """Write a subject's latest schema into a file, for `schema_file`.
+    """Write a subject's latest schema into a file, for `schema_file`, and those that it refers to.
 
     A plan then needs no registry, and a change of the schema is seen in the file's history.
 
@@ -56,24 +58,60 @@ def pull(
     with _client(registry, token, ca) as client:
         try:
             found = client.latest(subject)
+            if found is None:
+                near = _near(subject, client.subjects())
+                raise PipelineError(f"{client.place}: there is no subject {subject}{near}")
+            others = _referred(client, found, file.parent)
         except UnknownSchema as error:
             raise PipelineError(f"{client.place}: {error}") from None
-        if found is None:
-            near = _near(subject, client.subjects())
-            raise PipelineError(f"{client.place}: there is no subject {subject}{near}")
-    text = found.text if found.text.endswith("\n") else found.text + "\n"
+    if file in others:
+        raise PipelineError(f"{subject} refers to {file.name}: write it into another file")
+    _write(file, found, f"schema of {subject}", check=check)
+    for path, schema in others.items():
+        if not check and file.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, schema, f"schema that {subject} refers to", check=check)
+
+
+def _referred(client: Client, schema: Schema, folder: Path) -> dict[Path, Schema]:
+    """Return all to which a schema refers, and they do, by the files beside it that they become.
+
+    Raises:
+        PipelineError: one is not there, or its name is that of no file beneath the folder.
+        UnknownSchema: it can't be read.
+    """
+    found: dict[Path, Schema] = {}
+    waiting = list(schema.references)
+    while waiting:
+        to = waiting.pop()
+        name = f"{to.name}.avsc" if schema.kind == _AVRO else to.name
+        parts = Path(name).parts
+        if not parts or ".." in parts or Path(name).is_absolute():
+            raise PipelineError(
+                f"{client.place}: it refers to {to.name!r}, which is no file's name"
+            )
+        if (path := folder / name) in found:
+            continue
+        its = client.referred(to)
+        if its is None:
+            raise PipelineError(f"{client.place}: it refers to {to.name}, which is not there")
+        found[path] = its
+        waiting += its.references
+    return found
+
+
+def _write(file: Path, schema: Schema, what: str, *, check: bool) -> None:
+    text = schema.text if schema.text.endswith("\n") else schema.text + "\n"
     try:
         if file.exists() and file.read_bytes() == text.encode():
             typer.echo(f"{file}: as the registry has it")
         elif check:
-            raise PipelineError(f"{file} is not the latest schema of {subject}")
+            raise PipelineError(f"{file} is not the latest {what}")
         else:
             file.write_bytes(text.encode())
-            typer.echo(f"{file}: {found.kind.lower()} of {subject}")
+            typer.echo(f"{file}: {what}")
     except OSError as error:
         raise PipelineError(f"{file}: {error.strerror}") from None
-    for other in found.references:
-        typer.echo(f"it refers to {other}, which is not in it", err=True)
 
 
 def subjects(registry: Registry, token: Token = None, ca: Ca = None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
 from pydantic import model_validator
 
-from mainstem_registry.framing import APICURIO, FRAMINGS
+from mainstem_registry.framing import CONFLUENT, FRAMINGS
 
 
 def _check(url: Secret) -> Secret:
@@ -94,8 +94,8 @@ class SubjectOptions(FramedOptions):
 
     @model_validator(mode="after")
     def _subject_has_registry(self) -> Self:
-        if self.framing == APICURIO:
-            raise ValueError(f"`framing: {APICURIO}` is only read")
+        if self.framing in FRAMINGS and self.framing != CONFLUENT:
+            raise ValueError(f"`framing: {self.framing}` is only read")
         if self.subject in (".", ".."):
             raise ValueError("a `subject` is no dots")
         if not self.register_schema and self.registry is None:

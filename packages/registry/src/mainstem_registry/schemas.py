@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from mainstem import PermanentError
 from mainstem.patience import retry
@@ -13,12 +13,22 @@ from mainstem_registry.framing import FRAMINGS, UnknownSchema
 from mainstem_registry.options import RegistryOptions
 
 if TYPE_CHECKING:
-    from mainstem_registry.client import Client, Schema
+    from mainstem_registry.client import Client, Reference, Registered, Schema
 
 T = TypeVar("T")
 
 #: For how long one that can't be had is not asked for again, in seconds, and how many are known at most.
 _GONE, _MOST_GONE = 30.0, 10_000
+#: To how many others a schema may refer, those to which they do with them.
+_MOST_REFERENCES = 200
+
+
+class File(NamedTuple):
+    """A schema by the name by which others refer to it, and the names to which it refers itself."""
+
+    name: str
+    text: str
+    uses: tuple[str, ...] = ()
 
 
 class Schemas:
@@ -50,14 +60,42 @@ class Schemas:
         if until > time.monotonic():
             raise UnknownSchema(why)
         try:
-            found = self._asked(lambda client: client.schema(number, self.framing.name))
+            ids = self.framing.ids(head)
+            found = self._asked(lambda client: client.schema(number, ids))
         except UnknownSchema as error:
             raise self._refusal(number, f"schema {number}: {error}") from None
         if found is None:
             raise self._refusal(number, f"the registry has no schema {number}")
-        if found.references:
-            raise self._refusal(number, f"schema {number} refers to others, which is not read")
         return found
+
+    def with_references(self, head: bytes) -> tuple[Schema, list[str]]:
+        """Return the schema of a head, and the texts of all to which it refers, and to which they do.
+
+        Raises:
+            UnknownSchema, TransientError, PermanentError: as those of `schema`.
+        """
+        schema = self.schema(head)
+        try:
+            return schema, self._referred(schema)
+        except UnknownSchema as error:
+            number = self.framing.number(head) or 0
+            raise self._refusal(number, f"schema {number}: {error}") from None
+
+    def _referred(self, schema: Schema) -> list[str]:
+        found: dict[Reference, Schema] = {}
+        waiting = list(schema.references)
+        while waiting:
+            to = waiting.pop()
+            if to in found:
+                continue
+            if len(found) >= _MOST_REFERENCES:
+                raise UnknownSchema(f"it refers to more than {_MOST_REFERENCES} others")
+            its = self._asked(lambda client, to=to: client.referred(to))  # type: ignore[misc]
+            if its is None:
+                raise UnknownSchema(f"it refers to {to.name}, which is not there")
+            found[to] = its
+            waiting += its.references
+        return [each.text for each in found.values()]
 
     def _refusal(self, number: int, why: str) -> UnknownSchema:
         """Note why a schema can't be had."""
@@ -66,27 +104,53 @@ class Schemas:
         self._refused[number] = (time.monotonic() + _GONE, why)
         return UnknownSchema(why)
 
-    def head(self, subject: str, schema: Schema, *, register: bool) -> bytes:
+    def head(
+        self,
+        subject: str,
+        schema: Schema,
+        *,
+        register: bool,
+        files: Sequence[File] = (),
+        uses: Sequence[str] = (),
+    ) -> bytes:
         """Return the head of values of a schema under a subject.
 
         Args:
             register: whether it is registered if it is not yet.
+            files: what it refers to, each behind those that it refers to; their names are their subjects.
+            uses: those of the names to which it refers itself.
 
         Raises:
             PermanentError: it is not there, or does not fit to those before it.
             TransientError: the registry was away for longer than `give_up`.
         """
-        number: int | None
-        try:
+        from mainstem_registry.client import Reference
+
+        known: dict[str, Reference] = {}
+        for name, text, its in files:
+            part = schema._replace(text=text, references=tuple(known[each] for each in its))
             if register:
-                number = self._asked(lambda client: client.register(subject, schema))
-            else:
-                number = self._asked(lambda client: client.find(subject, schema))
+                self._register(name, part)
+            known[name] = Reference(name, name, str(self._found(name, part).version))
+        whole = schema._replace(references=tuple(known[each] for each in uses))
+        if register:
+            return self.framing.head(self._register(subject, whole))
+        return self.framing.head(self._found(subject, whole).number)
+
+    def _register(self, subject: str, schema: Schema) -> int:
+        try:
+            return self._asked(lambda client: client.register(subject, schema))
         except UnknownSchema as error:
             raise PermanentError(f"the registry's answer is none: {error}") from None
-        if number is None:
+
+    def _found(self, subject: str, schema: Schema) -> Registered:
+        try:
+            found = self._asked(lambda client: client.find(subject, schema))
+        except UnknownSchema as error:
+            raise PermanentError(f"the registry's answer is none: {error}") from None
+        if found is None:
             raise PermanentError(f"the registry has not this schema under {subject}: {schema.text}")
-        return self.framing.head(number)
+        return found
 
     def _asked(self, question: Callable[[Client], T]) -> T:
         from mainstem_registry.client import Client

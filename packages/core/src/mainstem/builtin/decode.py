@@ -44,6 +44,7 @@ from mainstem.contracts.shapes import (
 from mainstem.formats.words import Codec
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 _POSITION = "position"
@@ -121,7 +122,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
         options, parts = self.options, ["value"]
         if self._tells_changes:
             parts.append("key")
-        if options.envelope is not None:
+        if options.envelope is not None or self.decoder.headers:
             parts.append("headers")
         value = [("input", part) for part in parts]
         own = self.decoder.columns(options.table_schema)
@@ -262,7 +263,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
             *kept,
             F.col(whole).alias("__raw"),
             *map(F.expr, _BESIDE if self.options.envelope else ()),
-            decoding.call(F.col("value")).alias("__read"),
+            decoding.call(F.col("value"), *self._headers(frame)).alias("__read"),
         ).selectExpr(
             *reserved,
             *(
@@ -299,6 +300,16 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
             codec=options.compression or "",
             limit=options.max_size,
         )
+
+    def _headers(self, frame: DataFrame) -> list[SparkColumn]:
+        """Return the headers that the reader is given; null where the messages have none."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        there = "headers" in frame.columns
+        return [
+            F.try_element_at(F.col("headers"), F.lit(name)) if there else F.lit(None).cast("binary")
+            for name in self.decoder.headers
+        ]
 
     def _values(self, decoding: Decoding) -> list[str]:
         """Return SQL for the columns, over what was read."""
@@ -352,7 +363,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                 *map(F.expr, reserved),
                 *(F.expr(text).alias(name) for name, text in self.options.keep.items()),
                 F.col("value").alias("__raw"),
-                decoding.call(F.col("value")).alias("__read"),
+                decoding.call(F.col("value"), *self._headers(frame)).alias("__read"),
             )
             .selectExpr(
                 *reserved,
@@ -393,7 +404,7 @@ class Decode(Operator, Branching, Expressions, Checked, Deriving):
                 *map(F.expr, reserved),
                 *(F.expr(text).alias(name) for name, text in keep.items()),
                 F.col("value").alias("__raw"),
-                decoding.call(F.col("value"), key).alias("__read"),
+                decoding.call(F.col("value"), key, *self._headers(frame)).alias("__read"),
             )
             .selectExpr("*", f"CASE {missing} {unread} ELSE __read.reason END AS __reason")
             .selectExpr("*", f"explode(IF({good}, __read.changes, array(NULL))) AS __change")

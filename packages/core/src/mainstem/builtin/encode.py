@@ -26,7 +26,7 @@ from mainstem import (
 )
 from mainstem.arrays import arrow_call
 from mainstem.attempts import Attempts, OnError, on_error_option, refusal, row_as_json
-from mainstem.columns import Column, quoted
+from mainstem.columns import Column
 from mainstem.contracts.abilities import Branching, Checked, Expressions, Statement
 from mainstem.contracts.columns import check_names, find_column
 from mainstem.contracts.components import Find
@@ -174,7 +174,7 @@ class Encode(Operator, Branching, Expressions, Checked):
         given = list(frame.columns)
         if isinstance(self.encoder, ArrowEncoder):
             writing = _Writing(options.format, self.encoder.writer(columns))
-            given_columns = map(F.col, map(quoted, names))
+            given_columns = map(F.expr, self.encoder.given(columns))
             # In one place: a filter above would else have each value written twice.
             written = arrow_call(writing, _WRITTEN_TYPE, *given_columns, once=True)
             frame = frame.select("*", written.alias(WRITTEN))

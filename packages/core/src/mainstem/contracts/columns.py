@@ -167,17 +167,18 @@ def version_sql(kind: str) -> str | None:
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
 
-def json_sql(columns: Iterable[str]) -> str:
-    """Return SQL of a row as a JSON object: times by ISO 8601 in UTC, bytes as base64, without nulls.
+def json_sql(columns: Iterable[str], *, nulls: bool = False) -> str:
+    """Return SQL of a row as a JSON object: times by ISO 8601 in UTC, bytes as base64.
 
     Args:
         columns: the names of a frame's columns; reserved ones are left out.
+        nulls: whether what is null is written, instead of left out.
     """
     names = [name for name in columns if not name.startswith("_")]
     if not names:
         return "'{}'"
     options = (
         f"map('timestampFormat', {literal(_TIME + 'XXX')}, "
-        f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', 'true')"
+        f"'timestampNTZFormat', {literal(_TIME)}, 'ignoreNullFields', '{str(not nulls).lower()}')"
     )
     return f"to_json(struct({', '.join(map(quoted, names))}), {options})"

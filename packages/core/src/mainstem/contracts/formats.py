@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from pydantic import ConfigDict, create_model
 
 from mainstem.contracts.components import Component, Find, Needs, model_of
-from mainstem.contracts.ddl import Column
+from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.options import Options, option
 from mainstem.errors import OptionError, PluginError
 
@@ -55,7 +55,8 @@ class ValueReader(Protocol):
         It is given an array of values (binary, null where a message has none) and returns `Decoded`: an
         array for each column, of the types that `mainstem.columns.arrow_type` gives (for a VARIANT the
         JSON text of it), and for each row why it is refused, or None. It never raises because of a
-        value. That of a `ChangesDecoder` is given the messages' keys too, and returns `Changes`.
+        value. That of a `ChangesDecoder` is given the messages' keys too, and returns `Changes`. Each
+        is given `Decoder.headers` behind these.
         """
 
 
@@ -85,6 +86,14 @@ class Decoder(Half):
         take, written plainly; it returns `Several`.
         """
         return False
+
+    @property
+    def headers(self) -> Sequence[str]:
+        """The messages' headers that the reader needs, such as those that name a schema.
+
+        It is given an array for each (binary), null where a message does not have that header.
+        """
+        return ()
 
     @property
     def types(self) -> Sequence[str]:
@@ -240,8 +249,8 @@ class ValueWriter(Protocol):
     def open(self) -> Callable[..., tuple[Any, Sequence[str | None]]]:
         """Return what writes a batch.
 
-        It is given an array for each column, and returns an array of values (binary) and for each row why
-        it has none, or None. It never raises because of a row.
+        It is given an array for each of `ArrowEncoder.given`, and returns an array of values (binary)
+        and for each row why it has none, or None. It never raises because of a row.
         """
 
 
@@ -251,6 +260,10 @@ class ArrowEncoder(Encoder):
     @abstractmethod
     def writer(self, columns: Sequence[Column]) -> ValueWriter:
         """Return what writes rows with these columns, all of known type."""
+
+    def given(self, columns: Sequence[Column]) -> Sequence[str]:
+        """Return SQL for what the writer is given: the columns, unless Spark does a part of the work."""
+        return [quoted(column.name) for column in columns]
 
     def value(self, columns: Sequence[Column]) -> str:
         """Return SQL for what the writer has made."""
