@@ -64,6 +64,7 @@ CATALOGUE = {
     ("operator", "percolate"): "mainstem-operators-search",
     ("format", "avro"): "mainstem-formats-avro",
     ("format", "debezium-avro"): "mainstem-formats-avro",
+    ("format", "debezium-protobuf"): "mainstem-formats-protobuf",
     ("format", "json-schema"): "mainstem-formats-json-schema",
     ("format", "msgpack"): "mainstem-formats-msgpack",
     ("format", "cbor"): "mainstem-formats-cbor",

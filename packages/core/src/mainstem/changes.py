@@ -21,6 +21,8 @@ from mainstem.errors import OptionError
 from mainstem.formats.row_changes import UNAVAILABLE as UNAVAILABLE
 from mainstem.formats.row_changes import Told as Told
 from mainstem.formats.row_changes import changes_told as changes_told
+from mainstem.formats.row_envelopes import Records as Records
+from mainstem.formats.row_envelopes import RowEnvelopes as RowEnvelopes
 from mainstem.sinks.tasks import Refused, write_by_tasks
 
 if TYPE_CHECKING:

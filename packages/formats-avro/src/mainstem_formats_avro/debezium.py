@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from mainstem import ChangesDecoder, ChangesOptions, Format, LocalPath, OptionError, option
 from mainstem.columns import Column
@@ -14,11 +14,6 @@ from mainstem_registry import FramedOptions, RegistryOptions, headers_of
 from mainstem_formats_avro import schemas
 from mainstem_formats_avro.format import Text, loaded
 from mainstem_formats_avro.schemas import Node
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_UNAVAILABLE = "__debezium_unavailable_value"
 
 
 class DebeziumAvroDecoderOptions(ChangesOptions, FramedOptions):
@@ -57,99 +52,17 @@ class DebeziumAvroReader:
 
     def open(self) -> Callable[..., Any]:
         """Return what reads a batch."""
-        return _Envelopes(self).read
+        from mainstem.changes import Records, RowEnvelopes
 
-
-class _Envelopes:
-    """Turns envelopes into the changes that they tell."""
-
-    def __init__(self, told: DebeziumAvroReader) -> None:
         from mainstem_formats_avro.reading import AvroValues
 
-        self._told = told
-        framed: Any = {"framing": told.framing, "registry": told.registry}
-        names = schemas.read(told.schema).names
-        self._at = {name: names.index(name) for name in _WANTED if name in names}
-        self._values = AvroValues([told.schema], **framed)
-        self._keys = self._key_names = None
-        if told.key_schema is not None:
-            self._keys = AvroValues([told.key_schema], **framed)
-            self._key_names = schemas.read(told.key_schema).names
+        def records(schema: str) -> Records:
+            made = AvroValues([schema], framing=self.framing, registry=self.registry)
+            return Records(made.read, schemas.read(schema).names)
 
-    def read(self, values: pa.Array[Any], keys: pa.Array[Any], *headers: pa.Array[Any]) -> Any:
-        """Return the changes that messages tell, given their values and keys as bytes.
-
-        Args:
-            headers: what a framing reads of the messages' headers, for values and then for keys.
-
-        Raises:
-            TransientError: the registry was away for too long.
-            PermanentError: the registry refuses to be asked.
-        """
-        from mainstem.changes import Told, changes_told
-
-        half = len(headers) // 2
-        arrays, reasons = self._values.read(values, *headers[:half])
-        parts = {name: arrays[at].to_pylist() for name, at in self._at.items()}
-        its_keys = self._told_keys(keys, *headers[half:])
-        there = values.is_valid().to_pylist()
-        messages: list[list[Told] | str] = []
-        for number, reason in enumerate(reasons):
-            key = its_keys[number]
-            if not there[number]:
-                if self._keys is None and not self._told.preimages:
-                    messages.append(_NO_KEY)
-                else:
-                    messages.append([Told(None, key=key, value=False)])
-                continue
-            if reason is not None:
-                messages.append(reason)
-                continue
-            part = {name: each[number] for name, each in parts.items()}
-            before, after = _row(part.get("before")), _row(part["after"])
-            messages.append([Told(part["op"], before, after, key, _committed(part))])
-        told_by = self._told
-        return changes_told(told_by.columns, told_by.key, messages, preimages=told_by.preimages)
-
-    def _told_keys(
-        self, keys: pa.Array[Any], *headers: pa.Array[Any]
-    ) -> list[dict[str, Any] | None]:
-        """Return what messages' keys tell, None for what can't be read."""
-        if self._keys is None or self._key_names is None:
-            return [None] * len(keys)
-        arrays, reasons = self._keys.read(keys, *headers)
-        rows = zip(*(array.to_pylist() for array in arrays), strict=True)
-        return [
-            None if reason is not None else dict(zip(self._key_names, row, strict=True))
-            for row, reason in zip(rows, reasons, strict=True)
-        ]
-
-
-_NO_KEY = "no value, and what its key is in is not said: see `key_schema_file`"
-#: The fields of an envelope that are read.
-_WANTED = ("before", "after", "op", "source", "ts_ms")
-
-
-def _row(told: dict[str, Any] | None) -> dict[str, Any] | None:
-    from mainstem.changes import UNAVAILABLE
-
-    if told is None:
-        return None
-    gone = (_UNAVAILABLE, _UNAVAILABLE.encode())
-    return {
-        name: UNAVAILABLE if isinstance(value, str | bytes) and value in gone else value
-        for name, value in told.items()
-    }
-
-
-def _committed(told: dict[str, Any]) -> int | None:
-    """Return when the database made the change, in microseconds, None if that is not told."""
-    at = (told.get("source") or {}).get("ts_ms")
-    at = told.get("ts_ms") if at is None else at
-    return 1000 * at if isinstance(at, int) and abs(at) < _MOST_MILLIS else None
-
-
-_MOST_MILLIS = 253_402_300_800_000
+        keys = None if self.key_schema is None else records(self.key_schema)
+        values = records(self.schema)
+        return RowEnvelopes(values, keys, self.columns, self.key, preimages=self.preimages).read
 
 
 class DebeziumAvroDecoder(ChangesDecoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from mainstem import (
@@ -189,7 +190,7 @@ class ProtobufDecoder(Decoder):
         return tuple(schemas.as_column(name, each.nodes) for name, each in pairs)
 
     @cached_property
-    def _messages(self) -> list[_Loaded]:
+    def _messages(self) -> list[Loaded]:
         options = self.options
         if options.types is None:
             return [_loaded(options, options.message, "message")]
@@ -234,7 +235,7 @@ class ProtobufEncoder(ArrowEncoder):
         )  # fmt: skip
 
     @cached_property
-    def _message(self) -> _Loaded:
+    def _message(self) -> Loaded:
         return _loaded(self.options, self.options.message, "message")
 
 
@@ -244,7 +245,7 @@ class Protobuf(Format):
     decoder, encoder = ProtobufDecoder, ProtobufEncoder
 
 
-class _Loaded(NamedTuple):
+class Loaded(NamedTuple):
     """A message, read once for a use: its whole name and its fields."""
 
     name: str
@@ -272,17 +273,43 @@ def _files(options: ProtobufOptions) -> tuple[File, ...]:
         raise OptionError(str(error), option="schema_file") from None
 
 
-def _loaded(options: ProtobufOptions, message: str | None, key: str) -> _Loaded:
+def loaded(
+    file: Path,
+    folders: Sequence[Path],
+    message: str | None,
+    options: tuple[str, str],
+    *,
+    numbers: bool = False,
+) -> Loaded:
+    """Return a message that a file describes.
+
+    Args:
+        folders: in which what a .proto file imports is looked for.
+        message: its name; None for the only one that no other has.
+        options: those that name the file, and the message.
+        numbers: whether enums are their numbers.
+
+    Raises:
+        OptionError: the file can't be read, or there is no such message; says why.
+    """
+    of_file, of_message = options
     try:
-        held = load(options.schema_file, options.import_folders)
+        held = load(file, folders)
     except ValueError as error:
-        raise OptionError(str(error), option="schema_file") from None
+        raise OptionError(str(error), option=of_file) from None
     try:
         name = schemas.full_name(held, message)
     except ValueError as error:
-        where = key if "descriptor set" not in str(error) else "schema_file"
+        where = of_message if "descriptor set" not in str(error) else of_file
         raise OptionError(str(error), option=where) from None
     try:
-        return _Loaded(name, schemas.message(held, name, numbers=options.enums == "numbers"))
+        return Loaded(name, schemas.message(held, name, numbers=numbers))
     except ValueError as error:
-        raise OptionError(str(error), option="schema_file") from None
+        raise OptionError(str(error), option=of_file) from None
+
+
+def _loaded(options: ProtobufOptions, message: str | None, key: str) -> Loaded:
+    return loaded(
+        options.schema_file, options.import_folders, message, ("schema_file", key),
+        numbers=options.enums == "numbers",
+    )  # fmt: skip

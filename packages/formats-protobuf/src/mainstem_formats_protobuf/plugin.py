@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mainstem import Format, hookimpl
 
+from mainstem_formats_protobuf.debezium import DebeziumProtobuf
 from mainstem_formats_protobuf.format import Protobuf
 
 
 @hookimpl
 def mainstem_formats() -> dict[str, type[Format]]:
-    return {"protobuf": Protobuf}
+    return {"protobuf": Protobuf, "debezium-protobuf": DebeziumProtobuf}

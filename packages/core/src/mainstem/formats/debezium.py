@@ -23,12 +23,11 @@ from mainstem.formats.arrow import Array, pa
 from mainstem.formats.json_kinds import Kind, kind_of
 from mainstem.formats.json_values import NOT_JSON, TOO_DEEP, AnyJson, as_object
 from mainstem.formats.row_changes import UNAVAILABLE, RowChanges
+from mainstem.formats.row_envelopes import PLACEHOLDER
 from mainstem.formats.rules import Rules
 from mainstem.formats.scalars import Misfit
 from mainstem.formats.words import decimal_of, word_of
 
-#: What stands in the place of a large value that did not change and that the log has not.
-_UNAVAILABLE = "__debezium_unavailable_value"
 #: What numbers count, by the name of their type in a message's schema.
 _TIMES = {
     "io.debezium.time.Timestamp": "ms",
@@ -245,7 +244,7 @@ class _Value:
         """
         if raw == b"null":
             return None
-        if self._word in ("string", "binary") and raw == b'"' + _UNAVAILABLE.encode() + b'"':
+        if self._word in ("string", "binary") and raw == b'"' + PLACEHOLDER.encode() + b'"':
             return UNAVAILABLE
         return self._read(raw, written)
 
