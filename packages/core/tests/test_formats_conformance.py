@@ -204,6 +204,62 @@ class TestStrictLogfmt(TestLogfmt):
         return [b"id=1", b"id=1 name=x more=y"]
 
 
+class TestXml(FormatSuite):
+    use = "xml"
+    schema = ROW
+
+    def good(self):
+        one = (
+            '<?xml version="1.0" encoding="utf-8"?><!-- a --><row id=" 1 "><name>gr&#252;ße</name><price>1.50</price>'
+            "<ratio>0.25</ratio><at>2024-02-29T01:02:03.456789Z</at><day>2024-02-29</day><raw>AAH/</raw><more/></row>"
+        )
+        return [
+            (one.encode(), FULL),
+            ('<?xml version="1.0" encoding="utf-16"?><a id="2"/>'.encode("utf-16"), {"id": 2}),
+            (b"<x:a xmlns:x='urn:a'><x:id>3</x:id><name> </name><price/></x:a>", {"id": 3, "name": " "}),
+            (b"<a id='4'><name><![CDATA[<b>]]></name></a>", {"id": 4, "name": "<b>"}),
+        ]  # fmt: skip
+
+    def bad(self):
+        return [
+            b"", b" ", b"<a/>", b"<a id='1'>", b"<a id='x'/>", b"<a id='1'><id>1</id></a>", b"<a id='1'/><b/>",
+            b"<a id='1'><name>x</name><name>y</name></a>", b"<a id='1'><name><b/></name></a>", b"x", b"<a id='1'>&b;</a>",
+            b"<!DOCTYPE a [<!ENTITY b 'c'>]><a id='1'>&b;</a>", b"<?xml version='1.0' encoding='none'?><a id='1'/>",
+            b"<a id='1'><name>\xff</name></a>", b"<b:a id='1'/>", b"<a id='1' xmlns:n='n' n:id='2'/>",
+        ]  # fmt: skip
+
+
+class TestXmlRows(FormatSuite):
+    """Elements of a name are the rows."""
+
+    use = "xml"
+    schema = "id INT NOT NULL, part ARRAY<STRUCT<name: STRING, value: INT>>"
+    wrong_options = {"row": {"row": ""}}
+
+    def options(self):
+        return {"row": "a", "missing": "null", "extra": "reject"}
+
+    def good(self):
+        two = (
+            b"<all><in><a id='1'><part name='x'>5</part><part/></a></in>text<a><id>2</id></a></all>"
+        )
+        parts = [{"name": "x", "value": 5}, {"name": None, "value": None}]
+        return [
+            (two, [{"id": 1, "part": parts}, {"id": 2}]),
+            (b"<all/>", []),
+            (b"<a id='3'/>", [{"id": 3}]),
+        ]
+
+    def bad(self):
+        return [
+            b"",
+            b"<all><a id='1'/><a/></all>",
+            b"<all><a id='1'/>",
+            b"<a id='1' more=''/>",
+            b"<a id='1'><a/></a>",
+        ]
+
+
 class TestFixed(FormatSuite):
     use = "fixed"
     schema = "id INT NOT NULL, price DECIMAL(12,4), name STRING"

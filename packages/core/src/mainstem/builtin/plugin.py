@@ -18,6 +18,7 @@ from mainstem.builtin.formats.mysql_changes import CanalJson, MaxwellJson
 from mainstem.builtin.formats.raw import Raw
 from mainstem.builtin.formats.syslog import Syslog
 from mainstem.builtin.formats.tables import ArrowIPC, Parquet
+from mainstem.builtin.formats.xml import Xml
 from mainstem.builtin.microbatch import Microbatch
 from mainstem.builtin.python_call import PythonCall
 from mainstem.builtin.rate import Rate
@@ -80,4 +81,5 @@ def mainstem_formats() -> dict[str, type[Format]]:
         "arrow": ArrowIPC,
         "raw": Raw,
         "syslog": Syslog,
+        "xml": Xml,
     }
