@@ -19,12 +19,16 @@ import pyarrow.csv
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from mainstem.builtin.decode import Decode
 from mainstem.contracts.ddl import Column, read_columns
+from mainstem.errors import OptionError
 from mainstem.formats import scalars
 from mainstem.formats.compression import NotCompressed, compress, decompress
 from mainstem.formats.csv_values import CsvValues, records
 from mainstem.formats.json_values import AnyJson, JsonValues
 from mainstem.formats.rules import Rules
+from mainstem.registry import Registry
+from pydantic import ValidationError
 
 MORE = int(os.environ.get("MAINSTEM_FUZZ", "1"))
 often = settings(max_examples=100 * MORE, deadline=None, derandomize=MORE == 1)
@@ -252,6 +256,38 @@ def test_a_variant_holds_its_numbers_exactly_or_is_refused():
 
 
 LONE = [rb'{"v":"\ud800"}', rb'{"v":"a\udc00"}', rb'{"v":"\ud800\u0041"}', b'{"v":"\xed\xa0\x80"}']
+
+
+def test_members_that_nobody_knows_are_kept_where_they_are_asked_for():
+    """Pass: as they stand, the last of a doubled one; numbers that would become others are refused."""
+    made = JsonValues(read_columns("id INT, rest VARIANT"), unknown=True)
+    (ids, rest), reasons = made.read(
+        pa.array([
+            b'{"id": 1}', b'{"id": 2, "x": 1, "y": {"z": [1, 1.10]}, "a\\"b": null, "x": 2}', b'{"id": "x", "q": 1}',
+            b'{"id": 3, "q": 1e400}', None, b"[]",
+        ], pa.binary())
+    )  # fmt: skip
+    assert ids.to_pylist()[:2] == [1, 2]
+    assert rest.to_pylist()[:3] == [None, '{"x":2,"y":{"z": [1, 1.10]},"a\\"b":null}', None]
+    assert reasons == [
+        None, None, "id is no INT", "rest can't hold 1e400 exactly", "the value is null", "no JSON object",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"schema": "id INT, rest INT"}, "already in the schema"),
+        ({}, "is for a `schema`"),
+        ({"by_type": {"field": "k", "schemas": {"a": "id INT"}}}, "is for a `schema`"),
+        ({"schema": "id INT", "extra": "reject"}, "keeps what `extra: reject` refuses"),
+    ],
+)
+def test_where_nothing_unknown_can_be_kept_is_told(given, told):
+    """Pass: before anything runs."""
+    given = {"format": "json", "unknown": "REST", **given}
+    with pytest.raises((OptionError, ValidationError), match=told):
+        Decode(Decode.options_for(given, Registry().component).model_validate(given)).decoding()
 
 
 def test_half_a_character_is_refused():

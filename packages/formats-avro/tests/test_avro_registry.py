@@ -19,6 +19,7 @@ from mainstem.builtin.decode import Decode
 from mainstem.builtin.decoding import opened
 from mainstem.builtin.encode import Encode
 from mainstem.registry import Registry
+from mainstem_formats_avro import schemas
 from mainstem_formats_avro.fingerprints import mark_of
 from mainstem_formats_avro.reading import AvroValues
 from mainstem_formats_avro.references import whole
@@ -83,6 +84,48 @@ def test_values_of_several_schemas_are_read_as_the_document_has_them(apicurio, t
         None, None, f"schema {other}: it is Other, not Order", None, None,
         "the value is cut", *["it names no schema"] * 3, "the registry has no schema 999999", "the value is null",
     ]  # fmt: skip
+
+
+NEWEST = json.dumps({"type": "record", "name": "Order", "fields": [
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}}, {"name": "id", "type": "long"},
+    {"name": "either", "type": ["int", "string"]},
+    {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}]},
+    {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    {"name": "raw", "type": {"type": "array", "items": "bytes"}}, {"name": "odd", "type": "double"},
+    {"name": "map", "type": {"type": "map", "values": {"type": "record", "name": "In", "fields": [{"name": "a", "type": "float"}]}}},
+]})  # fmt: skip
+
+
+def test_new_fields_are_a_column_where_it_is_asked_for(apicurio, topic):
+    """Pass: as JSON, null where there are none; through both ways of reading; unions of several types are not there."""
+    newest, old = (apicurio.register(f"{topic}-{n}", each) for n, each in enumerate((NEWEST, OLD)))
+    head = FRAMINGS["confluent"].head
+    value = {
+        "day": -1, "id": 5, "either": "x", "at": 1_700_000_000_123, "local": 1, "price": b"\xff\x6a", "raw": [b"\0\xff"],
+        "odd": float("-inf"), "map": {"k": {"a": 0.5}},
+    }  # fmt: skip
+    values = [
+        written(json.dumps(schemas.without_logical(json.loads(NEWEST))), each, head(newest))
+        for each in (value, {**value, "at": None})
+    ]
+    values += [written(OLD, {"id": 2, "gone": "y"}, head(old)), values[0][:-1]]
+    told = {
+        "day": "1969-12-31", "at": "2023-11-14T22:13:20.123000Z", "local": "1970-01-01T00:00:00.000001", "price": -1.5,
+        "raw": ["AP8="], "odd": "-Infinity", "map": {"k": {"a": 0.5}},
+    }  # fmt: skip
+    rows, reasons = read(values, apicurio.url, unknown=True)
+    assert reasons == [None, None, None, "the value is cut"]
+    assert [row[:3] for row in rows[:3]] == [(5, None, 1), (5, None, 1), (2, None, 1)]
+    found = [row[3] and json.loads(row[3]) for row in rows]
+    assert found == [told, {**told, "at": None}, {"gone": "y"}, None]
+    assert '"price":-1.50' in rows[0][3]
+    made = AvroValues([ORDER], framing="confluent", registry=options(apicurio.url), unknown=True)
+    assert [made._alone(each) for each in values[:3]] == [list(row) for row in rows[:3]]
+    own = written(
+        ORDER, {"id": 4, "name": None, "count": 5}, head(apicurio.register(f"{topic}-own", ORDER))
+    )
+    assert read([own], apicurio.url, unknown=True) == ([(4, None, 5, None)], [None])
 
 
 PAID = json.dumps({
@@ -415,3 +458,25 @@ def test_schemas_that_headers_name_are_found(spark, apicurio, topic, tmp_path):
         assert [row["_rejected"]["reason"] for row in made[there:]] == ["it names no schema"] * (
             4 - there
         )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"framing": "none"},
+        {"framing": "container"},
+        {"new_fields": "refuse"},
+        {"schema_file": None, "types": {"a": "a.avsc"}},
+    ],
+)
+def test_where_no_new_field_can_be_kept_is_told(more):
+    """Pass: before anything is asked."""
+    given = {
+        "format": "avro",
+        "schema_file": "a.avsc",
+        "framing": "single_object",
+        "unknown": "rest",
+        **more,
+    }
+    with pytest.raises(ValidationError, match="`unknown` is for values"):
+        Decode.options_for(given, Registry().component).model_validate(given)

@@ -12,6 +12,7 @@ from mainstem.contracts.columns import check_types as check_types
 from mainstem.contracts.columns import find_column as find_column
 from mainstem.contracts.columns import json_sql as json_sql
 from mainstem.contracts.columns import version_sql as version_sql
+from mainstem.contracts.columns import with_unknown as with_unknown
 from mainstem.contracts.ddl import Column as Column
 from mainstem.contracts.ddl import literal as literal
 from mainstem.contracts.ddl import parts_of as parts_of

@@ -6,10 +6,11 @@ Called in tasks.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -22,7 +23,7 @@ from mainstem.formats.scalars import Misfit as Misfit
 from mainstem.formats.words import decimal_of, word_of
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_EPOCH = date(1970, 1, 1)
+_EPOCH, _START = date(1970, 1, 1), datetime(1970, 1, 1)
 #: Makes of a value that is not null what Arrow takes.
 _Takes = Callable[[Any], Any]
 #: Returns the microseconds since 1970 of a library's own time, None for anything else.
@@ -45,6 +46,7 @@ class ObjectColumns:
         unit: what a bare number counts since 1970, for TIMESTAMP columns; None to refuse numbers.
         missing: whether a column may be missing: it is null.
         extra: whether there may be fields that are no column.
+        unknown: whether the last column, a VARIANT, has these.
         instant: knows the times of a library.
     """
 
@@ -55,9 +57,11 @@ class ObjectColumns:
         unit: str | None = None,
         missing: bool = True,
         extra: bool = True,
+        unknown: bool = False,
         instant: Instant = micros_of,
     ) -> None:
-        self._columns = columns
+        self._all, self._unknown, self._instant = columns, unknown, instant
+        self._columns = columns = columns[:-1] if unknown else columns
         self._takes = [_taking(column.type or "", unit, instant) for column in columns]
         self._names = frozenset(column.name for column in columns)
         self._missing, self._extra = missing, extra
@@ -72,7 +76,7 @@ class ObjectColumns:
         """
         rows: list[Sequence[Any]] = []
         reasons: list[str | None] = []
-        none = (None,) * len(self._columns)
+        none = (None,) * len(self._all)
         for value in values.to_pylist():
             try:
                 if value is None:
@@ -88,9 +92,9 @@ class ObjectColumns:
         found = zip(*rows, strict=True) if rows else ((),) * len(none)
         arrays = [
             scalars.made(column.type or "", list(each))
-            for column, each in zip(self._columns, found, strict=True)
+            for column, each in zip(self._all, found, strict=True)
         ]
-        refuse_nulls(self._columns, arrays, reasons)
+        refuse_nulls(self._all, arrays, reasons)
         return arrays, reasons
 
     def _row(self, held: Any) -> list[Any]:
@@ -111,6 +115,9 @@ class ObjectColumns:
                 made.append(take(value))
             except Misfit as misfit:
                 misfits.append(f"{column.name} {misfit}")
+        if self._unknown:
+            others = {name: value for name, value in held.items() if name not in self._names}
+            made.append(_variant(_plain(others, self._instant)) if others else None)
         if misfits:
             raise Misfit(", ".join(misfits))
         return made
@@ -256,6 +263,30 @@ def _variant(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError):
         raise Misfit("is no VARIANT: JSON has no such value") from None
+
+
+def _plain(value: Any, instant: Instant) -> Any:
+    """Return a value as JSON has it: bytes as base64, times by ISO 8601, what it has nothing for as text."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) else str(key): _plain(each, instant)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(each, instant) for each in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    try:
+        micros = instant(value)
+        if micros is not None:
+            return (_START + timedelta(microseconds=micros)).isoformat() + "Z"
+    except (Misfit, OverflowError):
+        return str(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _check_keys(value: Any) -> None:

@@ -17,7 +17,7 @@ from mainstem import (
     ValueWriter,
     option,
 )  # fmt: skip
-from mainstem.columns import Column, check_fields, check_names
+from mainstem.columns import Column, check_fields, check_names, with_unknown
 from mainstem_registry import (
     FramedOptions,
     RegistryOptions,
@@ -92,6 +92,13 @@ class AvroDecoderOptions(AvroOptions):
         description="What becomes of a value that was written with fields that the reader's schema does "
         "not have: it is read without them, or refused.",
     )
+    unknown: str | None = option(
+        None,
+        min_length=1,
+        description="The column of the fields that the value has and the schema does not, a VARIANT: "
+        "null where there are none. Those of records in it are left out, and so are unions of several "
+        "types.",
+    )
 
     @model_validator(mode="after")
     def _one_or_several(self) -> Self:
@@ -101,6 +108,15 @@ class AvroDecoderOptions(AvroOptions):
             raise ValueError("a container file holds one type, and no `types`")
         if self.types is not None and self.framing == "none":
             raise ValueError("`types` need a `framing`: a value alone does not tell its type")
+        if self.unknown is not None and (
+            self.types is not None
+            or self.framing in ("none", "container")
+            or self.new_fields != "ignore"
+        ):
+            raise ValueError(
+                "`unknown` is for values of one `schema_file` behind a schema of their own, whose new "
+                "fields are not refused"
+            )
         if self.types is None and self.other_types != "refuse":
             raise ValueError("`other_types` is for `types`")
         if self.framing == "none" and self.new_fields != "ignore":
@@ -130,6 +146,7 @@ class AvroReader:
     new_fields: bool
     by_type: bool
     other_types: bool
+    unknown: bool
 
     def open(self) -> Callable[..., Any]:
         """Return what reads a batch."""
@@ -142,6 +159,7 @@ class AvroReader:
         return AvroValues(
             self.schemas, self.others, framing=self.framing, registry=self.registry,
             new_fields=self.new_fields, by_type=self.by_type, other_types=self.other_types,
+            unknown=self.unknown,
         ).read  # fmt: skip
 
 
@@ -190,7 +208,7 @@ class AvroDecoder(Decoder):
             except ValueError as error:
                 raise OptionError(f"{file}: {error}", option="writer_files") from None
         if options.types is None:
-            return schemas.columns(wanted[0])
+            return with_unknown(schemas.columns(wanted[0]), options.unknown)
         check_names(options.types, "types")
         names = [name for each in self._texts for name in schemas.names_of(each.text)]
         if len(set(names)) < len(names):
@@ -207,6 +225,7 @@ class AvroDecoder(Decoder):
         return AvroReader(
             tuple(text.text for text in self._texts), self._written, options.framing, options.registry,
             options.new_fields == "ignore", options.types is not None, options.other_types == "keep",
+            options.unknown is not None,
         )  # fmt: skip
 
     @property

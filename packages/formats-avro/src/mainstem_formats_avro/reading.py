@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from mainstem.arrays import without_times
 from mainstem.columns import arrow_type
 from mainstem.cursors import Cursors, Rows, read_values
 from mainstem_registry import RegistryOptions, Schemas, UnknownSchema
 
 from mainstem_formats_avro import side_by_side, single_values
 from mainstem_formats_avro.fingerprints import HEAD, MARK, mark_of
+from mainstem_formats_avro.json_values import json_of, plain
 from mainstem_formats_avro.references import whole
 from mainstem_formats_avro.schemas import (
+    NOTHING,
     Node,
     check_resolves,
     columns,
@@ -22,6 +26,7 @@ from mainstem_formats_avro.schemas import (
     named,
     names_of,
     new_fields,
+    own_fields,
     read,
 )
 from mainstem_formats_avro.single_values import Misfit
@@ -38,6 +43,8 @@ class AvroValues:
         new_fields: whether values whose schema has fields that the reader's does not are read.
         by_type: whether each schema is a column, null in rows of another type; else there is one schema.
         other_types: whether a value of another type is a row of nulls, instead of refused.
+        unknown: whether there is a column more, the JSON of the fields that the reader's schema does not
+            have.
 
     Attributes:
         kinds: the types of the columns.
@@ -53,6 +60,7 @@ class AvroValues:
         new_fields: bool = True,
         by_type: bool = False,
         other_types: bool = False,
+        unknown: bool = False,
     ) -> None:
         self._texts = schemas
         self._readers = [read(text) for text in schemas]
@@ -61,6 +69,9 @@ class AvroValues:
         if not by_type:
             types = [column.type or "" for column in columns(self._readers[0])]
         self.kinds: list[Any] = [arrow_type(each) for each in types]
+        self._known, self._unknown = len(self.kinds), unknown
+        if unknown:
+            self.kinds.append(pa.string())
         self._new_fields = new_fields
         self._own: _Writer | None = None
         self._schemas: Schemas | None = None
@@ -108,6 +119,12 @@ class AvroValues:
 
     def _columns(self, writer: _Writer, cursors: Cursors, rows: Rows) -> list[pa.Array[Any]]:
         found = writer.side_by_side(cursors, rows)
+        if self._unknown:
+            new = zip(
+                *(without_times(each).to_pylist() for each in found[self._known :]), strict=True
+            )
+            texts = [writer.text_of(row) for row in new] if writer.new else [None] * len(rows)
+            return [*found[: self._known], pa.array(texts, pa.string())]
         if not self._by_type:
             return found
         made: list[Any] = [pa.nulls(len(rows), its) for its in self.kinds]
@@ -133,6 +150,8 @@ class AvroValues:
         if self._by_type:
             its = dict(zip(self._readers[writer.number].names, row, strict=True))
             return [its if n == writer.number else None for n in range(len(self.kinds))]
+        if self._unknown:
+            return [*row[: self._known], writer.text_of(row[self._known :])]
         return row
 
     def _writer(self, head: bytes) -> _Writer:
@@ -199,7 +218,7 @@ class AvroValues:
         check_resolves(writer, reader)
         if not self._new_fields and (new := new_fields(writer, reader)):
             raise ValueError(f"{', '.join(new)} is new")
-        return _writer(writer, reader, number)
+        return _writer(writer, reader, number, unknown=self._unknown)
 
 
 #: How many schemas are kept.
@@ -207,13 +226,34 @@ _MOST = 1000
 
 
 class _Writer(NamedTuple):
-    """Reads what one schema has written, both ways; `number` is the reader's, None for none of them."""
+    """Reads what one schema has written, both ways; `number` is the reader's, None for none of them.
+
+    `new` are the fields that only the writer has, which are read behind the reader's.
+    """
 
     number: int | None
     side_by_side: Callable[[Cursors, Rows], list[Any]] = lambda _, __: []
     single: Callable[[bytes, int], tuple[Any, int]] = lambda _, at: (None, at)
+    new: tuple[tuple[str, Node], ...] = ()
+
+    def text_of(self, row: Sequence[Any]) -> str | None:
+        """Return the JSON of a row's new fields; None where there are none."""
+        if not self.new:
+            return None
+        pairs = zip(self.new, row, strict=True)
+        return json_of({name: plain(node, value) for (name, node), value in pairs})
 
 
-def _writer(writer: Node, reader: Node, number: int) -> _Writer:
+def _writer(writer: Node, reader: Node, number: int, *, unknown: bool = False) -> _Writer:
+    new: tuple[tuple[str, Node], ...] = ()
+    if unknown:
+        new = tuple(own_fields(writer, reader))
+        reader = replace(
+            reader,
+            names=(*reader.names, *(name for name, _ in new)),
+            aliases=(*reader.aliases, *(() for _ in new)),
+            parts=(*reader.parts, *(node for _, node in new)),
+            defaults=(*reader.defaults, *(NOTHING for _ in new)),
+        )
     together = side_by_side.columns(writer, reader)
-    return _Writer(number, together, single_values.fields(writer, reader))
+    return _Writer(number, together, single_values.fields(writer, reader), new)

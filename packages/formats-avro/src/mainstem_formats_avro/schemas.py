@@ -480,6 +480,16 @@ def new_fields(writer: Node, reader: Node, path: str = "") -> list[str]:
     return found
 
 
+def own_fields(writer: Node, reader: Node) -> Iterator[tuple[str, Node]]:
+    """Yield the fields that only the writer's record has, but for what no column is."""
+    known = {
+        field_of(writer, name, reader.aliases[number]) for number, name in enumerate(reader.names)
+    }
+    for at, (name, part) in enumerate(zip(writer.names, writer.parts, strict=True)):
+        if at not in known and part.word != "other":
+            yield name, part
+
+
 def field_of(writer: Node, name: str, aliases: Sequence[str]) -> int | None:
     """Return which field of a writer's record a reader's is, by its name or an alias."""
     return next((writer.names.index(n) for n in (name, *aliases) if n in writer.names), None)

@@ -167,6 +167,20 @@ def version_sql(kind: str) -> str | None:
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 
 
+def with_unknown(columns: Sequence[Column], unknown: str | None) -> tuple[Column, ...]:
+    """Return columns with that of the fields which nobody knows.
+
+    Raises:
+        OptionError: its name is none, or that of another.
+    """
+    if unknown is None:
+        return tuple(columns)
+    check_names([unknown], "unknown")
+    if unknown.lower() in {column.name.lower() for column in columns}:
+        raise OptionError(f"column {unknown!r} is already in the schema", option="unknown")
+    return (*columns, Column(unknown, "variant"))
+
+
 def json_sql(columns: Iterable[str], *, nulls: bool = False) -> str:
     """Return SQL of a row as a JSON object: times by ISO 8601 in UTC, bytes as base64.
 

@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
-from pydantic import ConfigDict, create_model
+from pydantic import ConfigDict, create_model, model_validator
 
+from mainstem.contracts.columns import with_unknown
 from mainstem.contracts.components import Component, Find, Needs, model_of
 from mainstem.contracts.ddl import Column, quoted
 from mainstem.contracts.options import Options, option
@@ -137,7 +138,24 @@ class FieldOptions(Options):
     )
 
 
-class MapOptions(FieldOptions):
+class UnknownOptions(FieldOptions):
+    """Options of formats whose values can keep fields that nobody knows."""
+
+    unknown: str | None = option(
+        None,
+        min_length=1,
+        description="The column of the fields that the value has and the schema does not, a VARIANT: "
+        "null where there are none.",
+    )
+
+    @model_validator(mode="after")
+    def _kept_or_refused(self) -> Self:
+        if self.unknown is not None and self.extra != "ignore":
+            raise ValueError("`unknown` keeps what `extra: reject` refuses")
+        return self
+
+
+class MapOptions(UnknownOptions):
     """Options of reading values that are maps by name."""
 
     times: Times = option(
@@ -157,7 +175,7 @@ class MapDecoder(Decoder):
             if "interval" in (column.type or ""):
                 told = f"the format has no values of type {column.type}, as column {column.name}"
                 raise OptionError(told, option="schema")
-        return schema
+        return with_unknown(schema, self.options.unknown)
 
     def given(self) -> tuple[tuple[str, Any], ...]:
         """Return what `mainstem.objects.ObjectColumns` is told of the options."""
@@ -166,6 +184,7 @@ class MapDecoder(Decoder):
             ("unit", options.times.unit),
             ("missing", options.missing == "null"),
             ("extra", options.extra == "ignore"),
+            ("unknown", options.unknown is not None),
         )
 
 

@@ -44,6 +44,7 @@ class JsonValues:
         extra: whether there may be others.
         text_numbers: whether a text may stand for a number.
         patterned: whether TIMESTAMPs have a pattern: they come out as texts.
+        unknown: whether the last column, a VARIANT, has the members that are no other's.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class JsonValues:
         extra: bool = True,
         text_numbers: bool = False,
         patterned: bool = False,
+        unknown: bool = False,
     ) -> None:
-        self._columns = columns
+        self._unknown = columns[-1].name if unknown else None
+        self._columns = columns = columns[:-1] if unknown else columns
         self._kinds = [
             kind_of(c.type or "", rules, text_numbers=text_numbers, patterned=patterned)
             for c in columns
@@ -86,7 +89,27 @@ class JsonValues:
                 rows.append(row)
                 if found:
                     misfits[index] = found
-        return self._arrays(rows, reasons, misfits), reasons
+        arrays = self._arrays(rows, reasons, misfits)
+        if self._unknown is not None:
+            arrays.append(self._unknown_members(values, reasons))
+        return arrays, reasons
+
+    def _unknown_members(self, values: Array, reasons: list[str | None]) -> Array:
+        """Return the JSON text of what objects have and the columns do not, null for nothing."""
+        known = {column.name for column in self._columns}
+        texts: list[str | None] = []
+        for index, value in enumerate(values.to_pylist()):
+            texts.append(None)
+            if reasons[index] is not None or value is None:
+                continue
+            more = {name: raw for name, raw in members.decode(value).items() if name not in known}
+            if not more:
+                continue
+            text = msgspec.json.encode(more)
+            if (number := inexact(text)) is not None:
+                reasons[index] = f"{self._unknown} can't hold {number[:50]} exactly"
+            texts[-1] = text.decode()
+        return pa.array(texts, pa.string())
 
     def _arrays(
         self, rows: list[Any], reasons: list[str | None], misfits: dict[int, list[str]]

@@ -8,8 +8,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 import pytest
 from mainstem import Inputs, OptionError
+from mainstem.builtin.decode import Decode
+from mainstem.builtin.decoding import opened
 from mainstem.builtin.encode import Encode
 from mainstem.columns import read_columns
 from mainstem.contracts.formats import Format
@@ -84,6 +87,19 @@ class MapFormatSuite(FormatSuite):
         good = self.packed(self.value())
         odd = ([1], {"id": "1"}, {"name": "a"})
         return [b"", good[:-1], good + good, *map(self.packed, odd)]
+
+    @proves("values")
+    def test_what_nobody_knows_is_kept_where_it_is_asked_for(self) -> None:
+        """As a VARIANT, null where there is nothing: bytes as base64, times by ISO 8601."""
+        more = {"a": [1, {"b": b"\0\xff"}], "at": self.instant, "c": None, "d": 0.5}
+        values = [self.packed({"id": 1, **more}), self.packed({"id": 2})]
+        given = {"format": self.use, **self.options(), "schema": "id BIGINT", "unknown": "rest"}
+        model = Decode.options_for(given, Registry().component)
+        made = opened(Decode(model.model_validate(given)).decoding())  # type: ignore[arg-type]
+        rows = made(pa.array(values, pa.binary())).to_pylist()
+        assert [(row["c0"], row["reason"]) for row in rows] == [(1, None), (2, None)]
+        told = {"a": [1, {"b": "AP8="}], "at": "2024-02-29T01:02:03.456789Z", "c": None, "d": 0.5}
+        assert [row["c1"] and json.loads(row["c1"]) for row in rows] == [told, None]
 
     @proves("writing")
     def test_what_is_written_is_read_here_and_elsewhere(self, spark: SparkSession) -> None:

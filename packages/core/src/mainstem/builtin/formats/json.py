@@ -10,8 +10,8 @@ from mainstem import Encoder, Format, OptionError, Options, Schema, option
 from mainstem.builtin.csv_text import TIMESTAMP, TIMESTAMP_NTZ
 from mainstem.builtin.formats.options import TextDecoder, TextOptions, check_readable
 from mainstem.columns import Column, literal, quoted
-from mainstem.contracts.columns import check_names
-from mainstem.contracts.formats import FieldOptions
+from mainstem.contracts.columns import check_names, with_unknown
+from mainstem.contracts.formats import UnknownOptions
 from mainstem.formats.rules import Rules
 from mainstem.formats.words import odd_key
 
@@ -37,7 +37,7 @@ class JsonTypesOptions(Options):
     )
 
 
-class JsonDecoderOptions(TextOptions, FieldOptions):
+class JsonDecoderOptions(TextOptions, UnknownOptions):
     """Options of reading `json`."""
 
     into: str = option(
@@ -94,13 +94,16 @@ class JsonDecoder(TextDecoder):
     options: JsonDecoderOptions
 
     def columns(self, schema: Sequence[Column] | None) -> Sequence[Column]:
-        check_names([self.options.into], "into")
+        options = self.options
+        check_names([options.into], "into")
+        if options.unknown is not None and (schema is None or options.by_type is not None):
+            raise OptionError("`unknown` is for a `schema`", option="unknown")
         if self.options.by_type is not None:
             return self._typed(schema, self.options.by_type)
         if schema is None:
             return (Column(self.options.into, "variant", nullable=False),)
         check_readable(schema, "json")
-        return schema
+        return with_unknown(schema, options.unknown)
 
     def _typed(
         self, schema: Sequence[Column] | None, options: JsonTypesOptions
@@ -136,6 +139,7 @@ class JsonDecoder(TextDecoder):
         given = {
             "missing": options.missing == "null",
             "extra": options.extra == "ignore",
+            "unknown": options.unknown is not None,
             "text_numbers": options.text_numbers,
             **self.texts(),
         }
