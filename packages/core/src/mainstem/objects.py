@@ -266,7 +266,7 @@ def _variant(value: Any) -> str:
 
 
 def _plain(value: Any, instant: Instant) -> Any:
-    """Return a value as JSON has it: bytes as base64, times by ISO 8601, what it has nothing for as text."""
+    """Return a value as JSON has it: bytes as base64, times by ISO 8601, all else as text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, dict):

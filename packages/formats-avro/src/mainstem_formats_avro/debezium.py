@@ -19,11 +19,11 @@ from mainstem_formats_avro.schemas import Node
 class DebeziumAvroDecoderOptions(ChangesOptions, FramedOptions):
     """Options of reading `debezium-avro`."""
 
-    framing: Literal["none", "confluent", "apicurio", "apicurio_headers"] = option(  # type: ignore[assignment]
+    framing: Literal["none", "confluent", "apicurio", "apicurio_headers", "glue"] = option(  # type: ignore[assignment]
         "none",
         description="What stands before a value, and before a key: nothing, or the schema's number at a "
         "registry, as Confluent's converter writes it, or Apicurio's with global ids "
-        "(`apicurio_headers`: in headers of the message, or content ids).",
+        "(`apicurio_headers`: in headers of the message, or content ids), or AWS Glue's with versions'.",
     )
     schema_file: LocalPath = option(
         description="The file (.avsc) with the schema of values: an envelope with `before`, `after` and "

@@ -31,7 +31,7 @@ from mainstem_formats_avro import schemas
 from mainstem_formats_avro.references import whole
 
 _Read = Literal[
-    "none", "confluent", "apicurio", "apicurio_headers", "single_object", "container"
+    "none", "confluent", "apicurio", "apicurio_headers", "glue", "single_object", "container"
 ]  # fmt: skip
 
 
@@ -58,9 +58,9 @@ class AvroDecoderOptions(AvroOptions):
         "none",
         description="What stands before a value: nothing; the schema's number at a registry, as "
         "Confluent's serializers write it, or Apicurio's with global ids (`apicurio_headers`: in a "
-        "header of the message, or its content id); or its fingerprint, as Avro's single-object encoding "
-        "has it. `container`: a value is an object container file, which has its schema, and many "
-        "records.",
+        "header of the message, or its content id), or AWS Glue's with a version's; or its fingerprint, "
+        "as Avro's single-object encoding has it. `container`: a value is an object container file, "
+        "which has its schema, and many records.",
     )
 
     schema_file: LocalPath | None = option(

@@ -178,14 +178,14 @@ class AvroValues:
             schema, others = schemas.with_references(head)
         except UnknownSchema as error:
             return Misfit(str(error))
-        number = schemas.framing.number(head)
+        name = schemas.framing.schema_name(head)
         if schema.kind not in ("", "AVRO"):
-            found = Misfit(f"schema {number} is {schema.kind}")
+            found = Misfit(f"{name} is {schema.kind}")
         else:
             try:
                 found = self.resolved(schema.text, others)
             except ValueError as error:
-                found = Misfit(f"schema {number}: {error}")
+                found = Misfit(f"{name}: {error}")
         if len(self._writers) >= _MOST:
             self._writers.clear()
         self._writers[head] = found

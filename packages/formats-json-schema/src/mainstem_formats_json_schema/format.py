@@ -24,11 +24,11 @@ from mainstem_formats_json_schema import schemas
 class JsonSchemaDecoderOptions(FramedOptions):
     """Options of reading `json-schema`."""
 
-    framing: Literal["none", "confluent", "apicurio", "apicurio_headers"] = option(  # type: ignore[assignment]
+    framing: Literal["none", "confluent", "apicurio", "apicurio_headers", "glue"] = option(  # type: ignore[assignment]
         "none",
         description="What stands before a value: nothing, or the schema's number at a registry, as "
         "Confluent's serializers write it, or Apicurio's with global ids (`apicurio_headers`: in a "
-        "header of the message, or its content id).",
+        "header of the message, or its content id), or AWS Glue's with a version's.",
     )
     schema_file: LocalPath = option(
         description="The file with the schema of an object, whose properties are the columns.",

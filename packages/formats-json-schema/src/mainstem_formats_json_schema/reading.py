@@ -96,8 +96,8 @@ class JsonSchemaValues:
                 kind = schemas.schema(head).kind
             except UnknownSchema as error:
                 return str(error)
-            number = schemas.framing.number(head)
-            found = "" if kind in ("", _KIND) else f"schema {number} is {kind}"
+            name = schemas.framing.schema_name(head)
+            found = "" if kind in ("", _KIND) else f"{name} is {kind}"
             if len(self._heads) >= _MOST_KEPT:
                 self._heads.clear()
             self._heads[head] = found

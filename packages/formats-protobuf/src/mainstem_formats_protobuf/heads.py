@@ -73,9 +73,9 @@ class Heads:
                 schema = self._schemas.schema(head)
             except UnknownSchema as error:
                 raise Misfit(str(error)) from None
-            number = self._schemas.framing.number(head)
+            called = self._schemas.framing.schema_name(head)
             kind = schema.kind
-            found = places(schema.text) if kind == _KIND else Misfit(f"schema {number} is {kind}")
+            found = places(schema.text) if kind == _KIND else Misfit(f"{called} is {kind}")
             if len(self._known) >= _MOST:
                 self._known.clear()
             self._known[head] = found

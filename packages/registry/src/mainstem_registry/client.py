@@ -57,7 +57,7 @@ class Client:
     """
 
     def __init__(self, options: RegistryOptions) -> None:
-        url = options.url.get_secret_value()
+        url = options.url.get_secret_value() if options.url is not None else ""
         parts = urlsplit(url)
         self.place = f"registry {parts.hostname}" + (f":{parts.port}" if parts.port else "")
         headers = {"Accept": f"{_JSON}, application/json, */*"}

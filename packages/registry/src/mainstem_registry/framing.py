@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 #: Names of framings. `confluent` is that of Confluent's serializers, which Redpanda, Karapace
 #: and Apicurio have too; `apicurio` has Apicurio's global ids, of eight bytes; `apicurio_headers` has
-#: them, or content ids, in a header of the message.
-CONFLUENT, APICURIO, APICURIO_HEADERS = "confluent", "apicurio", "apicurio_headers"
-#: What a number is: an id of Confluent's API, or one of the two of Apicurio's.
-IDS, GLOBAL_IDS, CONTENT_IDS = "ids", "globalIds", "contentIds"
-_NO_HEAD = b"\xff"
+#: them, or content ids, in a header of the message; `glue` is that of AWS Glue's serializers.
+CONFLUENT, APICURIO, APICURIO_HEADERS, GLUE = "confluent", "apicurio", "apicurio_headers", "glue"
+#: What a number is: an id of Confluent's API, one of the two of Apicurio's, a version of Glue's.
+IDS, GLOBAL_IDS, CONTENT_IDS, VERSIONS = "ids", "globalIds", "contentIds", "versions"
+#: What stands in the place of a head that is not there, and before what can't be made plain.
+_NO_HEAD, _NOT_PLAIN = b"\xff", b"\xfe"
+#: How Glue's serializers say that a value is plain, or compressed by zlib.
+_PLAIN, _ZLIB = b"\0", b"\5"
+#: How large a compressed value may become, in bytes.
+_MOST = 64 * 2**20
 
 
 class UnknownSchema(ValueError):  # noqa: N818
@@ -58,6 +65,14 @@ class Framing:
         """Return what the number in a head is."""
         return self.marks[head[:1]]
 
+    def schema_name(self, head: bytes) -> str:
+        """Return what a schema is called that a head names."""
+        return f"schema {self.number(head)}"
+
+    def flaw(self, head: bytes) -> str:
+        """Return why a head has no number."""
+        return "it names no schema" if head[:1] != _NOT_PLAIN else "it is not compressed as it says"
+
     def headers(self, part: str) -> tuple[str, ...]:
         """Return the names of the headers that have the number of a message's `value` or `key`."""
         return tuple(name.format(part=part) for name in self.within)
@@ -85,6 +100,34 @@ class Framing:
         return pa.array(made, pa.binary())
 
 
+class GlueFraming(Framing):
+    """A byte, one that says how the value is compressed, and the version of the schema, a UUID."""
+
+    def number(self, head: bytes) -> int | None:
+        return super().number(head) if head[1:2] == _PLAIN else None
+
+    def schema_name(self, head: bytes) -> str:
+        return f"schema {UUID(int=self.number(head) or 0)}"
+
+    def framed(self, values: pa.Array[Any], *headers: pa.Array[Any]) -> pa.Array[Any]:
+        import pyarrow as pa
+
+        held = values.to_pylist()
+        return pa.array([None if v is None else self._plain(v) for v in held], pa.binary())
+
+    def _plain(self, value: bytes) -> bytes:
+        if value[1:2] != _ZLIB or len(value) < self.size or value[:1] not in self.marks:
+            return value
+        made = zlib.decompressobj()
+        try:
+            plain = made.decompress(value[self.size :], _MOST)
+        except zlib.error:
+            return _NOT_PLAIN * self.size
+        if not made.eof or made.unused_data:
+            return _NOT_PLAIN * self.size
+        return value[:1] + _PLAIN + value[2 : self.size] + plain
+
+
 FRAMINGS: Mapping[str, Framing] = {
     each.name: each
     for each in (
@@ -94,6 +137,7 @@ FRAMINGS: Mapping[str, Framing] = {
             APICURIO_HEADERS, 8, {b"\0": GLOBAL_IDS, b"\1": CONTENT_IDS},
             ("apicurio.{part}.globalId", "apicurio.{part}.contentId"),
         ),
+        GlueFraming(GLUE, 17, {b"\3": VERSIONS}),
     )
 }  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from mainstem import Hidden, Options, PositiveDuration, Secret, TLSOptions, option, split_address
 from pydantic import model_validator
 
-from mainstem_registry.framing import CONFLUENT, FRAMINGS
+from mainstem_registry.framing import CONFLUENT, FRAMINGS, GLUE
 
 
 def _check(url: Secret) -> Secret:
@@ -27,14 +27,45 @@ def _check_token(token: Secret) -> Secret:
     return Secret(text)
 
 
+class GlueOptions(Options):
+    """Options of AWS Glue's registry; credentials are looked for where every tool for AWS looks."""
+
+    region: str | None = option(
+        None,
+        min_length=1,
+        description="The region, such as `eu-central-1`; that of the environment or the profile when "
+        "left out.",
+    )
+    endpoint: str | None = option(
+        None,
+        pattern=r"^https?://[^@\s]+$",
+        description="A URL to speak to instead of AWS: a VPC endpoint, or an emulator.",
+        example="http://127.0.0.1:4567",
+    )
+    profile: str | None = option(
+        None, min_length=1, description="A profile of `~/.aws/config` or `~/.aws/credentials`."
+    )
+    role_arn: str | None = option(
+        None,
+        pattern=r"^arn:aws[a-z-]*:iam::\d{12}:role/.+$",
+        description="A role to assume, by its ARN; it is assumed again before it runs out.",
+    )
+
+
 class RegistryOptions(Options):
     """Options of a `registry`."""
 
-    url: Annotated[Secret, Hidden(_check)] = option(
+    url: Annotated[Secret, Hidden(_check)] | None = option(
+        None,
         description="Where its API is, `https://user:password@host:port/path`. User, password, port and "
         "path can be left out. Apicurio has that of Confluent at `/apis/ccompat/v7`, and its own at "
         "`/apis/registry/v3`.",
         example="${env:REGISTRY_URL}",
+    )
+    glue: GlueOptions | None = option(
+        None,
+        description="Instead of a `url`: AWS Glue's registry (`mainstem-registry[glue]`).",
+        example={"region": "eu-central-1"},
     )
     token: Annotated[Secret, Hidden(_check_token)] | None = option(
         None,
@@ -51,7 +82,13 @@ class RegistryOptions(Options):
     )
 
     @model_validator(mode="after")
-    def _one_login(self) -> Self:
+    def _one_place(self) -> Self:
+        if (self.url is None) == (self.glue is None):
+            raise ValueError("give a `url`, or `glue`")
+        if self.url is None:
+            if self.token is not None or self.tls is not None:
+                raise ValueError("`token` and `tls` are for a `url`")
+            return self
         if self.token is not None and split_address(self.url).username is not None:
             raise ValueError("give a `token`, or a user in the `url`")
         return self
@@ -74,6 +111,8 @@ class FramedOptions(Options):
         if (self.framing in FRAMINGS) != (self.registry is not None):
             told = "needs a `registry`" if self.registry is None else "has no registry"
             raise ValueError(f"`framing: {self.framing}` {told}")
+        if self.registry is not None and (self.framing == GLUE) != (self.registry.glue is not None):
+            raise ValueError("`framing: glue` is for a `registry` that has `glue`, and no other is")
         return self
 
 

@@ -14,6 +14,7 @@ from mainstem_registry.options import RegistryOptions
 
 if TYPE_CHECKING:
     from mainstem_registry.client import Client, Reference, Registered, Schema
+    from mainstem_registry.glue import GlueClient
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class Schemas:
     def __init__(self, options: RegistryOptions, framing: str) -> None:
         self.framing = FRAMINGS[framing]
         self._options = options
-        self._client: Client | None = None
+        self._client: Client | GlueClient | None = None
         self._refused: dict[int, tuple[float, str]] = {}
 
     def schema(self, head: bytes) -> Schema:
@@ -55,7 +56,7 @@ class Schemas:
         """
         number = self.framing.number(head)
         if number is None:
-            raise UnknownSchema("it names no schema")
+            raise UnknownSchema(self.framing.flaw(head))
         until, why = self._refused.get(number, (0.0, ""))
         if until > time.monotonic():
             raise UnknownSchema(why)
@@ -63,9 +64,9 @@ class Schemas:
             ids = self.framing.ids(head)
             found = self._asked(lambda client: client.schema(number, ids))
         except UnknownSchema as error:
-            raise self._refusal(number, f"schema {number}: {error}") from None
+            raise self._refusal(number, f"{self.framing.schema_name(head)}: {error}") from None
         if found is None:
-            raise self._refusal(number, f"the registry has no schema {number}")
+            raise self._refusal(number, f"the registry has no {self.framing.schema_name(head)}")
         return found
 
     def with_references(self, head: bytes) -> tuple[Schema, list[str]]:
@@ -79,7 +80,7 @@ class Schemas:
             return schema, self._referred(schema)
         except UnknownSchema as error:
             number = self.framing.number(head) or 0
-            raise self._refusal(number, f"schema {number}: {error}") from None
+            raise self._refusal(number, f"{self.framing.schema_name(head)}: {error}") from None
 
     def _referred(self, schema: Schema) -> list[str]:
         found: dict[Reference, Schema] = {}
@@ -152,10 +153,18 @@ class Schemas:
             raise PermanentError(f"the registry has not this schema under {subject}: {schema.text}")
         return found
 
-    def _asked(self, question: Callable[[Client], T]) -> T:
-        from mainstem_registry.client import Client
-
+    def _asked(self, question: Callable[[Client | GlueClient], T]) -> T:
         if self._client is None:
-            self._client = Client(self._options)
+            self._client = _connect(self._options)
         client = self._client
         return retry(lambda _: question(client), self._options.give_up.total_seconds())
+
+
+def _connect(options: RegistryOptions) -> Client | GlueClient:
+    if options.glue is not None:
+        from mainstem_registry.glue import GlueClient
+
+        return GlueClient(options.glue)
+    from mainstem_registry.client import Client
+
+    return Client(options)
