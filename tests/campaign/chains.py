@@ -8,9 +8,11 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, ClassVar
 
 from campaign.events import KEYS, START, Event, iso
+from campaign.places import Places
 
 Row = tuple[Any, ...]
 Rows = Sequence[Mapping[str, Any]]
@@ -28,6 +30,7 @@ class Chain(ABC):
         loads: whether a table is loaded before events are joined.
         table: whether the result is a changelog, of which the last table is compared; keyed by `k`.
         changes: whether it takes the changes of a table, and no events.
+        needs: the server that its steps speak to, which forgets what it has when it ends: never killed.
     """
 
     name: ClassVar[str]
@@ -37,12 +40,17 @@ class Chain(ABC):
     row_by_row: ClassVar[bool] = True
     table: ClassVar[bool] = False
     changes: ClassVar[bool] = False
+    needs: ClassVar[str | None] = None
     #: The columns and watermark of the second side, read from files; none if there is none.
     side: ClassVar[tuple[str, Mapping[str, Any] | None] | None] = None
 
     @abstractmethod
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
-        """Return the operators; the one called `name` is the last."""
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
+        """Return the operators; the one called `name` is the last.
+
+        Args:
+            places: the servers, of which they speak to `needs`.
+        """
 
     def second(self, events: Sequence[Event], chance: random.Random) -> Rows:
         """Return the rows of the second side."""
@@ -57,7 +65,7 @@ class Stateless(Chain):
     name = "stateless"
     columns = ("n", "k", "w")
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         columns = {"n": "n", "k": "k", "w": "v * 2"}
         return {
             name: {"use": "select", "from": event, "with": {"columns": columns, "where": "v >= 10"}}
@@ -81,7 +89,7 @@ class Aggregate(Chain):
     columns = ("k", "since", "n", "total")
     row_by_row = False
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         columns = {"k": "k", "since": "unix_seconds(window_start)", "n": "n", "total": "total"}
         return {
             f"{name}_totals": {"use": "aggregate", "from": event, "with": totals()},
@@ -102,7 +110,7 @@ class Relayed(Chain):
     columns = ("k", "since", "most", "total")
     row_by_row = False
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         longer = {
             "by": ["k"],
             "window": {
@@ -138,7 +146,7 @@ class Enrich(Chain):
         {"column": "since", "delay": "1 second", "idle_after": "1 second"},
     )
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         table = {"key": ["k"], "sequence": "since"}
         join = {"on": ["k"], "join": "left", "take": ["level"]}
         ports = {"stream": event, "table": f"{name}_table"}
@@ -186,7 +194,7 @@ class Match(Chain):
     columns = ("n", "k", "late_by")
     side = ("ref BIGINT, hit TIMESTAMP", {"column": "hit", "delay": "1 hour"})
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         join = {
             "on": {"n": "ref"},
             "within": {"before": "0 seconds", "after": f"{WINDOW} seconds"},
@@ -219,7 +227,7 @@ class Newest(Chain):
     columns = ("k", "n", "v")
     keyed, row_by_row, table = True, False, True
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         made = {"key": ["k"], "sequence": "n"}
         return {
             f"{name}_rows": {
@@ -246,7 +254,7 @@ class Copied(Chain):
     columns = ("k", "n", "v")
     row_by_row, table, changes = False, True, True
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         columns = {"k": "k", "n": "n", "v": "v"}
         return {name: {"use": "select", "from": event, "with": {"columns": columns}}}
 
@@ -262,7 +270,7 @@ class View(Chain):
     keyed, row_by_row, table = True, False, True
     side = ("k STRING, m BIGINT, level INT", None)
 
-    def steps(self, event: str, side: str, name: str) -> dict[str, Any]:
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
         def changelog(of: str, sequence: str) -> dict[str, Any]:
             told = {"key": ["k"], "sequence": sequence}
             return {"use": "changelog", "from": of, "with": told, "on_rejected": "fail"}
@@ -294,5 +302,40 @@ class View(Chain):
         return Counter((k, e.n, e.v, level.get(k)) for k, e in newest.items())
 
 
-_ALL = (Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied())
+class Registered(Chain):
+    """Events in Avro, behind the numbers that a registry gives their schema, written and read."""
+
+    name = "registry"
+    columns = ("n", "k", "v")
+    needs = "apicurio"
+
+    def steps(self, event: str, side: str, name: str, places: Places) -> dict[str, Any]:
+        avro = {
+            "format": "avro",
+            "schema_file": str(Path(__file__).parent / "event.avsc"),
+            "framing": "confluent",
+            "registry": {"url": places.apicurio.url},
+        }
+        columns = ["n", "k", "v"]
+        return {
+            f"{name}_written": {
+                "use": "encode",
+                "from": event,
+                "with": {**avro, "columns": columns, "subject": f"{name}-value"},
+            },
+            name: {
+                "use": "decode",
+                "from": f"{name}_written",
+                "with": avro,
+                "on_rejected": "fail",
+            },
+        }
+
+    def expected(self, events: Sequence[Event], second: Rows) -> Counter[Row]:
+        return Counter((e.n, e.k, e.v) for e in events)
+
+
+_ALL = (
+    Stateless(), Aggregate(), Enrich(), Match(), Newest(), View(), Relayed(), Copied(), Registered(),
+)  # fmt: skip
 CHAINS = {each.name: each for each in _ALL}

@@ -21,6 +21,7 @@ from mainstem_cache_redis.testing import Redis
 from mainstem_cdc_mysql.testing import MySQL
 from mainstem_database_sql.testing.mariadb import MariaDB
 from mainstem_database_sql.testing.postgres import Postgres
+from mainstem_registry.testing import Apicurio
 from mainstem_search_opensearch.testing import OpenSearch
 from mainstem_testkit.proxy import FaultProxy
 from mainstem_testkit.server import Server, free_port
@@ -137,6 +138,11 @@ class Places:
     @cached_property
     def opensearch(self) -> Place:
         return self._made(Place(OpenSearch(self._new("opensearch"))))
+
+    @cached_property
+    def apicurio(self) -> Place:
+        """A registry in memory, which forgets what it has when it ends: never killed."""
+        return self._made(Place(Apicurio(self._new("apicurio"))))
 
     @cached_property
     def redis(self) -> Place:

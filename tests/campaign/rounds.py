@@ -74,13 +74,15 @@ class Played:
     sink: Sink
     events: Sequence[Event]
     second: Sequence[Mapping[str, Any]]
+    places: Places
     sent: int = 0
     trouble: str = ""
 
     def touched_by(self, fault: str) -> bool:
         """Whether a fault is one of the whole pipeline, or of a server that the path speaks to."""
         server, _, what = fault.partition(": ")
-        return what not in AROUND or server in (self.source.needs, self.sink.needs)
+        chain = CHAINS[self.way.chain]
+        return what not in AROUND or server in (self.source.needs, chain.needs, self.sink.needs)
 
     def feed(self, chance: random.Random, seconds: float, begun: threading.Event) -> None:
         """Send an event, and the others in about so many seconds when the pipeline has begun.
@@ -191,6 +193,7 @@ def make(
         sink(places, folder, f"{prefix}_out"),
         some,
         second,
+        places,
     )
 
 
@@ -223,7 +226,7 @@ def document(made: Sequence[Played]) -> dict[str, Any]:
             side = sources[f"{prefix}_side"] = _side(path, chain.side[0])
             if chain.side[1]:
                 side["watermark"] = chain.side[1]
-        operators |= chain.steps(event, f"{prefix}_side", result)
+        operators |= chain.steps(event, f"{prefix}_side", result, path.places)
         last = result
         if path.sink.messages:
             last = f"{prefix}_message"
@@ -250,6 +253,8 @@ def _used(made: Sequence[Played]) -> dict[str, tuple[Any, bool]]:
             if end.needs:
                 may = used.get(end.needs, (end.place, True))[1] and end.killable
                 used[end.needs] = (end.place, may)
+        if needs := CHAINS[path.way.chain].needs:
+            used[needs] = (getattr(path.places, needs), False)
     return used
 
 

@@ -6,7 +6,9 @@ import math
 from datetime import date, datetime
 from decimal import Decimal
 
+import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 from mainstem import Inputs, OptionError
 from mainstem.builtin.decode import Decode
@@ -139,3 +141,58 @@ def test_compressed_messages_come_back(spark, codec):
     """Pass: what `encode` compresses, `decode` reads."""
     found, reasons = there_and_back(spark, "json", "string", ["x" * 10_000, ""], compression=codec)
     assert (found, reasons) == ({0: "x" * 10_000, 1: "", 2: None}, [])
+
+
+ROWS = [
+    (1, "grüße", 0.1, Decimal("1.50"), date(2024, 2, 29), datetime(2024, 2, 29, 1, 2, 3, 456789), True),
+    (-(2**63), " a;\"b\",\n c", -1e300, Decimal("-99999999.99"), date(1, 1, 1), datetime(1970, 1, 1), False),
+    (2**63 - 1, "é 🎉\\", 1e-300, Decimal("0.00"), date(9999, 12, 31), datetime(9999, 12, 31, 23, 59, 59, 999999), None),
+    (0, None, None, None, None, None, None),
+    (7, "", 123456789.123, Decimal("0.10"), date(1969, 12, 31), datetime(1969, 12, 31, 23, 59, 59, 1), True),
+]  # fmt: skip
+COLUMNS = "id BIGINT, name STRING, ratio DOUBLE, price DECIMAL(10,2), day DATE, at TIMESTAMP_NTZ, good BOOLEAN"
+
+
+def written(spark, format_):
+    """Return the values of all rows, as text."""
+    frame = spark.createDataFrame(ROWS, COLUMNS).coalesce(1)
+    made = operator(Encode, {"format": format_}).apply(Inputs({"input": frame}), Context())
+    return [bytes(row["value"]).decode() for row in made.collect()]
+
+
+@pytest.mark.parametrize("format_", ["json", "csv"])
+def test_others_read_what_is_written(spark, tmp_path, format_):
+    """Pass: DuckDB has all rows as they were; so has pandas, which has no times before 1677 nor exact decimals in JSON."""
+    values = written(spark, format_)
+    names = [column.name for column in read_columns(COLUMNS)]
+    file = tmp_path / f"rows.{format_}"
+    lines = values if format_ == "json" else [",".join(names), *values]
+    file.write_text("".join(f"{line}\n" for line in lines), newline="")
+    kinds = {
+        column.name: {"string": "VARCHAR", "timestamp_ntz": "TIMESTAMP"}.get(
+            column.type, column.type.upper()
+        )
+        for column in read_columns(COLUMNS)
+    }
+    if format_ == "json":
+        read = f"read_json('{file}', format='newline_delimited', columns={kinds})"
+    else:
+        read = f"read_csv('{file}', header=true, quote='\"', escape='\"', allow_quoted_nulls=false, columns={kinds})"
+    assert duckdb.sql(f"SELECT * FROM {read}").fetchall() == ROWS
+    text = dict.fromkeys(names, object)
+    if format_ == "json":
+        found = pd.read_json(file, lines=True, dtype=text, convert_dates=False, precise_float=True)
+        assert found["id"].tolist() == [row[0] for row in ROWS]
+        assert found["price"].dropna().map(float).tolist() == [
+            float(row[3]) for row in ROWS if row[3] is not None
+        ]
+    else:
+        found = pd.read_csv(file, dtype=str, keep_default_na=False)
+        assert found["id"].map(int).tolist() == [row[0] for row in ROWS]
+        assert found["price"].tolist() == ["" if row[3] is None else str(row[3]) for row in ROWS]
+    names_read = [value or None for value in found["name"].where(found["name"].notna(), None)]
+    assert names_read == [row[1] or None for row in ROWS]
+    days = [
+        None if not value or value != value else date.fromisoformat(value) for value in found["day"]
+    ]
+    assert days == [row[4] for row in ROWS]
