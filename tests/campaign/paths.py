@@ -25,6 +25,11 @@ class Way:
     def parts(self) -> tuple[type[Source], Chain, type[Sink]]:
         return SOURCES[self.source], CHAINS[self.chain], SINKS[self.sink]
 
+    @property
+    def servers(self) -> set[str]:
+        """The servers that it speaks to."""
+        return {part.needs for part in self.parts if part.needs}
+
 
 def _paths() -> list[Way]:
     alone = (SqlPlain, CoreSubject)

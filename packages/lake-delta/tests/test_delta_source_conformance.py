@@ -30,8 +30,12 @@ class Tables:
         }
 
     def put(self, numbers):
-        for number in numbers:
-            rows = pa.table({"n": pa.array([number], pa.int64())})
+        numbers = list(numbers)
+        each = (
+            1 if len(numbers) < 100 else 50
+        )  # a commit is dear, and the more so the more there are
+        for at in range(0, len(numbers), each):
+            rows = pa.table({"n": pa.array(numbers[at : at + each], pa.int64())})
             write_deltalake(str(self.path), rows, mode="append")
 
 

@@ -89,6 +89,7 @@ def test_refused_rows_are_sent_again_once(refused):
     assert told(pipeline, "redrive", "--id", broken["id"], "--again") == "1 sent\n"
 
 
+@pytest.mark.in_turn
 def test_letters_are_the_same_wherever_they_are_stored(refused):
     """Pass: as Parquet in folders, and compressed, each by the id that it has as lines."""
     pipeline = refused()

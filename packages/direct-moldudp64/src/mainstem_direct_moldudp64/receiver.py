@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,14 @@ _UNSEEN = (
 )
 #: How many sessions that are over are remembered.
 _REMEMBERED = 8
+
+
+class _Request(NamedTuple):
+    """What was asked for: when, how many messages, and how often before."""
+
+    at: float
+    messages: int
+    tries: int
 
 
 class MoldUDP64Receiver(Receiver):
@@ -76,10 +84,11 @@ class MoldUDP64Receiver(Receiver):
         #: When the first session was heard of last; which of its numbers were known to exist since when.
         self._heard = time.monotonic()
         self._marks: deque[tuple[int, float]] = deque()
-        #: The number that is waited for, and when it was asked for last.
-        self._waited_for = 0
+        #: What was asked for, by the first number; when it was looked last whether to ask again; how
+        #: many messages an answer had at most, and whether one came since.
+        self._requests: dict[int, _Request] = {}
         self._asked = 0.0
-        self._turn = self._tries = 0
+        self._largest, self._answered = 0, False
         self._now = self._heard
         #: The messages that are next, and of which session and numbers they are.
         self._values: list[Buffer] = []
@@ -109,8 +118,9 @@ class MoldUDP64Receiver(Receiver):
         self._now = time.monotonic()
         for made in ready:
             with suppress(BlockingIOError, ConnectionError):
+                answers = made in self._asking
                 for _ in range(_MOST):
-                    self._take(made.recv(_LARGEST), found)
+                    self._take(made.recv(_LARGEST), found, answers=answers)
         self._mend(found)
         failpoint("moldudp64.after-take")
         if not self._values:
@@ -118,7 +128,7 @@ class MoldUDP64Receiver(Receiver):
         given = self._given()
         return [*given, *found] if found else given
 
-    def _take(self, data: bytes, found: list[Message]) -> None:
+    def _take(self, data: bytes, found: list[Message], *, answers: bool = False) -> None:
         try:
             packet = read(data)
         except PacketError as error:
@@ -126,6 +136,9 @@ class MoldUDP64Receiver(Receiver):
             kept = data[:_KEPT]
             found.append(Message(kept, origin=self._origin, refused=refused, extra=(None, None)))
             return
+        if answers and packet.messages:
+            self._largest = max(self._largest, len(packet.messages))
+            self._answered = True
         if packet.session == self._head and packet.messages:  # as nearly always
             current, self._heard = self._current, self._now
             self._give(current.next, current.see(packet.first, packet.messages))
@@ -162,6 +175,7 @@ class MoldUDP64Receiver(Receiver):
         self._look()
         self._heard = self._now
         self._marks.clear()
+        self._requests.clear()
         numbers = self._current
         self._give(numbers.next, numbers.ready())
 
@@ -225,27 +239,41 @@ class MoldUDP64Receiver(Receiver):
             self._report(gap, _FULL if full else _BEGINNING if first == 1 else _GAP, found)
             self._give(gap.end, ready)
             full = False
-        if self._waited_for != numbers.next:
-            self._waited_for, self._asked, self._tries = numbers.next, 0.0, 0
-        if self._servers and now - self._asked >= self.options.ask_every.total_seconds():
-            self._asked = now
+        due = now - self._asked >= self.options.ask_every.total_seconds()
+        if self._servers and (due or self._answered):
+            self._asked, self._answered = now, False
             self._ask()
 
     def _ask(self) -> None:
-        turn, self._turn = self._turn % len(self._servers), self._turn + 1
-        (host, port), made = self._servers[turn], self._asking[turn]
-        left = self.options.ask_at_once
-        # A server that lacks one of them may not answer for all: fewer are asked for each time.
-        most, self._tries = max(1, self.options.ask_most >> self._tries), self._tries + 1
+        """Ask for what is missing, but for what was asked for a moment ago.
+
+        A server answers with as many messages as go into a packet, of which it is asked for twice as
+        many as came so far; what is behind them is missing still, and asked for as soon as they are
+        there. One that lacks a message may not answer for all: fewer are asked for each time.
+        """
+        options, now, before = self.options, self._now, self._requests
+        usual = min(options.ask_most, 2 * self._largest or options.ask_most)
+        made: dict[int, _Request] = {}
+        self._requests = made
         for gap in self._current.missing():
-            for first in range(gap.first, gap.end, most):
-                count = min(most, gap.end - first)
-                with suppress(OSError):  # it is asked again
-                    made.sendto(request(self._head, first, count), (str(host), port))
-                left -= 1
-                if not left:
+            first = gap.first
+            while first < gap.end:
+                if len(made) == options.ask_at_once:
                     return
-            most = self.options.ask_most
+                last = before.get(first)
+                if last is None or now - last.at >= options.ask_every.total_seconds():
+                    most = usual if last is None else max(1, last.messages // 2)
+                    tries = 0 if last is None else last.tries + 1
+                    last = _Request(now, min(most, gap.end - first), tries)
+                    self._send(first, last)
+                made[first] = last
+                first += last.messages
+
+    def _send(self, first: int, asked: _Request) -> None:
+        turn = asked.tries % len(self._servers)
+        host, port = self._servers[turn]
+        with suppress(OSError):  # it is asked again
+            self._asking[turn].sendto(request(self._head, first, asked.messages), (str(host), port))
 
     def acknowledge(self, messages: Sequence[Message]) -> None:
         pass  # nobody waits for it

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -68,6 +68,24 @@ def serve(make: type[Server], request: pytest.FixtureRequest, factory: Any) -> I
         yield server
     finally:
         server.stop()
+
+
+def check_installed(names: Iterable[str], folder: Path) -> None:
+    """Skip a test that starts servers itself and lacks one; fail it if that is required.
+
+    Args:
+        names: of the servers' fixtures.
+        folder: an empty one.
+    """
+    entries = entry_points(group=SERVERS)
+    for name in sorted(names):
+        make = entries[name].load()
+        try:
+            make(folder / name).prepare()
+        except ServerMissing as error:
+            if required(make.name):
+                pytest.fail(str(error), pytrace=False)
+            pytest.skip(f"{_MISSING}{make.name}: {error}")
 
 
 class _Elsewhere:
@@ -268,10 +286,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     turn = config.stash[_TURN]
     left_out = set()
     dealt: Counter[str] = Counter()
-    for item in items:
-        mark = item.get_closest_marker("in_turn")
-        if mark is None:
-            continue
+    marked = [(item, mark) for item in items if (mark := item.get_closest_marker("in_turn"))]
+    # By the test's name: what a class is tested for, and others too, is as dear for each.
+    for item, mark in sorted(marked, key=lambda each: _function(each[0])):
         file, together = item.nodeid.partition("::")[0], mark.kwargs.get("together")
         nth = 0 if together else dealt[file]
         dealt[file] += not together
@@ -282,6 +299,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+
+
+def _function(item: pytest.Item) -> str:
+    return item.name.partition("[")[0]
 
 
 def _variants(items: Sequence[pytest.Item], words: Collection[str]) -> list[pytest.Item]:

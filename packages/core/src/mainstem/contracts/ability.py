@@ -7,6 +7,7 @@ all methods of one and does not name it: nothing is claimed and missing, or ther
 from __future__ import annotations
 
 from abc import ABC
+from functools import cache
 
 #: Every ability that `mainstem.contracts.abilities` defines, by its name, in the order of that module.
 ABILITIES: dict[str, type] = {}
@@ -22,7 +23,7 @@ class Ability(ABC):  # noqa: B024  # what is abstract is each ability's own
             return
         for ability in ABILITIES.values():
             lacking = [name for name in methods(ability) if _abstract(getattr(cls, name, None))]
-            if lacking and issubclass(cls, ability):
+            if lacking and ability in cls.__mro__:
                 raise TypeError(
                     f"{cls.__qualname__} names {ability.__name__} among its bases, and lacks "
                     f"{' and '.join(lacking)}"
@@ -39,11 +40,12 @@ def unnamed(component: type) -> list[str]:
     return [
         name
         for name, ability in ABILITIES.items()
-        if not issubclass(component, ability)
-        and all(callable(getattr(component, method, None)) for method in methods(ability))
+        if all(callable(getattr(component, method, None)) for method in methods(ability))
+        and ability not in component.__mro__
     ]
 
 
+@cache
 def methods(ability: type) -> list[str]:
     """Return the names of an ability's methods."""
     return [name for name, found in vars(ability).items() if _abstract(found)]

@@ -34,7 +34,11 @@ class Options(BaseModel):
 
     # Input is hidden, for a model's own check is handed all of its options, secrets too.
     model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True
+        extra="forbid",
+        frozen=True,
+        defer_build=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
     )
 
     @classmethod
